@@ -25,6 +25,7 @@ func (c *Comm) acrossHosts(ctx context.Context) (collective.Engine, error) {
 	}
 	bounds := shm.Bounds{Dev: c.dev.(*host.Device)}
 	return hosts.New(ctx, hosts.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Network: why,
+		NetworkName: net.Name(), Tuning: c.cfg.settings.Tuning, Algorithms: c.cfg.settings.Algorithms,
 		Order: &hosts.HostOrder{}, OnFailure: c.failAlone,
 		Check: func(seq uint64, reqs []collective.Request) error { return bounds.Check(c.rank, c.size, seq, reqs) },
 		Local: func(ctx context.Context, boot bootstrap.Bootstrap, names []int, failed func(error)) (
@@ -39,4 +40,13 @@ func (c *Comm) acrossHosts(ctx context.Context) (collective.Engine, error) {
 				Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning,
 				Name: c.cfg.Name, OnFailure: failed})
 		}})
+}
+
+// NetworkName names the network that carries messages between hosts: "tcp", "ib", or that of a plugin. It is "" if all
+// ranks are on one host.
+func (c *Comm) NetworkName() string {
+	if c.net == nil {
+		return ""
+	}
+	return c.net.Name()
 }

@@ -16,6 +16,9 @@ type tuneCommand struct {
 	Processes bool `xor:"layout" help:"A process per rank (default)."`
 	Threads   bool `xor:"layout" help:"All ranks in this process."`
 
+	Hosts  int    `placeholder:"N" help:"Tune across hosts: make N network namespaces of this machine, and divide the ranks among them. Under a launcher with ranks on several hosts, tune does so by itself."`
+	Device string `default:"auto" help:"auto, cuda or host (default ${default}). The host device has choices across hosts only."`
+
 	MinBytes size     `short:"b" default:"1K" placeholder:"SIZE" help:"Smallest size (default 1K). K, M and G are understood."`
 	MaxBytes size     `short:"e" default:"64M" placeholder:"SIZE" help:"Largest size (default 64M)."`
 	Factor   float64  `short:"f" default:"2" help:"From one size to the next (default ${default})."`
@@ -31,6 +34,7 @@ type tuneCommand struct {
 // Run measures and writes the table.
 func (c *tuneCommand) Run(ctx context.Context, s *streams) error {
 	o := perf.TuneOptions{Collectives: c.Collective, Modes: c.Mode, Widths: c.Width, Ranks: c.Ranks,
+		Hosts: c.Hosts, Device: c.Device,
 		MinBytes: int64(c.MinBytes), MaxBytes: int64(c.MaxBytes), Factor: c.Factor,
 		Cycles: c.Cycles, Check: c.Check, Timeout: c.Timeout, Out: c.Out, Rows: c.JSON, Command: commandLine(), Stdout: s.out,
 		Stderr: s.stderr}

@@ -67,7 +67,7 @@ func (e *Engine) relayed(s device.Stream, op wire.Op, r *collective.Request) (bo
 	if r.AllCounts == nil {
 		return false, nil
 	}
-	b := builder{topology: e.topology, r: r, elem: r.Type.Size(), inPlace: e.inPlace}
+	b := builder{topology: e.topology, r: r, elem: r.Type.Size(), inPlace: e.inPlace, rules: e.rules}
 	room := int64(smallRoom)
 	if e.scratch.small == nil {
 		room = gpuRoom
@@ -96,7 +96,7 @@ func (b *builder) digest() int64 {
 // insideV is the part of an all-to-all-v between the ranks of this host.
 func (e *Engine) insideV(r *collective.Request) collective.Request {
 	inside := *r
-	inside.AllCounts = nil
+	inside.AllCounts, inside.Algorithm = nil, ""
 	for _, list := range []*[]int64{&inside.SendCounts, &inside.SendDispls, &inside.RecvCounts, &inside.RecvDispls} {
 		own := make([]int64, len(e.mine()))
 		for i, q := range e.mine() {

@@ -6,14 +6,15 @@ import (
 	"github.com/goccl/goccl/engine/hosts/wire"
 )
 
-// relayBytes is the average size of the messages between ranks of different hosts up to which an all-to-all-v whose
-// counts all ranks know goes over relays. Larger messages gain nothing, and pass twice through the memory of a host.
+// relayBytes is the average size of the messages between ranks of different hosts up to which, without a table, an
+// all-to-all-v whose counts all ranks know goes over relays. Larger messages gain nothing, and pass twice through the
+// memory of a host.
 const relayBytes = 16 << 10
 
 // relaysV reports whether an all-to-all-v goes over relays: relayV. It is the same on all ranks, because it depends on
 // what they know in common. room is the size of an area of scratch.
 func (b *builder) relaysV(room int64) bool {
-	if b.r.AllCounts == nil || b.rails == 1 || b.inPlace && b.size() <= directRanks {
+	if b.r.AllCounts == nil || b.rails == 1 {
 		return false
 	}
 	var bytes, pairs int64
@@ -25,7 +26,7 @@ func (b *builder) relaysV(room int64) bool {
 			}
 		}
 	}
-	if bytes > pairs*relayBytes {
+	if b.choose((bytes+pairs-1)/pairs*int64(b.size())) != nameRelays {
 		return false
 	}
 	for q := range b.size() {

@@ -6,25 +6,12 @@ import (
 	"github.com/goccl/goccl/engine/hosts/wire"
 )
 
-// On GPUs a launch takes longer than a few more messages on the network. So small all-gathers send what a host has
-// gathered over every rail, and an all-to-all of few ranks goes straight between each two of them.
+// Where there is no table: on GPUs small all-gathers send what a host has gathered over every rail, and an all-to-all
+// of few ranks goes straight between each two of them.
 const (
 	gatheredBytes = 64 << 10 // of the result
 	directRanks   = 32
 )
-
-// gathersFirst reports whether an all-gather is gatherFirst.
-func (b *builder) gathersFirst() bool {
-	if !b.inPlace || !b.isEven() || b.r.Count*b.elem*int64(b.size()) > gatheredBytes {
-		return false
-	}
-	for h := range b.members {
-		if !b.isContiguous(h) {
-			return false
-		}
-	}
-	return true
-}
 
 // gatherFirst is an all-gather inside each host, whose result each rank sends to the other ranks of its rail.
 func (b *builder) gatherFirst() {
@@ -40,9 +27,9 @@ func (b *builder) gatherFirst() {
 	c.phase(p)
 }
 
-// isDirect reports whether an all-to-all is allToAllDirect. It is the same on all ranks.
-func (b *builder) isDirect() bool {
-	return b.inPlace && b.r.Collective == collective.AllToAll && b.size() <= directRanks
+// straight reports whether an all-to-all is allToAllDirect. It is the same on all ranks.
+func (b *builder) straight() bool {
+	return b.r.Collective == collective.AllToAll && b.choose(b.r.Count*b.elem*int64(b.size())) == namePairs
 }
 
 // allToAllDirect, for each chunk of every block: messages between each two ranks, by the local engine or the wire. An

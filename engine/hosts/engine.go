@@ -30,8 +30,10 @@ type Config struct {
 	Order Order
 	// Check, when not nil, is the engine's Check.
 	Check func(seq uint64, reqs []collective.Request) error
-	// Network names the network, for the log.
-	Network string
+	// Network names the network, for the log, and NetworkName is transport.Net's, for tables.
+	Network, NetworkName string
+	// Tuning is the path of a file with tables, and Algorithms what GOCCL_ALGO says. All ranks must have the same.
+	Tuning, Algorithms string
 	// OnFailure, when not nil, is called once when a request of this rank has failed for a reason that ranks of other
 	// hosts do not find out by themselves.
 	OnFailure func(cause error)
@@ -63,6 +65,7 @@ type Engine struct {
 	wire    wire.Wire
 	order   Order
 	inPlace bool
+	rules   *rules
 	lanes   [2]device.Stream // of the local engine and of the wire, for requests with several chunks
 	retired []device.Stream  // lanes that were part of a capture when another stream needed lanes
 
@@ -110,13 +113,16 @@ func New(ctx context.Context, cfg Config) (e *Engine, err error) {
 	if w, ok := e.wire.(wire.InPlace); ok {
 		e.inPlace = w.ReducesInPlace()
 	}
+	if err = e.agree(ctx, &cfg); err != nil {
+		return e, err
+	}
 	if err = e.wire.Connect(ctx, peers); err != nil {
 		return e, err
 	}
 	if rank == 0 {
 		chosen.Do(func() {
 			slog.Info("collectives across hosts", "ranks", e.size(), "hosts", len(e.members), "rails", e.rails,
-				"network", cfg.Network, "on a rail from", fmt.Sprint(leaderBytes, " bytes"))
+				"network", cfg.Network)
 		})
 	}
 	return e, cfg.Bootstrap.Barrier(ctx)

@@ -36,7 +36,7 @@ func (b *builder) broadcast() {
 // allGather, for each chunk of every block: a rank sends its block to the other ranks of its rail. Then the ranks of a
 // host give each other what they have.
 func (b *builder) allGather() {
-	if b.gathersFirst() {
+	if b.choose(b.r.Count*b.elem*int64(b.size())) == nameGathered {
 		b.gatherFirst()
 		return
 	}
@@ -187,7 +187,7 @@ func (b *builder) scatter() {
 // allToAll, for each chunk of every block: the ranks of a host give the blocks for a rank of another host to its relay,
 // which sends them together.
 func (b *builder) allToAll() {
-	if b.isDirect() {
+	if b.straight() {
 		b.allToAllDirect()
 		return
 	}

@@ -18,11 +18,13 @@ import (
 // or, where a wire reduces what it sends, small ones as a whole over every rail.
 func (b *builder) allReduce() {
 	count := b.r.Count
-	if b.inPlace && b.isEven() && count*b.elem <= wholeBytes {
-		b.wholeOnRails()
-		return
-	}
-	if count*b.elem <= leaderBytes {
+	switch b.choose(count * b.elem) {
+	case nameWhole:
+		if count*b.elem <= b.room {
+			b.wholeOnRails()
+			return
+		}
+	case nameLeaders:
 		b.leaders(0, count, 0)
 		return
 	}
@@ -34,7 +36,7 @@ func (b *builder) allReduce() {
 		b.railReduce(off, n)
 		off += rails * n
 	}
-	if off < count {
+	if off < count || count == 0 {
 		b.leaders(off, count-off, 0)
 	}
 }

@@ -47,7 +47,8 @@ func TestRelaysMatch(t *testing.T) {
 		taken := false
 		for rank := range n {
 			tops[rank] = newTopology(rank, layout)
-			b := builder{topology: tops[rank], r: reqs[rank], elem: 2, scratch: [2]device.Ptr{3 << 40, 4 << 40}}
+			b := builder{topology: tops[rank], r: reqs[rank], elem: 2, scratch: [2]device.Ptr{3 << 40, 4 << 40},
+				rules: tops[rank].measured(false)}
 			relays := b.relaysV(testRoom)
 			if rank > 0 && relays != taken {
 				t.Fatalf("seed %d: ranks 0 and %d do not agree on relays", seed, rank)

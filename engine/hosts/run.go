@@ -19,7 +19,7 @@ func (e *Engine) run(s device.Stream, seq uint64, reqs []collective.Request) err
 		return e.allToAllV(s, op, r)
 	}
 	op.Tag = signature(r, seq)
-	b := builder{topology: e.topology, r: r, inPlace: e.inPlace}
+	b := builder{topology: e.topology, r: r, inPlace: e.inPlace, rules: e.rules}
 	if r.Collective != collective.Barrier {
 		b.elem = r.Type.Size()
 	}
@@ -29,7 +29,7 @@ func (e *Engine) run(s device.Stream, seq uint64, reqs []collective.Request) err
 		e.fail(err) // the peers would wait
 		return err
 	}
-	if b.isDirect() {
+	if b.straight() {
 		if err := e.connectAll(); err != nil {
 			return err
 		}

@@ -38,6 +38,7 @@ type builder struct {
 	scratch [2]device.Ptr
 	room    int64
 	inPlace bool // the wire is a wire.InPlace
+	rules   *rules
 	chunks  []*chunk
 }
 

@@ -73,12 +73,17 @@ func inPlace(r collective.Request, rank int) *collective.Request {
 
 func match(layout []int, r *collective.Request, rng *rand.Rand) error {
 	n, wireInPlace := len(layout), rng.IntN(2) == 0
+	some := newTopology(0, layout).measured(wireInPlace)
+	if can := newTopology(0, layout).choices(r.Collective, wireInPlace); len(can) > 0 && rng.IntN(2) == 0 {
+		some[r.Collective] = []Row{{0, can[rng.IntN(len(can))]}}
+	}
+	direct := false
 	all := make([][]*chunk, n)
 	tops := make([]*topology, n)
 	for rank := range n {
 		tops[rank] = newTopology(rank, layout)
 		b := builder{topology: tops[rank], r: r, room: testRoom, scratch: [2]device.Ptr{3 << 40, 4 << 40},
-			inPlace: wireInPlace}
+			inPlace: wireInPlace, rules: some}
 		if r.Collective != collective.Barrier {
 			b.elem = r.Type.Size()
 			if rng.IntN(3) == 0 { // ranks may differ in that
@@ -89,11 +94,11 @@ func match(layout []int, r *collective.Request, rng *rand.Rand) error {
 		if all[rank], err = b.build(); err != nil {
 			return err
 		}
+		direct = b.straight()
 		if err := inBounds(all[rank], wireInPlace); err != nil {
 			return fmt.Errorf("rank %d: %w", rank, err)
 		}
 	}
-	direct := wireInPlace && r.Collective == collective.AllToAll && n <= directRanks
 	if err := flowsMatch(tops, all, direct); err != nil {
 		return err
 	}

@@ -46,6 +46,8 @@ type Table struct {
 	// Collectives maps names like "all_reduce" to rows of ascending sizes.
 	Collectives map[string][]Row `json:"collectives"`
 	Special     []Special        `json:"special,omitempty"`
+	// AcrossHosts are tables of engine/hosts.
+	AcrossHosts json.RawMessage `json:"across_hosts,omitempty"`
 
 	standIn bool // not measured on the GPU that it is used for
 }
@@ -89,7 +91,10 @@ func LoadTable(path string, gpu GPU, ranks int) (*Table, error) {
 		if err != nil {
 			return nil, fmt.Errorf("GOCCL_TUNING: %w", err)
 		}
-		return decodeTable(path, data)
+		t, err := decodeTable(path, data)
+		if err != nil || len(t.Collectives)+len(t.Special) > 0 || t.AcrossHosts == nil {
+			return t, err
+		}
 	}
 	return embedded(gpu, ranks)
 }

@@ -82,7 +82,8 @@ var table = []Variable{
 			"(programmatic dependent launch)",
 		set: flag(func(c *Config) *bool { return &c.Overlap })},
 	{Name: "GOCCL_TUNING", Default: "embedded tables", Brief: "file of measured choices",
-		Doc: "a file of measured choices on GPUs, in the form of `engine/nvlink/tables`; the same on every rank",
+		Doc: "a file of measured choices, on GPUs in the form of `engine/nvlink/tables`, and across hosts; the same on " +
+			"every rank",
 		set: text(func(c *Config) *string { return &c.Tuning })},
 	{Name: "GOCCL_PLAN_DIR", Default: "none", Brief: "folder of plans to register",
 		Doc: "a folder of plans (`*.json`) that every communicator of as many ranks registers; the same on all ranks",

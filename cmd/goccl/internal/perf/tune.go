@@ -2,11 +2,9 @@ package perf
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +25,8 @@ type TuneOptions struct {
 	Widths      []int    // of elements, in bytes, for reductions; none: 1, 2, 4 and 8
 	Ranks       int      // ranks to start here; 0: one per GPU. A launcher overrides it
 	Layout      string
+	Device      string // auto, cuda, host: see ParseDevice
+	Hosts       int    // network namespaces to make and to divide the ranks among; 0: none
 
 	MinBytes, MaxBytes int64
 	Factor             float64
@@ -142,14 +142,21 @@ func Tune(ctx context.Context, o TuneOptions) error {
 			return err
 		}
 	}
-	if _, err := ParseDevice("cuda"); err != nil {
-		return fmt.Errorf("tune: the host device has nothing to choose from: %w", err)
+	kind, err := ParseDevice(o.Device)
+	if err != nil {
+		return err
 	}
 	env, err := bootstrap.FromEnv()
 	if err == nil {
 		boot, err := bootstrap.Join(ctx, env)
 		if err != nil {
 			return fmt.Errorf("tune: join: %w", err)
+		}
+		if hostsOf(boot) > 1 {
+			return o.across(ctx, kinds, boot, kind)
+		}
+		if err := needsGPUs(); err != nil {
+			return errors.Join(err, boot.Close())
 		}
 		return o.rank(ctx, sweeps, boot, bootstrap.LocalRank(boot), bootstrap.LocalSize(boot), LayoutProcesses)
 	}
@@ -158,9 +165,17 @@ func Tune(ctx context.Context, o TuneOptions) error {
 	}
 	n := o.Ranks
 	if n == 0 {
-		if n, err = gpus(device.CUDA); err != nil {
+		if n, err = gpus(kind); err != nil {
 			return err
 		}
+	}
+	if o.Hosts > 0 {
+		start := Options{Command: o.Command, Stdout: o.Stdout, Stderr: o.Stderr, Hosts: o.Hosts,
+			Ranks: o.Ranks, Layout: o.Layout}
+		return start.onHosts(ctx, kind, n)
+	}
+	if err := needsGPUs(); err != nil {
+		return err
 	}
 	if n < 2 {
 		return invalid("%d ranks: nothing to choose from with fewer than two", n)
@@ -172,6 +187,14 @@ func Tune(ctx context.Context, o TuneOptions) error {
 	return ranksAsThreads(ctx, n, func(ctx context.Context, boot bootstrap.Bootstrap, i int) error {
 		return o.rank(ctx, sweeps, boot, i, n, LayoutThreads)
 	})
+}
+
+// needsGPUs is an error if there are none: on one host the host device has no table.
+func needsGPUs() error {
+	if _, err := ParseDevice("cuda"); err != nil {
+		return fmt.Errorf("tune: the host device has nothing to choose from on one host: %w", err)
+	}
+	return nil
 }
 
 // kinds lists the measured kinds.
@@ -267,115 +290,4 @@ func (o *TuneOptions) rank(ctx context.Context, sweeps []sweep, boot bootstrap.B
 		return err
 	}
 	return writeJSON(o.Out, table)
-}
-
-// enter replaces the rows of each measured collective in the table. Where all sweeps of a collective agree, or there
-// was only one, its rows apply to every mode and width. Otherwise each sweep has its own rows; they apply to both modes
-// if only one was measured, and to every width likewise.
-func enter(t *nvlink.Table, sweeps []sweep, best [][]nvlink.Row) {
-	t.Version = nvlink.TableVersion
-	if t.Collectives == nil {
-		t.Collectives = map[string][]nvlink.Row{}
-	}
-	for len(sweeps) > 0 {
-		kind, n := sweeps[0].kind, 1
-		modes, widths, same := false, false, true
-		for ; n < len(sweeps) && sweeps[n].kind == kind; n++ {
-			modes = modes || sweeps[n].mode != sweeps[0].mode
-			widths = widths || sweeps[n].width != sweeps[0].width
-			same = same && slices.Equal(best[n], best[0])
-		}
-		t.Special = slices.DeleteFunc(t.Special, func(s nvlink.Special) bool {
-			c, err := collective.ParseCollective(s.Collective)
-			return err == nil && c == kind.Collective
-		})
-		t.Collectives[kind.String()] = best[0]
-		for i := range n {
-			if same {
-				break
-			}
-			s := nvlink.Special{Collective: kind.String(), Rows: best[i]}
-			if modes {
-				s.Mode = sweeps[i].mode
-			}
-			if widths {
-				s.Width = sweeps[i].width
-			}
-			t.Special = append(t.Special, s)
-		}
-		sweeps, best = sweeps[n:], best[n:]
-	}
-}
-
-func writeJSON(path string, v any) error {
-	if path == "" {
-		return nil
-	}
-	b, err := json.MarshalIndent(v, "", " ")
-	if err != nil {
-		return err
-	}
-	return writeFile(path, append(b, '\n'))
-}
-
-// fastest converts times to rows of a table. An algorithm that is chosen at one size and not at the next applies up to
-// the geometric mean of the two.
-func fastest(rows []Row) []nvlink.Row {
-	var chosen []nvlink.Row
-	var sizes []int64
-	for len(rows) > 0 {
-		size := rows[0].Size
-		end := slices.IndexFunc(rows, func(r Row) bool { return r.Size != size })
-		if end < 0 {
-			end = len(rows)
-		}
-		point := rows[:end]
-		rows = rows[end:]
-		best := point[0]
-		for _, r := range point {
-			if r.Time < best.Time {
-				best = r
-			}
-		}
-		name := best.Library
-		if n := len(chosen); n > 0 {
-			for _, r := range point {
-				if r.Library == chosen[n-1].Algorithm && r.Time <= keepFactor*best.Time {
-					name = r.Library
-				}
-			}
-			if chosen[n-1].Algorithm == name {
-				sizes[n-1] = size
-				continue
-			}
-			chosen[n-1].Bytes = max(sizes[n-1], int64(math.Sqrt(float64(sizes[n-1])*float64(size))))
-		}
-		chosen, sizes = append(chosen, nvlink.Row{Algorithm: name}), append(sizes, size)
-	}
-	return chosen
-}
-
-// tuneReporter prints the fastest algorithm of each size.
-type tuneReporter struct {
-	w        io.Writer
-	progress *Progress
-}
-
-func (t *tuneReporter) Progress(what string) {
-	if t.progress != nil {
-		t.progress.Show(what)
-	}
-}
-
-func (t *tuneReporter) Point(rows []Row) {
-	if t.progress != nil {
-		t.progress.Clear()
-	}
-	best := rows[0]
-	for _, r := range rows {
-		if r.Time < best.Time {
-			best = r
-		}
-	}
-	_, _ = fmt.Fprintf(t.w, "  %12d %11.2f  %-22s of %d\n", best.Size, best.Time, best.Library, len(rows))
 }
