@@ -288,6 +288,30 @@ func TestSpinLimitNamesThePeer(t *testing.T) {
 	}
 }
 
+// TestFlushNamesThePeer flushes a port channel whose service does not run.
+func TestFlushNamesThePeer(t *testing.T) {
+	ctx := newContext(t, WithSpinLimit(20*time.Millisecond))
+	ctx.SetRank(0)
+	x, _ := pair(t, IPC, ctx, ctx)
+	service := must[*ProxyService](t)(NewProxyService(ctx, x.dev, ProxyOptions{}))
+	id := must[SemaphoreID](t)(service.AddSemaphore(x.sema))
+	h := must[*BasePortChannel](t)(service.BasePortChannel(id)).DeviceHandle()
+	if s := h.Flush(); s != StatusTimeout {
+		t.Fatal(s)
+	}
+	var e *Error
+	if err := ctx.Err(); !errors.As(err, &e) || e.Rank != 0 || e.Peer != 1 || !errors.Is(err, ErrTimeout) {
+		t.Fatalf("%v", err)
+	}
+	service.RemoveSemaphore(id)
+	if err := ctx.Err(); !errors.As(err, &e) || e.Peer != NoRank {
+		t.Fatalf("after the semaphore has gone: %v", err)
+	}
+	if err := service.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestCloseEndsAWait(t *testing.T) {
 	c := NewContext()
 	x, _ := pair(t, IPC, c, c)

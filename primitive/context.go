@@ -228,6 +228,17 @@ func (c *Context) Err() error {
 	return &Error{Op: waitOpName(op), Rank: c.Rank(), Peer: p, Err: s.Err()}
 }
 
+// waits records that waits for t's counter wait for conn's peer, so that Err names it; nil: no longer.
+func (c *Context) waits(t *token, conn *Connection) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn == nil {
+		delete(c.waiters, t.inbound())
+	} else {
+		c.waiters[t.inbound()] = conn
+	}
+}
+
 // Recover clears an abort or a reported timeout, so that waits work again. No kernel of this Context may run. Counters
 // keep their values: ranks whose counters disagree must make new semaphores.
 func (c *Context) Recover() {

@@ -29,6 +29,7 @@ func (s *ProxyService) BasePortChannel(id SemaphoreID) (*BasePortChannel, error)
 		return nil, s.ctx.wrap(err, op, NoRank)
 	}
 	e := entry(&s.semaphores, uint32(id))
+	s.ctx.waits(e.flush, sema.conn)
 	h := sema.handle
 	h.RemoteInbound = 0 // signals go through the proxy
 	return &BasePortChannel{service: s, sema: sema, handle: BasePortChannelHandle{

@@ -66,7 +66,7 @@ func (s *ProxyService) Close() error {
 	defer s.mu.Unlock()
 	for _, e := range *s.semaphores.Load() {
 		if e != nil {
-			e.flush.pool.put(e.flush)
+			s.free(e)
 		}
 	}
 	s.semaphores.Store(new([]*proxySemaphore))
@@ -158,8 +158,13 @@ func (s *ProxyService) RemoveSemaphore(id SemaphoreID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := remove(&s.semaphores, int(id)); e != nil {
-		e.flush.pool.put(e.flush)
+		s.free(e)
 	}
+}
+
+func (s *ProxyService) free(e *proxySemaphore) {
+	s.ctx.waits(e.flush, nil)
+	e.flush.pool.put(e.flush)
 }
 
 // AddMemory makes a memory usable by triggers: local memory as a source, a peer's as a destination.

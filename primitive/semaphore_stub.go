@@ -38,9 +38,7 @@ func NewSemaphoreStub(conn *Connection) (*SemaphoreStub, error) {
 		return nil, conn.wrap(err, op)
 	}
 	s := &SemaphoreStub{conn: conn, token: t}
-	c.mu.Lock()
-	c.waiters[t.inbound()] = conn
-	c.mu.Unlock()
+	c.waits(t, conn)
 	if err := c.own(s); err != nil {
 		return nil, errors.Join(conn.wrap(err, op), s.Close())
 	}
@@ -112,9 +110,7 @@ func (s *SemaphoreStub) Close() error {
 		}
 		c := s.conn.ctx
 		c.disown(s)
-		c.mu.Lock()
-		delete(c.waiters, s.token.inbound())
-		c.mu.Unlock()
+		c.waits(s.token, nil)
 		s.token.pool.put(s.token)
 	})
 	return err
