@@ -159,7 +159,7 @@ func (w *Wire) watch() {
 		}
 		w.warnOfStall(&hung)
 		l := w.brokenLink()
-		if l == nil || !w.busy() {
+		if l == nil || !w.idler.busy() {
 			since = time.Time{}
 			continue
 		}

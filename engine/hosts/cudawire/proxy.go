@@ -19,7 +19,7 @@ const (
 	longNap   = time.Millisecond
 )
 
-// serve is the proxy. It holds no lock: the links that it serves are an immutable list, which Connect replaces.
+// serve is the proxy. It does not call the driver (idler), and holds no lock: the links that it serves are an immutable list, which Connect replaces.
 //
 //  1. For each lane of each link: put what the kernels have posted, in the order of the slots, and send a credit for
 //     each half of a ring that they have taken. The acquire of the post makes the slot's bytes visible.
@@ -123,17 +123,17 @@ func nap(d time.Duration) {
 }
 
 // quiet reports whether no kernel runs or can be launched without a call: then no one posts.
-func (w *Wire) quiet() bool {
-	if w.captured.Load() {
-		return false
-	}
+func (w *Wire) quiet() bool { return !w.captured.Load() && w.idler.quiet() && !w.kicked.Load() }
+
+// noKernels asks the driver.
+func (w *Wire) noKernels() bool {
 	w.gate.RLock()
 	defer w.gate.RUnlock()
 	if w.freed {
 		return true
 	}
 	idle, err := w.ended()
-	return err == nil && idle && !w.kicked.Load()
+	return err == nil && idle
 }
 
 // progress puts what is posted, in one system call if the network can.

@@ -47,7 +47,7 @@ func (s *stall) look(now time.Time, op *wire.Op, busy func() bool) time.Duration
 // warnOfStall looks once.
 func (w *Wire) warnOfStall(s *stall) {
 	op := w.abort.op.Load()
-	hung := s.look(time.Now(), op, w.busy)
+	hung := s.look(time.Now(), op, w.idler.busy)
 	if hung == 0 {
 		return
 	}

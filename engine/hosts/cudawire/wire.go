@@ -73,6 +73,7 @@ type Wire struct {
 	by      []atomic.Pointer[link] // by rank
 	pending sync.Map               // rank → *link between Offer and Ready
 
+	idler                     *idler
 	kicked, captured, stopped atomic.Bool
 	spins                     atomic.Bool   // the proxy polls
 	receive                   chan struct{} // has an element when spins becomes true
@@ -114,7 +115,7 @@ func New(cfg Config) (*Wire, error) {
 	w := &Wire{cfg: cfg, rank: cfg.Bootstrap.Rank(), geo: geometryOf(most + 1), dev: dev, few: new(fewArgs),
 		by:      make([]atomic.Pointer[link], n),
 		overlap: cfg.Overlap && dev.Properties().Major >= 9, blocks: residentBlocks * dev.Properties().SMs,
-		wake: make(chan struct{}, 1), receive: make(chan struct{}, 1), stop: make(chan struct{})}
+		idler: newIdler(), wake: make(chan struct{}, 1), receive: make(chan struct{}, 1), stop: make(chan struct{})}
 	if cfg.Blocks > 0 {
 		w.blocks = min(w.blocks, cfg.Blocks)
 	}
@@ -132,6 +133,7 @@ func New(cfg Config) (*Wire, error) {
 	w.conn = links.New(links.Config{Bootstrap: cfg.Bootstrap, Port: w.port, Timeout: cfg.Timeout, Offer: w.offer,
 		Ready: w.ready})
 	w.tasks.Go(w.serve)
+	w.tasks.Go(func() { w.idler.serve(w.stop, w.noKernels) })
 	w.tasks.Go(w.watch)
 	if p, ok := w.port.(transport.Poller); ok && runtime.GOMAXPROCS(0) >= 4 {
 		w.tasks.Go(func() { w.take(p) })
@@ -246,6 +248,7 @@ func (w *Wire) Run(s device.Stream, op wire.Op, p *wire.Phase) error {
 		}
 		return w.launch(stream)
 	})
+	w.idler.launched()
 	w.kicked.Store(true)
 	signal(w.wake)
 	return err
