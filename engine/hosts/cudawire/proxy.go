@@ -19,7 +19,8 @@ const (
 	longNap   = time.Millisecond
 )
 
-// serve is the proxy. It does not call the driver (idler), and holds no lock: the links that it serves are an immutable list, which Connect replaces.
+// serve is the proxy. It does not call the driver (idler), and holds no lock: the links that it serves are an immutable
+// list, which Connect replaces.
 //
 //  1. For each lane of each link: put what the kernels have posted, in the order of the slots, and send a credit for
 //     each half of a ring that they have taken. The acquire of the post makes the slot's bytes visible.
