@@ -102,7 +102,8 @@ func (f *Fusion) AllReduce(r FusedRequest) error {
 		}
 	}
 	c.seq++
-	if err := f.inner.Enqueue(c.seq, &r); err != nil {
+	c.recordCalls(c.seq, p.reqs)
+	if err := c.enqueued(c.seq, p.reqs, f.inner.Enqueue(c.seq, &r)); err != nil {
 		return c.wrap(op, err)
 	}
 	return nil

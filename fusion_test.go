@@ -44,6 +44,16 @@ func drawFused(r *rand.Rand) fusedCase {
 type fusedBuffers struct {
 	request goccl.FusedRequest
 	memory  device.Allocation
+	dev     device.Device
+}
+
+// bytes are n bytes at p.
+func (b *fusedBuffers) bytes(p device.Ptr, n int64) []byte {
+	out := make([]byte, n)
+	if err := b.dev.CopyOut(out, p); err != nil {
+		panic(err)
+	}
+	return out
 }
 
 func values(t datatype.Type, n int64, seed uint64) ([]float32, []byte) {
@@ -96,7 +106,7 @@ func (c *fusedCase) allocate(dev device.Device, rank int) (*fusedBuffers, error)
 			r.Quantisation, r.Scale, r.ScaleOut = goccl.DynamicQuantisation, 0, at(7)
 		}
 	}
-	return &fusedBuffers{r, m}, err
+	return &fusedBuffers{r, m, dev}, err
 }
 
 // expect compares with the definition, in float64, within the rounding of the type.
@@ -120,7 +130,7 @@ func (c *fusedCase) expect(rank, n int, b *fusedBuffers) error {
 			return nil
 		}
 		got := make([]float32, count)
-		hostreduce.Decode(got, device.Bytes(p, count*c.typ.Size()), c.typ)
+		hostreduce.Decode(got, b.bytes(p, count*c.typ.Size()), c.typ)
 		for i := from * c.hidden; i < to*c.hidden; i++ {
 			if d := math.Abs(float64(got[i]) - want[i]); !(d <= 4*unit*math.Max(1, math.Abs(want[i]))) {
 				return fmt.Errorf("%s: element %d of row %d is %g: want %g", name, i%c.hidden, i/c.hidden, got[i], want[i])
@@ -166,8 +176,8 @@ func (c *fusedCase) expectQuantised(b *fusedBuffers) error {
 		return nil
 	}
 	norm, quant := make([]float32, c.tokens*c.hidden), make([]float32, c.tokens*c.hidden)
-	hostreduce.Decode(norm, device.Bytes(r.Norm, int64(len(norm))*c.typ.Size()), c.typ)
-	raw := device.Bytes(r.Quant, int64(len(norm)))
+	hostreduce.Decode(norm, b.bytes(r.Norm, int64(len(norm))*c.typ.Size()), c.typ)
+	raw := b.bytes(r.Quant, int64(len(norm)))
 	if c.quantType == datatype.Float8E4M3 {
 		hostreduce.Decode(quant, raw, c.quantType)
 	}
@@ -175,7 +185,7 @@ func (c *fusedCase) expectQuantised(b *fusedBuffers) error {
 	for i, v := range norm {
 		row, scale := int64(i)/c.hidden, 0.05
 		if c.quantisation == 2 {
-			scale = float64(math.Float32frombits(binary.NativeEndian.Uint32(device.Bytes(r.ScaleOut.Add(4*row), 4))))
+			scale = float64(math.Float32frombits(binary.NativeEndian.Uint32(b.bytes(r.ScaleOut.Add(4*row), 4))))
 			largest := 0.0
 			for _, x := range norm[row*c.hidden:][:c.hidden] {
 				largest = math.Max(largest, math.Abs(float64(x)))
@@ -199,12 +209,12 @@ func (c *fusedCase) expectQuantised(b *fusedBuffers) error {
 // outputs are the bytes that all ranks share.
 func (c *fusedCase) outputs(b *fusedBuffers) string {
 	r := &b.request
-	out := string(device.Bytes(r.Norm, c.tokens*r.RowBytes()))
+	out := string(b.bytes(r.Norm, c.tokens*r.RowBytes()))
 	if c.quantisation != 0 {
-		out += string(device.Bytes(r.Quant, c.tokens*c.hidden))
+		out += string(b.bytes(r.Quant, c.tokens*c.hidden))
 	}
 	if c.quantisation == 2 {
-		out += string(device.Bytes(r.ScaleOut, 4*c.tokens))
+		out += string(b.bytes(r.ScaleOut, 4*c.tokens))
 	}
 	return out
 }
@@ -212,78 +222,100 @@ func (c *fusedCase) outputs(b *fusedBuffers) string {
 // Random fused all-reduces have the results of their definition, the same bits on all ranks, and between other
 // collectives.
 func TestFusedAllReduce(t *testing.T) {
-	for _, n := range []int{1, 2, 4} {
-		comms, fusions := commtest.New(t, n, commtest.Host, nil), make([]*goccl.Fusion, n)
-		if err := commtest.Each(n, func(r int) (err error) {
+	for _, most := range []int{1, 2, 4} {
+		t.Run(fmt.Sprint(most), func(t *testing.T) { commtest.OnKinds(t, most, randomFused) })
+	}
+}
+
+func randomFused(t *testing.T, n int, open func(r int) (device.Device, error)) {
+	comms, fusions, streams := commtest.New(t, n, open, nil), make([]*goccl.Fusion, n), make([]device.Stream, n)
+	if err := commtest.Each(n, func(r int) (err error) {
+		if streams[r], err = comms[r].Device().NewStream(); err == nil {
 			fusions[r], err = comms[r].NewFusion(context.Background(), goccl.FusionConfig{ScratchBytes: 64 << 10})
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for range 6 {
+		seed := rand.Uint64()
+		c := drawFused(rand.New(rand.NewPCG(seed, 1)))
+		// Nothing is allocated or freed while a rank's kernel may wait for another rank: the driver may wait for kernels.
+		results, buffers := make([]string, n), make([]*fusedBuffers, n)
+		if err := commtest.Each(n, func(r int) (err error) {
+			buffers[r], err = c.allocate(comms[r].Device(), r)
 			return err
 		}); err != nil {
 			t.Fatal(err)
 		}
-		for range 6 {
-			seed := rand.Uint64()
-			c := drawFused(rand.New(rand.NewPCG(seed, 1)))
-			results := make([]string, n)
-			if err := commtest.Each(n, func(r int) error {
-				b, err := c.allocate(comms[r].Device(), r)
+		if err := commtest.Each(n, func(r int) error {
+			b := buffers[r]
+			for i := range 2 { // the second one on the default stream
+				if b.request.Stream = streams[r]; i == 1 {
+					b.request.Stream = nil
+				}
+				if err := c.again(b, r); err != nil {
+					return err
+				}
+				if err := errors.Join(fusions[r].AllReduce(b.request), comms[r].Barrier(streams[r])); err != nil {
+					return err
+				}
+				ctx, stop := context.WithTimeout(context.Background(), commtest.Soon)
+				err := comms[r].Synchronize(ctx, streams[r])
+				stop()
+				if err == nil {
+					err = c.expect(r, n, b)
+				}
 				if err != nil {
 					return err
 				}
-				defer func() { _ = b.memory.Close() }()
-				s, err := comms[r].Device().NewStream()
-				if err != nil {
-					return err
-				}
-				defer func() { _ = s.Close() }()
-				for i := range 2 { // the second one on the caller
-					b.request.Stream = s
-					if i == 1 {
-						b.request.Stream = nil
-					}
-					if b, err = c.again(b, comms[r].Device(), r); err != nil {
-						return err
-					}
-					if err := errors.Join(fusions[r].AllReduce(b.request), comms[r].Barrier(s)); err != nil {
-						return err
-					}
-					ctx, stop := context.WithTimeout(context.Background(), commtest.Soon)
-					err := comms[r].Synchronize(ctx, s)
-					stop()
-					if err == nil {
-						err = c.expect(r, n, b)
-					}
-					if err != nil {
-						return err
-					}
-				}
-				results[r] = c.outputs(b)
-				return nil
-			}); err != nil {
-				t.Fatalf("%d ranks, seed %d, %+v: %v", n, seed, c, err)
 			}
-			for r := range n {
-				if results[r] != results[0] {
-					t.Errorf("%d ranks, %+v: rank %d has other bits than rank 0", n, c, r)
-				}
+			results[r] = c.outputs(b)
+			return recordedFusion(comms[r])
+		}); err != nil {
+			t.Fatalf("%d ranks, seed %d, %+v: %v", n, seed, c, err)
+		}
+		for r := range n {
+			if results[r] != results[0] {
+				t.Errorf("%d ranks, %+v: rank %d has other bits than rank 0", n, c, r)
 			}
+			if err := buffers[r].memory.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, s := range streams {
+		if err := s.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }
 
+// recordedFusion checks the record of the operation before the last one.
+func recordedFusion(c *goccl.Comm) error {
+	ops := c.Records().Operations
+	if o := &ops[len(ops)-2]; o.Collective != "all_reduce_fusion" || o.Op != "sum" {
+		return fmt.Errorf("recorded as %+v", *o)
+	}
+	return nil
+}
+
 // again restores the inputs that an operation in place has overwritten.
-func (c *fusedCase) again(b *fusedBuffers, dev device.Device, rank int) (*fusedBuffers, error) {
+func (c *fusedCase) again(b *fusedBuffers, rank int) error {
 	n := c.tokens * c.hidden
 	_, input := values(c.typ, n, c.seed+uint64(rank))
 	_, residual := values(c.typ, n, c.seed+1000)
-	err := dev.CopyIn(b.request.Input, input)
+	err := b.dev.CopyIn(b.request.Input, input)
 	if c.residual {
-		err = errors.Join(err, dev.CopyIn(b.request.Residual, residual))
+		err = errors.Join(err, b.dev.CopyIn(b.request.Residual, residual))
 	}
-	return b, err
+	return err
 }
 
-func TestFusedArguments(t *testing.T) {
-	c := commtest.New(t, 1, commtest.Host, nil)[0]
+func TestFusedArguments(t *testing.T) { commtest.OnKinds(t, 1, fusedArguments) }
+
+func fusedArguments(t *testing.T, n int, open func(r int) (device.Device, error)) {
+	c := commtest.New(t, n, open, nil)[0]
 	f, err := c.NewFusion(context.Background(), goccl.FusionConfig{})
 	if err != nil {
 		t.Fatal(err)

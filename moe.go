@@ -28,7 +28,7 @@ func (c *Comm) NewMoE(ctx context.Context, size moe.Size) (*MoE, error) {
 	bounded, stop2 := c.status.bound(ctx)
 	defer stop2()
 	b, err := moe.New(bounded, moe.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, OpTimeout: c.cfg.OpTimeout,
-		Order: c.order, OnFailure: c.status.end, Size: size})
+		Order: c.order, OnFailure: c.status.end, Record: c.recorded, Size: size})
 	if err != nil {
 		return nil, c.ended(op, err)
 	}

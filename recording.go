@@ -171,7 +171,8 @@ func (c *Comm) stamped(seq uint64, batch []collective.Request, enqueue func() er
 		}
 		return err
 	}
-	first, n := collective.Request{Collective: batch[0].Collective}, len(batch) // the caller may reuse batch
+	// The caller may reuse batch.
+	first, n := collective.Request{Collective: batch[0].Collective, PartOf: batch[0].PartOf}, len(batch)
 	stamp := func(f func()) error {
 		return s.Launch("record", 1, func(*host.Block) error {
 			f()
@@ -185,6 +186,17 @@ func (c *Comm) stamped(seq uint64, batch []collective.Request, enqueue func() er
 		return err
 	}
 	return stamp(func() { c.record.Ended(&first, seq, n, nil) })
+}
+
+// recorded records an operation that the engine does not enqueue, around enqueue. The caller holds c.mu.
+func (c *Comm) recorded(seq uint64, q *collective.Request, enqueue func() error) error {
+	c.single[0] = *q
+	reqs := c.single[:]
+	c.recordCalls(seq, reqs)
+	if c.stream0 != nil {
+		return c.enqueued(seq, reqs, enqueue())
+	}
+	return c.stamped(seq, reqs, enqueue)
 }
 
 // Records returns the last operations of this rank, its waits and the latest verdict, or nil if GOCCL_RECORD is 0.

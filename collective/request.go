@@ -31,8 +31,16 @@ const (
 // NumCollectives is one more than the largest Collective.
 const NumCollectives = numCollectives
 
-// AllReduceFusion is no Collective of a Request: it names the fused all-reduces of package engine/fused in errors.
-const AllReduceFusion = numCollectives + 1
+// Operations that are no Collective of a Request, in errors and records: the fused all-reduces of package engine/fused,
+// and the operations of package engine/moe.
+const (
+	AllReduceFusion = numCollectives + 1 + iota
+	MoENotify
+	MoEDispatch
+	MoECombine
+)
+
+var otherNames = [...]string{"all_reduce_fusion", "moe_notify", "moe_dispatch", "moe_combine"}
 
 var collectiveNames = [numCollectives]string{"", "all_reduce", "all_gather", "reduce_scatter", "all_to_all",
 	"all_to_all_v", "broadcast", "reduce",
@@ -43,8 +51,8 @@ func (c Collective) Valid() bool { return c > 0 && c < numCollectives }
 
 // String returns a name like "all_reduce".
 func (c Collective) String() string {
-	if c == AllReduceFusion {
-		return "all_reduce_fusion"
+	if i := int(c) - int(AllReduceFusion); i >= 0 && i < len(otherNames) {
+		return otherNames[i]
 	}
 	if !c.Valid() {
 		return fmt.Sprintf("Collective(%d)", uint8(c))

@@ -134,7 +134,8 @@ func (q *Question) silent() *collective.Verdict {
 		plural(list, "answers", "answer"), r.Host), "see whether that host is up and the network leads there")
 }
 
-// same reports whether two ranks called the same operation. Counts of an all-to-all-v differ between ranks.
+// same reports whether two ranks called the same operation. Counts of an all-to-all-v differ between ranks, and so do
+// numbers of tokens.
 func (o *Operation) same(p *Operation) bool {
 	if o.Collective != p.Collective {
 		return false
@@ -142,7 +143,7 @@ func (o *Operation) same(p *Operation) bool {
 	switch o.Collective {
 	case "barrier":
 		return true
-	case "all_to_all_v", "all_to_all_v_device":
+	case "all_to_all_v", "all_to_all_v_device", "moe_notify", "moe_dispatch", "moe_combine":
 		return o.Type == p.Type
 	}
 	return o.Type == p.Type && o.Op == p.Op && o.Root == p.Root && o.Count == p.Count

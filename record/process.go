@@ -112,7 +112,7 @@ func (r *region) operation(message bool, want uint64, c *clock, algorithms []str
 		o.Root = other
 	case collective.Reduce:
 		o.Root, o.Op = other, op.String()
-	case collective.AllReduce, collective.ReduceScatter:
+	case collective.AllReduce, collective.ReduceScatter, collective.AllReduceFusion:
 		o.Op = op.String()
 	}
 	if a := int(flags & 0xff); a > 0 && a <= len(algorithms) {

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"encoding/json"
 	"log/slog"
 	"slices"
@@ -72,6 +73,11 @@ func Open(m Meta, o Options) *Recorder {
 	return x
 }
 
+// kind is what a request counts as: what it is a part of, or its collective.
+func kind(q *collective.Request) collective.Collective {
+	return cmp.Or(q.PartOf, q.Collective) % mostKinds
+}
+
 // Enqueued writes the entry of an operation that is about to be enqueued.
 func (x *Recorder) Enqueued(number uint64, q *collective.Request) {
 	if x == nil {
@@ -88,9 +94,9 @@ func (x *Recorder) Enqueued(number uint64, q *collective.Request) {
 	for _, n := range q.SendCounts {
 		e.count += uint64(n)
 	}
-	e.what = uint64(q.Collective) | uint64(q.Type)<<8 | uint64(q.Op)<<16 | uint64(uint32(other))<<32
+	e.what = uint64(kind(q)) | uint64(q.Type)<<8 | uint64(q.Op)<<16 | uint64(uint32(other))<<32
 	e.stream, e.enqueued = uint64(q.Stream.Raw()), ticks()
-	t := &x.r.totals[q.Collective%mostKinds]
+	t := &x.r.totals[kind(q)]
 	t.operations++
 	t.bytes += e.count * uint64(q.Type.Size())
 	if message {
@@ -127,7 +133,7 @@ func (x *Recorder) Ended(q *collective.Request, number uint64, n int, err error)
 			publish(&e.number, number+i)
 		}
 		if i == 0 {
-			x.r.spent[q.Collective%mostKinds] += t - e.started
+			x.r.spent[kind(q)] += t - e.started
 		}
 		if err != nil {
 			e.flags |= flagFailed

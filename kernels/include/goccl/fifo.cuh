@@ -15,7 +15,7 @@ enum TriggerType : uint32_t {
 // Trigger is one slot of the FIFO. The first three words are written in any order and the fourth last, with release, so
 // the host sees a whole trigger or none. Offsets and sizes have 48 bits, memory ids 16.
 struct alignas(32) Trigger {
-  uint64_t sizeAndType;      // size 0..47, type 48..55
+  uint64_t sizeAndType;      // size 0..47, type 48..63
   uint64_t srcOffsetAndId;   // offset 0..47, memory id 48..63
   uint64_t dstOffsetAndId;   // offset 0..47, memory id 48..63
   uint64_t semaphoreAndLap;  // semaphore id 0..31, lap 32..63: position / size + 1, so that 0 is an empty slot
