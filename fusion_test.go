@@ -250,8 +250,8 @@ func randomFused(t *testing.T, n int, open func(r int) (device.Device, error)) {
 		}
 		if err := commtest.Each(n, func(r int) error {
 			b := buffers[r]
-			for i := range 2 { // the second one on the default stream
-				if b.request.Stream = streams[r]; i == 1 {
+			for i := range 2 { // the second one on the default stream, which ranks of one GPU share
+				if b.request.Stream = streams[r]; i == 1 && b.dev.ID().Kind == device.Host {
 					b.request.Stream = nil
 				}
 				if err := c.again(b, r); err != nil {
