@@ -4,15 +4,28 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/test/commtest"
 	"github.com/goccl/goccl/record"
 )
 
-// On a GPU the end of an operation is found out by looking at the GPU's progress.
+// On a GPU the end of an operation is found out by looking at the GPU's progress, on one host and on two.
 func TestOnMockRecordsAreSampled(t *testing.T) {
+	commtest.NeedMock(t)
 	t.Setenv("GOCCL_VERDICT_AFTER", "400ms")
-	c := commtest.OnMock(t, 4, nil)[1]
+	for engine, hosts := range map[string][]int{record.EngineOnGPU: {0, 0, 0, 0},
+		record.EngineOfHostsOnGPUs: {0, 0, 1, 1}} {
+		t.Run(engine, func(t *testing.T) {
+			c := commtest.NewOn(t, hosts, func(r int) (device.Device, error) { return cuda.Open(r % 4) }, nil)[1]
+			areSampled(t, c, engine)
+		})
+	}
+}
+
+func areSampled(t *testing.T, c *goccl.Comm, engine string) {
 	s, p := commtest.MockStream(t, c), commtest.Scratch(t, c)
 	for range 3 {
 		if err := c.AllReduce(p, p, 256, datatype.Float32, datatype.Sum, s); err != nil {
@@ -27,7 +40,7 @@ func TestOnMockRecordsAreSampled(t *testing.T) {
 				ended++
 			}
 		}
-		if ended == 3 && r.Engine == record.EngineOnGPU {
+		if ended == 3 && r.Engine == engine {
 			return
 		}
 		if time.Now().After(end) {

@@ -79,12 +79,16 @@ func (c *Comm) stopRecords(failed bool) { c.record.Close(failed) }
 
 // observe starts the watch over operations that take long. The engine exists.
 func (c *Comm) observe() {
-	name := "hosts"
+	name := record.EngineOfHosts
 	switch c.engine.(type) {
 	case *shm.Engine:
 		name = "shm"
 	case *nvlink.Engine:
 		name = record.EngineOnGPU
+	default:
+		if c.stream0 != nil {
+			name = record.EngineOfHostsOnGPUs
+		}
 	}
 	c.record.SetEngine(name)
 	c.stamps = name != "shm" && c.stream0 == nil
@@ -100,7 +104,7 @@ func (c *Comm) observe() {
 	if e, ok := c.engine.(interface{ Waits() []record.Wait }); ok {
 		w.Waits = e.Waits
 	}
-	if e, ok := c.engine.(marker); ok {
+	if e, ok := c.engine.(marker); ok && c.stream0 != nil {
 		w.Passed, c.marker = e.RecordPassed, e
 	}
 	c.record.Observe(w)

@@ -23,7 +23,7 @@ func reports(n int, engine string) []*record.Report {
 			if k == 4 {
 				o.State, o.Ended = record.Started, 0
 			}
-			if engine == record.EngineOnGPU {
+			if engine == record.EngineOnGPU || engine == record.EngineOfHostsOnGPUs {
 				if o.Started = 0; k == 4 {
 					o.State = record.Enqueued
 				}
@@ -56,6 +56,9 @@ func TestJudge(t *testing.T) {
 		"network": {"hosts", func(list []*record.Report) {
 			list[1].Links = []record.Link{{Peer: 3, Retransmits: 4, Unacked: 2}, {Peer: 2, Unacked: 1}}
 		}, collective.VerdictNetwork, 3, "what rank 1 sends to rank 3 does not arrive: it was sent again 4 times"},
+		"network of GPUs": {record.EngineOfHostsOnGPUs, func(list []*record.Report) {
+			list[0].Links = []record.Link{{Peer: 3, Retransmits: 2}}
+		}, collective.VerdictNetwork, 3, "what rank 0 sends to rank 3 does not arrive"},
 		"host gone": {"hosts", func(list []*record.Report) {
 			silence(list[2], "")
 			silence(list[3], "")

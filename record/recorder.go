@@ -202,8 +202,12 @@ func (x *Recorder) Algorithm(message bool, number uint64, index int) {
 	}
 }
 
-// EngineOnGPU is the engine whose work is sampled.
-const EngineOnGPU = "nvlink"
+// The engines that the judge tells apart. The work of those on GPUs is sampled.
+const (
+	EngineOnGPU         = "nvlink"
+	EngineOfHosts       = "hosts"
+	EngineOfHostsOnGPUs = "hosts on GPUs"
+)
 
 // SetEngine names the engine of the communicator.
 func (x *Recorder) SetEngine(name string) {

@@ -9,7 +9,9 @@ import (
 )
 
 // sampled reports whether the rank's engine does not see the start of its work.
-func (r *Report) sampled() bool { return r.Record.Engine == EngineOnGPU }
+func (r *Report) sampled() bool {
+	return r.Record.Engine == EngineOnGPU || r.Record.Engine == EngineOfHostsOnGPUs
+}
 
 func (q *Question) busy() *collective.Verdict {
 	list := q.ranks(func(r *Report) bool {
@@ -38,7 +40,7 @@ func (q *Question) stuck() *collective.Verdict {
 	switch {
 	case me == nil || me.Record == nil || q.fresh():
 		return nil
-	case me.Record.Engine == "hosts":
+	case me.Record.Engine == EngineOfHosts || me.Record.Engine == EngineOfHostsOnGPUs:
 		return q.network(behind)
 	case me.sampled():
 		v := q.blame(collective.VerdictGPU, behind, fmt.Sprintf(
