@@ -6,8 +6,8 @@ type marker interface {
 	RecordPassed() (mark uint64, all, ok bool)
 }
 
-// RecordMark identifies the work that is enqueued so far, on GPUs. The work of requests runs one after the other, in the
-// order of the calls. So the sum of the marks of both parts identifies it, as the sum of those that are reached does.
+// RecordMark identifies the work that is enqueued so far, on GPUs. Requests run one after the other, in the order of the
+// calls, so a sum of the marks of both parts stands for one place in that order, in what is enqueued and in what ended.
 func (e *Engine) RecordMark() uint64 {
 	local, wire := e.markers()
 	if wire == nil {
