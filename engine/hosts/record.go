@@ -6,8 +6,9 @@ type marker interface {
 	RecordPassed() (mark uint64, all, ok bool)
 }
 
-// RecordMark identifies the work that is enqueued so far, on GPUs. Requests run one after the other, in the order of the
-// calls, so a sum of the marks of both parts stands for one place in that order, in what is enqueued and in what ended.
+// RecordMark identifies the work that is enqueued so far, on GPUs. Requests run one after the other, in the order of
+// the calls, so a sum of the marks of both parts stands for one place in that order, of what was enqueued and of what
+// has ended.
 func (e *Engine) RecordMark() uint64 {
 	local, wire := e.markers()
 	if wire == nil {
