@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/engine/hosts/wire"
 	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/ipc"
 )
 
 // acrossHostsOfGPUs makes the engine of a communicator of GPUs of several hosts.
@@ -20,6 +21,10 @@ func (c *Comm) acrossHostsOfGPUs(ctx context.Context, net transport.Net, nic int
 	inside := nvlink.Config{Device: c.dev, Name: c.cfg.Name, Settings: c.cfg.settings, Timeout: c.cfg.Timeout,
 		OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning, SeparateGraphs: c.cfg.SeparateGraphs,
 		UnorderedCaptures: c.cfg.UnorderedCaptures}
+	var err error
+	if inside.Sharing, err = c.ranksOfGPU(ctx); err != nil {
+		return nil, err
+	}
 	order, err := hosts.NewCUDAOrder(c.dev.(*cuda.Device), inside.GraphOrder())
 	if err != nil {
 		return nil, err
@@ -36,6 +41,9 @@ func (c *Comm) acrossHostsOfGPUs(ctx context.Context, net transport.Net, nic int
 			if err == nil {
 				overlaps, blocks = e.Overlaps(), e.Room()
 			}
+			if blocks == 0 && inside.Sharing > 1 { // one rank of this host, but others on the same GPU
+				blocks = c.dev.(*cuda.Device).Properties().SMs / inside.Sharing
+			}
 			return e, err
 		},
 		Wire: func(_ int, failed func(error)) (wire.Wire, error) {
@@ -49,4 +57,16 @@ func (c *Comm) acrossHostsOfGPUs(ctx context.Context, net transport.Net, nic int
 	}
 	c.order = order.Order
 	return e, nil
+}
+
+// ranksOfGPU returns the most ranks on one GPU. Containers of a machine that share no memory are hosts of their own, but
+// may have the same GPU, and the kernels of all ranks wait for each other there.
+func (c *Comm) ranksOfGPU(ctx context.Context) (most int, err error) {
+	all, err := c.boot.AllGather(ctx, []byte(ipc.Machine()+" "+c.dev.(*cuda.Device).Properties().BusID))
+	count := map[string]int{}
+	for _, gpu := range all {
+		count[string(gpu)]++
+		most = max(most, count[string(gpu)])
+	}
+	return most, err
 }

@@ -37,6 +37,8 @@ type Config struct {
 	// Names, when not nil, are the ranks' numbers in a communicator of several hosts, for errors. OnFailure is then
 	// called for every failure on the device.
 	Names []int
+	// Sharing is the most ranks on one GPU, those of a communicator of several hosts included; 0: those of Bootstrap.
+	Sharing int
 	// Settings are those of the environment; nil: as it is now.
 	Settings *setting.Config
 	// SeparateGraphs disables the order of graph launches among each other and with eager work, UnorderedCaptures also
@@ -131,6 +133,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	terms.sharing = max(terms.sharing, cfg.Sharing)
 	room := 0
 	if cfg.Names != nil && n > 1 {
 		room = terms.leaveRoom()

@@ -27,15 +27,20 @@ var HostID = sync.OnceValue(func() (id ID) {
 	if v := setting.Lenient().HostID; v != "" {
 		h.Write([]byte("set:" + v))
 	} else {
-		boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-		if err != nil {
-			name, _ := os.Hostname()
-			boot = []byte("host:" + name)
-		}
 		net, _ := os.Readlink("/proc/self/ns/net")
-		h.Write(boot)
+		h.Write([]byte(Machine()))
 		h.Write([]byte(net))
 	}
 	copy(id[:], h.Sum(nil))
 	return id
 })
+
+// Machine identifies one boot of this machine's kernel: the same in all containers of a machine, whatever HostID is.
+func Machine() string {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		name, _ := os.Hostname()
+		return "host:" + name
+	}
+	return string(boot)
+}

@@ -15,7 +15,7 @@ import (
 	"github.com/goccl/goccl/internal/test/commtest"
 )
 
-// hostsOfGPUs are layouts of ranks of this process. Ranks of different hosts do not share a GPU.
+// hostsOfGPUs are layouts of ranks of this process.
 var hostsOfGPUs = [][]int{{0, 1}, {0, 0, 1, 1}, {0, 0, 0, 1}}
 
 func onGPUs(t *testing.T, hosts []int) []*goccl.Comm {
