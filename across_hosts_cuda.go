@@ -59,8 +59,8 @@ func (c *Comm) acrossHostsOfGPUs(ctx context.Context, net transport.Net, nic int
 	return e, nil
 }
 
-// ranksOfGPU returns the most ranks on one GPU. Containers of a machine that share no memory are hosts of their own, but
-// may have the same GPU, and the kernels of all ranks wait for each other there.
+// ranksOfGPU returns the most ranks on one GPU. Containers of a machine that share no memory are hosts of their own,
+// but may have the same GPU, and there the kernels of all ranks wait for each other.
 func (c *Comm) ranksOfGPU(ctx context.Context) (most int, err error) {
 	all, err := c.boot.AllGather(ctx, []byte(ipc.Machine()+" "+c.dev.(*cuda.Device).Properties().BusID))
 	count := map[string]int{}
