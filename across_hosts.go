@@ -2,6 +2,8 @@ package goccl
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
@@ -11,14 +13,20 @@ import (
 	"github.com/goccl/goccl/engine/hosts/hostwire"
 	"github.com/goccl/goccl/engine/hosts/wire"
 	"github.com/goccl/goccl/engine/shm"
+	"github.com/goccl/goccl/transport/choice"
 )
 
 // acrossHosts makes the engine of a communicator with ranks on several hosts: local is the engine of this host's ranks.
 func (c *Comm) acrossHosts(ctx context.Context) (collective.Engine, error) {
-	net, nic, why, err := c.network(ctx)
+	chosen, err := choice.Make(ctx, choice.Config{Bootstrap: c.boot, Device: c.dev, Settings: c.cfg.settings,
+		Timeout: c.cfg.Timeout, Net: c.cfg.Net})
+	if errors.Is(err, choice.ErrNone) {
+		err = fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
 	if err != nil {
 		return nil, err
 	}
+	net, nic, why := chosen.Net, chosen.NIC, chosen.Why
 	c.net, c.nic = net, nic
 	if c.dev.ID().Kind == device.CUDA {
 		return c.acrossHostsOfGPUs(ctx, net, nic, why)

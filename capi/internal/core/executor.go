@@ -3,14 +3,19 @@ package core
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/executor"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/internal/tags"
+	"github.com/goccl/goccl/transport/choice"
 )
 
 // exec is an executor and the bootstrap that it owns.
@@ -62,12 +67,33 @@ func NewExecutor(boot, devh Handle, opTimeout time.Duration) (Handle, error) {
 	if err != nil {
 		return 0, err
 	}
-	e, err := executor.New(executor.Config{Bootstrap: sub, Device: d.device, OpTimeout: cfg.OpTimeout})
+	e, err := newExecutor(ctx, executor.Config{Bootstrap: sub, Device: d.device, OpTimeout: cfg.OpTimeout}, cfg.Timeout)
 	if err != nil {
 		_ = sub.Close()
 		return 0, err
 	}
 	return addObject(&exec{e, sub, d}, nil)
+}
+
+// newExecutor gives an executor of several hosts the network that a communicator would have.
+func newExecutor(ctx context.Context, cfg executor.Config, timeout time.Duration) (*executor.Executor, error) {
+	if _, err := bootstrap.OtherHost(cfg.Bootstrap); err == nil {
+		return executor.New(cfg)
+	}
+	settings, err := setting.Read()
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := choice.Make(ctx, choice.Config{Bootstrap: cfg.Bootstrap, Device: cfg.Device, Settings: settings,
+		Timeout: timeout})
+	if errors.Is(err, choice.ErrNone) {
+		err = fmt.Errorf("%w: %w", collective.ErrUnsupported, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	cfg.Net, cfg.NIC = chosen.Net, chosen.NIC
+	return executor.New(cfg)
 }
 
 // executorCount numbers executors. Rank 0's number distinguishes those that share a bootstrap.

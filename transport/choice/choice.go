@@ -1,4 +1,13 @@
-package goccl
+// Package choice chooses the network between the hosts of a job.
+//
+//  1. Every rank looks for the networks that it has, and for the adapter of each that is nearest to its device.
+//  2. The ranks tell each other.
+//  3. All of them take the first network that all have.
+//
+// # Lifetime and threads
+//
+// Make is collective and keeps nothing. The networks are opened by their own packages when a Port is.
+package choice
 
 import (
 	"context"
@@ -7,8 +16,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/topo"
@@ -18,9 +29,31 @@ import (
 	"github.com/goccl/goccl/transport/tcp"
 )
 
-// networkOffer is a network that a rank has, or why it has none of this kind. Ranks tell each other theirs and use the
+// ErrNone is the error of ranks that have no network in common.
+var ErrNone = errors.New("no common network")
+
+// Config says for whom a network is chosen.
+type Config struct {
+	Bootstrap bootstrap.Bootstrap
+	Device    device.Device
+	Settings  *setting.Config
+	// Timeout bounds what a network waits for in its set-up.
+	Timeout time.Duration
+	// Net, if it is not nil, is the network. All ranks have the same.
+	Net transport.Net
+}
+
+// Choice is the network between hosts, and this rank's adapter.
+type Choice struct {
+	Net transport.Net
+	NIC int
+	// Why names both, and the reason, for the log.
+	Why string
+}
+
+// offer is a network that a rank has, or why it has none of this kind. Ranks tell each other theirs and use the
 // first one that all have.
-type networkOffer struct {
+type offer struct {
 	Kind string // kindPlugin, kindIB, kindTCP
 	Name string // what the network calls itself: all ranks must have the same plugin
 	NIC  string // "": the rank has none
@@ -37,60 +70,60 @@ const (
 	kindTCP    = "tcp"
 )
 
-// networkOffers is what one rank tells.
-type networkOffers struct {
+// offers is what one rank tells.
+type offers struct {
 	Forced string // GOCCL_NET, or NCCL_NET
-	Offers []networkOffer
+	Offers []offer
 }
 
-// network chooses the network between hosts and this rank's adapter. why names both and the reason, for the log.
-func (c *Comm) network(ctx context.Context) (net transport.Net, nic int, why string, err error) {
-	if c.cfg.Net != nil {
-		o := c.offer("", func() (transport.Net, error) { return c.cfg.Net, nil })
+// Make chooses. It is collective.
+func Make(ctx context.Context, c Config) (*Choice, error) {
+	if c.Net != nil {
+		o := c.offer("", func() (transport.Net, error) { return c.Net, nil })
 		if o.NIC == "" {
-			return nil, 0, "", fmt.Errorf("%w: ranks are on several hosts, and this host has no adapter of the network %q: %s",
-				ErrUnsupported, c.cfg.Net.Name(), o.Why)
+			return nil, fmt.Errorf("%w: ranks are on several hosts, and this host has no adapter of the network %q: %s", ErrNone,
+				c.Net.Name(), o.Why)
 		}
-		return o.net, o.nic, o.Name + " " + o.NIC, nil
+		return &Choice{o.net, o.nic, o.Name + " " + o.NIC}, nil
 	}
-	mine := c.networkOffers(c.cfg.settings)
+	mine := c.offers(c.Settings)
 	b, err := json.Marshal(&mine)
 	if err != nil {
-		return nil, 0, "", err
+		return nil, err
 	}
-	all, err := c.boot.AllGather(ctx, b)
+	all, err := c.Bootstrap.AllGather(ctx, b)
 	if err != nil {
-		return nil, 0, "", err
+		return nil, err
 	}
-	ranks := make([]networkOffers, len(all))
+	ranks := make([]offers, len(all))
 	for r, b := range all {
 		if err := json.Unmarshal(b, &ranks[r]); err != nil {
-			return nil, 0, "", fmt.Errorf("networks of rank %d: %w", r, err)
+			return nil, fmt.Errorf("networks of rank %d: %w", r, err)
 		}
 	}
-	kind, why, err := chooseNetwork(ranks)
+	kind, why, err := choose(ranks)
 	if err != nil {
-		return nil, 0, "", fmt.Errorf("%w: %w", ErrUnsupported, err)
+		return nil, fmt.Errorf("%w: %w", ErrNone, err)
 	}
-	i := slices.IndexFunc(mine.Offers, func(o networkOffer) bool { return o.Kind == kind })
+	i := slices.IndexFunc(mine.Offers, func(o offer) bool { return o.Kind == kind })
 	o := &mine.Offers[i]
-	return o.net, o.nic, strings.TrimSpace(o.Name + " " + o.NIC + why), nil
+	return &Choice{o.net, o.nic, strings.TrimSpace(o.Name + " " + o.NIC + why)}, nil
 }
 
-// networkOffers looks for every kind of network.
-func (c *Comm) networkOffers(cfg *setting.Config) networkOffers {
-	return networkOffers{Forced: cfg.Net, Offers: []networkOffer{
+// offers looks for every kind of network.
+func (c *Config) offers(cfg *setting.Config) offers {
+	return offers{Forced: cfg.Net, Offers: []offer{
 		c.offer(kindPlugin, func() (transport.Net, error) {
-			return plugin.Open(cfg.NetPlugin, plugin.Options{Timeout: c.cfg.Timeout})
+			return plugin.Open(cfg.NetPlugin, plugin.Options{Timeout: c.Timeout})
 		}),
 		c.offer(kindIB, func() (transport.Net, error) { return ib.New(ib.Options{IB: cfg.IB}), nil }),
-		c.offer(kindTCP, func() (transport.Net, error) { return tcp.Configured(cfg, c.cfg.Timeout), nil }),
+		c.offer(kindTCP, func() (transport.Net, error) { return tcp.Configured(cfg, c.Timeout), nil }),
 	}}
 }
 
 // offer looks for a network's adapters. Ranks of one host take in turn those that are nearest to their devices.
-func (c *Comm) offer(kind string, open func() (transport.Net, error)) networkOffer {
-	o := networkOffer{Kind: kind, Name: kind}
+func (c *Config) offer(kind string, open func() (transport.Net, error)) offer {
+	o := offer{Kind: kind, Name: kind}
 	n, err := open()
 	if err != nil {
 		o.Why = err.Error()
@@ -105,15 +138,15 @@ func (c *Comm) offer(kind string, open func() (transport.Net, error)) networkOff
 		o.Why = "no adapter"
 	default:
 		near := topo.Nearest(c.busID(), paths(nics))
-		o.nic = near[bootstrap.LocalRank(c.boot)%len(near)]
+		o.nic = near[bootstrap.LocalRank(c.Bootstrap)%len(near)]
 		o.NIC = nics[o.nic].Name
 	}
 	return o
 }
 
 // busID returns the PCI address of this rank's GPU; "" on the host device, which is equally near to all adapters.
-func (c *Comm) busID() string {
-	if gpu, ok := c.dev.(*cuda.Device); ok {
+func (c *Config) busID() string {
+	if gpu, ok := c.Device.(*cuda.Device); ok {
 		return gpu.Properties().BusID
 	}
 	return ""
@@ -127,9 +160,9 @@ func paths(nics []transport.NIC) []string {
 	return all
 }
 
-// chooseNetwork returns the first kind that all ranks have, and, after ": ", why it is not a better one. Every rank
+// choose returns the first kind that all ranks have, and, after ": ", why it is not a better one. Every rank
 // gets the same result.
-func chooseNetwork(ranks []networkOffers) (kind, why string, err error) {
+func choose(ranks []offers) (kind, why string, err error) {
 	forced := ranks[0].Forced
 	for r := range ranks {
 		if ranks[r].Forced != forced {
@@ -162,13 +195,13 @@ func chooseNetwork(ranks []networkOffers) (kind, why string, err error) {
 }
 
 // is reports whether a value of GOCCL_NET means the network. NCCL calls TCP "Socket".
-func (o *networkOffer) is(name string) bool {
+func (o *offer) is(name string) bool {
 	return strings.EqualFold(o.Kind, name) || strings.EqualFold(o.Name, name) ||
 		o.Kind == kindTCP && strings.EqualFold(name, "Socket")
 }
 
 // lacks returns which rank lacks network i, or nil.
-func lacks(ranks []networkOffers, i int) error {
+func lacks(ranks []offers, i int) error {
 	for r := range ranks {
 		o := &ranks[r].Offers[i]
 		switch {
@@ -181,6 +214,6 @@ func lacks(ranks []networkOffers, i int) error {
 	return nil
 }
 
-func rankHas(ranks []networkOffers, i int) bool {
-	return slices.ContainsFunc(ranks, func(r networkOffers) bool { return r.Offers[i].NIC != "" })
+func rankHas(ranks []offers, i int) bool {
+	return slices.ContainsFunc(ranks, func(r offers) bool { return r.Offers[i].NIC != "" })
 }
