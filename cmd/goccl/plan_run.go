@@ -113,7 +113,7 @@ func (c *planRun) kind(n int) string {
 	return "host"
 }
 
-// network sets the network between hosts: TCP. On the host device the hosts of one process are told apart, too.
+// network sets the network between hosts: TCP. The hosts of one process are told apart, too.
 func (c *planRun) network(o *planrun.Options, launched bool) error {
 	n := len(o.Plan.GPUs)
 	if c.Hosts < 1 || n%c.Hosts != 0 {
@@ -124,7 +124,7 @@ func (c *planRun) network(o *planrun.Options, launched bool) error {
 	}
 	cfg, err := setting.Read()
 	o.Net = tcp.Configured(cfg, c.Timeout)
-	if launched || c.kind(n) != "host" {
+	if launched {
 		return err
 	}
 	for r := range n {
@@ -140,7 +140,7 @@ func (c *planRun) start(ctx context.Context, s *streams, n int) error {
 		return err
 	}
 	o := launch.Options{N: n, Program: append([]string{self}, os.Args[1:]...), Stdout: s.out, Stderr: s.stderr}
-	if c.Hosts > 1 && c.kind(n) == "host" {
+	if c.Hosts > 1 {
 		w, err := netns.New(c.Hosts)
 		if err != nil {
 			return err

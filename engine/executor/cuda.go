@@ -14,7 +14,6 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/share"
 )
 
 // A launch on a GPU:
@@ -55,12 +54,12 @@ type cudaEngine struct {
 	program *gpuProgram
 	layout  gpuState
 	state   device.Allocation
-	control *share.Arena
-	scratch *share.Arena
-	staging *share.Arena
+	control *arena
+	scratch *arena
+	staging *arena
 	staged  int64
 	halves  int64 // offset of output in the staging region
-	retired []*share.Arena
+	retired []*arena
 
 	private  device.Allocation // staging when peers touch neither input nor output
 	outgrown []device.Allocation
@@ -70,7 +69,8 @@ type cudaEngine struct {
 	quick    *gpuQuickArgs
 	known    int // number of regions in the kernel's table
 
-	order *cuda.Order   // the plan's own, unless the executor has one
+	lanes int           // couriers of a launch: 0 if the plan has no links to other hosts
+	order *cuda.Order   // the plan's own, unless the executor or its rings have one
 	seq   atomic.Uint64 // of the latest launch
 }
 
@@ -95,8 +95,12 @@ func (h *cudaEngine) open(ctx context.Context) error {
 	var err error
 	h.program = x.encoded
 	p := dev.Properties()
-	if most := p.SMs / h.u.sharing; h.program.blocks > most {
-		return fmt.Errorf("%w: %d thread blocks; the GPU runs %d at once", collective.ErrUnsupported, h.program.blocks, most)
+	if len(x.program.distant) > 0 {
+		h.lanes = int(x.e.rings.wire.Rings().Lanes)
+	}
+	if most := p.SMs / h.u.sharing; h.program.blocks+h.lanes > most {
+		return fmt.Errorf("%w: %d thread blocks, and %d for what comes from other hosts; the GPU runs %d at once",
+			collective.ErrUnsupported, h.program.blocks, h.lanes, most)
 	}
 	g := &x.plan.GPUs[x.e.rank]
 	h.layout = newGPUState(x.program, len(g.Semaphores), h.program)
@@ -116,13 +120,15 @@ func (h *cudaEngine) open(ctx context.Context) error {
 	}
 	h.words = (*abortWords)(h.abort.Pointer())
 	h.words.spinLimitNs.Store(uint64(max(0, x.e.timeout)))
-	if h.order = x.e.order; h.order == nil {
+	if h.order = x.e.order; h.lanes > 0 {
+		h.order = x.e.rings.order
+	}
+	if h.order == nil {
 		if h.order, err = dev.NewOrder(0, cuda.OrderedGraphs); err != nil {
 			return err
 		}
 	}
-	if h.control, err = share.NewArena(ctx, x.e.boot, dev,
-		gpuControlBytes+gpuInboundStride*int64(x.program.maxLinks)); err != nil {
+	if h.control, err = x.e.newArena(ctx, dev, gpuControlBytes+gpuInboundStride*int64(x.program.maxLinks)); err != nil {
 		return err
 	}
 	a := h.args
@@ -143,6 +149,15 @@ func (h *cudaEngine) open(ctx context.Context) error {
 	a.shift = uint32(bits.TrailingZeros64(uint64(x.plan.Alignment)))
 	h.quick.program, h.quick.abort, h.quick.self, h.quick.stride, h.quick.shift = a.program, a.abort, a.self, a.stride,
 		a.shift
+	if x.e.rings != nil {
+		x.e.rings.plans++
+	}
+	if h.lanes > 0 {
+		a.far = s + uint64(h.layout.far)
+		if err := dev.CopyIn(device.Ptr(a.far), raw(x.e.rings.far(x.program, h.program.blocks, a.abort))); err != nil {
+			return err
+		}
+	}
 	return h.learn()
 }
 
@@ -150,6 +165,12 @@ func (h *cudaEngine) launch(l *launch) error {
 	s, ok := l.Stream.(*cuda.Stream)
 	if !ok {
 		return invalid("the stream is no stream of a CUDA device")
+	}
+	if h.lanes > 0 {
+		if err := h.x.e.rings.begin(h.x, l.Seq, s); err != nil {
+			return err
+		}
+		defer h.x.e.rings.wire.Launched()
 	}
 	if err := h.order.Enter(s); err != nil {
 		return err
@@ -238,12 +259,12 @@ func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
 		a.rank[r].size = [2]uint64{uint64(l.layout.Size(r, plan.Input)), uint64(l.layout.Size(r, plan.Output))}
 	}
 	a.rank[x.e.rank].size = [2]uint64{uint64(p.inSize), uint64(p.outSize)}
-	if h.program.blocks > 0 {
-		cfg := cuda.Launch1D(h.program.blocks, h.threads(l), 0)
+	if blocks := h.program.blocks + h.lanes; blocks > 0 {
+		cfg := cuda.Launch1D(blocks, h.threads(l), 0)
 		if a.shared != 0 {
 			cfg.Shared = a.stride
 		}
-		quick := h.program.quick && a.linear != 0 && a.op == uint32(datatype.Sum) &&
+		quick := h.program.quick && h.lanes == 0 && a.linear != 0 && a.op == uint32(datatype.Sum) &&
 			(a.buffer[0]|a.buffer[1]|a.chunk|1<<a.shift)&7 == 0 && int64(h.program.chunks)*l.layout.Chunk <= 1<<32
 		if l.Type.Unsigned() {
 			a.op |= gpuUnsigned
@@ -325,6 +346,9 @@ func (h *cudaEngine) report() error {
 		}
 		return h.x.fail(seq, -1, invalid("an access outside of the buffers %s", where))
 	}
+	if far := h.x.e.across(peer); far != "" {
+		where = fmt.Sprintf("for rank %d%s %s", peer, far, where)
+	}
 	return h.x.fail(seq, peer, fmt.Errorf("%w: after %v still waiting %s", collective.ErrTimeout, h.x.e.timeout, where))
 }
 
@@ -356,7 +380,7 @@ func (h *cudaEngine) close() error {
 	if h.abort != nil {
 		errs = append(errs, h.abort.Close())
 	}
-	if h.order != nil && h.order != h.x.e.order {
+	if h.order != nil && h.order != h.x.e.order && h.lanes == 0 {
 		errs = append(errs, h.order.Close())
 	}
 	return errors.Join(errs...)

@@ -30,6 +30,7 @@ type emulation struct {
 	first    uint32 // epoch before the first launch
 	general  bool   // run the general kernel even where the quick one applies
 	bits     bool   // inputs are any bits, for integers: the largest unsigned numbers are negative as signed ones
+	hosts    []int  // by rank; nil: one
 }
 
 // job writes what the emulator reads, and returns the inputs.
@@ -46,9 +47,16 @@ func (c *emulation) job(path string) ([][]byte, *plan.Layout, error) {
 		}
 	}
 	put(uint32(len(p.GPUs)), uint32(c.threads), uint32(c.launches), uint32(c.t), c.first)
+	for r := range p.GPUs {
+		h := 0
+		if c.hosts != nil {
+			h = c.hosts[r]
+		}
+		put(uint32(h))
+	}
 	var inputs [][]byte
 	for r := range p.GPUs {
-		prog, err := compile(p, r, nil)
+		prog, err := compile(p, r, c.hosts)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -61,7 +69,8 @@ func (c *emulation) job(path string) ([][]byte, *plan.Layout, error) {
 			linear = 1
 		}
 		quick := uint32(0)
-		if g.quick && linear != 0 && c.op == datatype.Sum && (l.Chunk|int64(p.Alignment))%8 == 0 && !c.general {
+		if g.quick && len(prog.distant) == 0 && linear != 0 && c.op == datatype.Sum &&
+			(l.Chunk|int64(p.Alignment))%8 == 0 && !c.general {
 			quick = 1
 		}
 		publish := uint32(0)
@@ -70,7 +79,10 @@ func (c *emulation) job(path string) ([][]byte, *plan.Layout, error) {
 		}
 		s := p.Scratch(r, l.Chunk)
 		put(uint32(g.blocks), uint32(g.stride), uint32(prog.maxLinks), uint32(prog.barriers),
-			uint32(len(p.GPUs[r].Semaphores)))
+			uint32(len(p.GPUs[r].Semaphores)), uint32(prog.links), uint32(len(prog.distant)))
+		for _, peer := range prog.distant {
+			put(uint32(peer))
+		}
 		put(uint32(c.op), linear, uint32(l.Period), uint32(bits.TrailingZeros64(uint64(p.Alignment))), publish, quick)
 		put(uint64(l.Block), uint64(l.Chunk), uint64(max(s.Size, 64)))
 		put(uint64(s.Plain[0]), uint64(s.Plain[1]), uint64(s.Packets[0]), uint64(s.Packets[1]),
@@ -189,6 +201,7 @@ func TestKernel(t *testing.T) {
 	t.Run("files", func(t *testing.T) { kernelFiles(t, program) })
 	t.Run("arithmetic", func(t *testing.T) { kernelArithmetic(t, program) })
 	t.Run("long sums", func(t *testing.T) { kernelLongSums(t, program) })
+	t.Run("hosts", func(t *testing.T) { kernelHosts(t, program, []uint64{12, 100, 3000}) })
 	t.Run("mutants", func(t *testing.T) { kernelMutants(t, program) })
 }
 

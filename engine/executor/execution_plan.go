@@ -132,8 +132,9 @@ func (e *Executor) Load(ctx context.Context, p *plan.Plan, opts ...Option) (*Exe
 	if err := e.meet(ctx); err != nil {
 		return nil, x.fail(0, -1, err)
 	}
-	if e.ports != nil {
-		if err := x.agree(ctx, e.ports.connect(ctx, x.program.distant)); err != nil {
+	remote := e.here != e.boot
+	if remote {
+		if err := x.agree(ctx, e.connect(ctx, x.program.distant)); err != nil {
 			return nil, x.fail(0, -1, err)
 		}
 	}
@@ -145,7 +146,7 @@ func (e *Executor) Load(ctx context.Context, p *plan.Plan, opts ...Option) (*Exe
 	default:
 		err = fmt.Errorf("%w: device %v", collective.ErrUnsupported, e.dev.ID())
 	}
-	if e.ports != nil {
+	if remote {
 		if agreed := x.agree(ctx, err); err == nil && agreed != nil {
 			return nil, errors.Join(x.fail(0, -1, agreed), x.close())
 		}

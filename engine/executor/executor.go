@@ -57,7 +57,8 @@ type Executor struct {
 	hosts []int               // by rank; nil if there is one
 	near  []int               // the ranks of this host; set by the first Load, as the next two
 	here  bootstrap.Bootstrap // group of near
-	ports *ports              // to ranks of other hosts; guarded by mu. nil if there are none
+	ports *ports              // to ranks of other hosts; guarded by mu. nil if there are none, or the device is a GPU
+	rings *rings              // as ports, on a GPU
 
 	ending  chan struct{} // closed by Abort
 	aborted atomic.Uint32 // abort word of all waits; nonzero once cause is set
@@ -84,14 +85,10 @@ func New(cfg Config) (*Executor, error) {
 		return e, nil
 	}
 	e.hosts = cfg.Bootstrap.Hosts()
-	switch {
-	case cfg.Net == nil:
-		err = fmt.Errorf("%w: without a network, plans run among the ranks of one host: %w", collective.ErrUnsupported, err)
-	case cfg.Device.ID().Kind != device.Host:
-		err = fmt.Errorf("%w: on GPUs, plans run among the ranks of one host: %w", collective.ErrUnsupported, err)
-	default:
+	if cfg.Net != nil {
 		return e, nil
 	}
+	err = fmt.Errorf("%w: without a network, plans run among the ranks of one host: %w", collective.ErrUnsupported, err)
 	return nil, &collective.Error{Op: "executor", Rank: e.rank, Peer: r, Err: err}
 }
 
@@ -113,6 +110,7 @@ func (e *Executor) Abort(cause error) {
 	close(e.ending)
 	e.mu.Lock()
 	e.ports.halt()
+	e.rings.halt(cause)
 	for _, x := range e.plans {
 		x.engine.wake()
 	}
@@ -155,7 +153,7 @@ func (e *Executor) Close() error {
 	if e.gpu != nil {
 		errs = append(errs, e.gpu.close())
 	}
-	errs = append(errs, e.buffers.close(), e.ports.close())
+	errs = append(errs, e.buffers.close(), e.ports.close(), e.rings.close())
 	if e.here != nil && e.here != e.boot {
 		errs = append(errs, e.here.Close())
 	}

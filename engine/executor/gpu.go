@@ -12,7 +12,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/kernels"
-	"github.com/goccl/goccl/share"
+	"github.com/goccl/goccl/transport/ipc"
 )
 
 // gpu holds what all plans of an executor share on a GPU.
@@ -26,7 +26,7 @@ type gpu struct {
 	bulk    bool
 
 	mu      sync.Mutex
-	regions []*share.Parts // registered allocations, from region 1 on
+	regions []region // registered allocations, from region 1 on
 	stop    chan struct{}
 	watch   sync.WaitGroup
 }
@@ -52,7 +52,8 @@ func openGPU(ctx context.Context, e *Executor) (*gpu, error) {
 		return nil, fmt.Errorf("%w: %d ranks; plans on GPUs have up to %d", collective.ErrUnsupported, e.size, gpuRanks)
 	}
 	p := dev.Properties()
-	all, err := e.boot.AllGather(ctx, []byte(p.BusID))
+	// Containers of a machine may be hosts of their own and have the same GPU.
+	all, err := e.boot.AllGather(ctx, []byte(ipc.Machine()+" "+p.BusID))
 	if err != nil {
 		return nil, err
 	}

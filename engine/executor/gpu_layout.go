@@ -21,6 +21,12 @@ const (
 	gpuStatic
 )
 
+// Codes of the kernel that the table of ops does not have.
+const (
+	gpuPush       = 10
+	gpuPushSignal = 11
+)
+
 type gpuOp struct {
 	code, flags, reduction, _ uint8
 	sources, destinations     uint16
@@ -30,7 +36,8 @@ type gpuOp struct {
 	unit, _                   uint64
 }
 
-// gpuItem is an operand: rank, plane, chunks where it is static, index, block, within; or an entry: peer, mine, theirs.
+// gpuItem is an operand: rank, plane, chunks where it is static, index, block, within; or an entry: peer, mine, theirs,
+// signals.
 type gpuItem struct {
 	a                    [2]uint8
 	chunks               uint16
@@ -49,7 +56,7 @@ type gpuRank struct {
 
 type gpuArgs struct {
 	rank                                            [gpuRanks]gpuRank
-	program, _, barriers, semaphores                uint64
+	program, far, barriers, semaphores              uint64
 	expected, peers, regions, abort                 uint64
 	buffer                                          [2]uint64
 	block, chunk                                    uint64
@@ -58,6 +65,15 @@ type gpuArgs struct {
 	region                                          [2]uint32
 	offset                                          [2]uint64
 	bulk, _                                         uint32
+}
+
+// gpuFar mirrors Far of kernels/executor/far.cuh.
+type gpuFar struct {
+	abort, links                    uint64
+	lanes, slots, slotBytes, blocks uint32
+	tag, locks, turns, left         uint64
+	plan, count, peers, _           uint32
+	peer                            [gpuRanks]uint16
 }
 
 type gpuQuickArgs struct {
@@ -71,6 +87,7 @@ type gpuQuickArgs struct {
 
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(gpuQuickArgs{})-(16*24+9*8+4*4)]
+	_ = [1]struct{}{}[unsafe.Sizeof(gpuFar{})-112]
 	_ = [1]struct{}{}[unsafe.Sizeof(gpuOp{})-48]
 	_ = [1]struct{}{}[unsafe.Sizeof(gpuItem{})-16]
 	_ = [1]struct{}{}[unsafe.Sizeof(gpuHeader{})-16]

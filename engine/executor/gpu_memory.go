@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/share"
 )
 
 // reserve exchanges new scratch. Kernels in flight use the old scratch, which is freed when the plan is closed.
@@ -16,7 +15,7 @@ func (h *cudaEngine) reserve(ctx context.Context, chunk int64) error {
 	for r := range p.GPUs {
 		size = max(size, p.Scratch(r, chunk).Size)
 	}
-	w, err := share.NewArena(ctx, h.x.e.boot, h.u.dev, max(size, 64))
+	w, err := h.x.e.newArena(ctx, h.u.dev, max(size, 64))
 	if err != nil {
 		return err
 	}
@@ -53,7 +52,7 @@ func (h *cudaEngine) stage(ctx context.Context, in, out int64) error {
 	if h.staging != nil && in <= h.halves && in+out <= h.staged {
 		return nil
 	}
-	w, err := share.NewArena(ctx, h.x.e.boot, h.u.dev, max(in+out, 4096))
+	w, err := h.x.e.newArena(ctx, h.u.dev, max(in+out, 4096))
 	if err != nil {
 		return err
 	}

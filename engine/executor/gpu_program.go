@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"unsafe"
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
@@ -90,11 +91,12 @@ func (e *gpuEncoder) entries(n int, item func(i int) gpuItem) gpuOp {
 	return o
 }
 
-func (e *gpuEncoder) links(in *instr) gpuOp {
-	return e.entries(len(in.links), func(i int) gpuItem {
-		l := in.links[i]
-		return gpuItem{a: [2]uint8{uint8(e.prog.peer[l])}, index: uint32(l), block: uint32(max(0, e.prog.pair[l]))}
-	})
+func (e *gpuEncoder) links(links []int) gpuOp {
+	return e.entries(len(links), func(i int) gpuItem { return e.link(links[i]) })
+}
+
+func (e *gpuEncoder) link(l int) gpuItem {
+	return gpuItem{a: [2]uint8{uint8(e.prog.peer[l])}, index: uint32(l), block: uint32(max(0, e.prog.pair[l]))}
 }
 
 func (e *gpuEncoder) instr(in *instr, entry bool) error {
@@ -104,11 +106,18 @@ func (e *gpuEncoder) instr(in *instr, entry bool) error {
 	case plan.CodeBarrier:
 		o = e.entries(1, func(int) gpuItem { return gpuItem{index: uint32(in.op.BarrierID)} })
 		o.count = uint32(in.op.NumThreadBlocks)
-	case plan.CodeSignal, plan.CodeWait:
-		o = e.links(in)
-		if in.code == plan.CodeSignal && in.opens && entry {
-			o.flags |= gpuRelaxed
+	case plan.CodeSignal:
+		flags := uint8(0)
+		if in.opens && entry {
+			flags |= gpuRelaxed
 		}
+		if port {
+			flags |= gpuMeet
+		}
+		e.signals(in, flags, false)
+		return nil
+	case plan.CodeWait:
+		o = e.links(in.links)
 	case plan.CodeAcquire, plan.CodeRelease:
 		o = e.entries(len(in.op.SemaphoreIDs), func(i int) gpuItem { return gpuItem{index: uint32(in.op.SemaphoreIDs[i])} })
 	case plan.CodeLoop:
@@ -137,9 +146,16 @@ func (e *gpuEncoder) data(in *instr, port bool) error {
 	}
 	for i := 0; i < len(in.moves); {
 		m := &in.moves[i]
+		if port && e.prog.isFar(m.Dst[0].Rank) {
+			e.push(in, m, meet)
+			meet = 0
+			i++
+			continue
+		}
 		dst := slices.Clone(m.Dst)
 		k := i + 1
-		for ; k < len(in.moves) && len(m.Src) == 1 && len(in.moves[k].Src) == 1 && in.moves[k].Src[0] == m.Src[0]; k++ {
+		for ; k < len(in.moves) && len(m.Src) == 1 && len(in.moves[k].Src) == 1 && in.moves[k].Src[0] == m.Src[0] &&
+			!e.prog.isFar(in.moves[k].Dst[0].Rank); k++ {
 			dst = append(dst, in.moves[k].Dst...)
 		}
 		if err := e.split(in, m.Src, dst, meet); err != nil {
@@ -149,9 +165,7 @@ func (e *gpuEncoder) data(in *instr, port bool) error {
 		i = k
 	}
 	if in.signal {
-		o := e.links(in)
-		o.code, o.flags = uint8(plan.CodeSignal), gpuMeet
-		e.add(in, o)
+		e.signals(in, gpuMeet, len(in.moves) > 0)
 	}
 	return nil
 }
@@ -259,7 +273,7 @@ func (e *gpuEncoder) bytes() []byte {
 }
 
 // gpuState is the state in GPU memory that persists between launches, as offsets in one allocation.
-type gpuState struct{ barriers, semaphores, expected, peers, regions, program, size int64 }
+type gpuState struct{ barriers, semaphores, expected, peers, regions, far, program, size int64 }
 
 func newGPUState(prog *program, semaphores int, g *gpuProgram) (s gpuState) {
 	at := int64(0)
@@ -273,6 +287,7 @@ func newGPUState(prog *program, semaphores int, g *gpuProgram) (s gpuState) {
 	s.expected = take(8 * int64(prog.links))
 	s.peers = take(int64(g.blocks) * gpuRanks * 16)
 	s.regions = take(gpuRanks * gpuRegions * 8)
+	s.far = take(int64(unsafe.Sizeof(gpuFar{})))
 	s.program = take(int64(len(g.bytes)))
 	s.size = at
 	return s

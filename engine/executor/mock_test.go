@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,9 +12,12 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/engine/executor"
 	"github.com/goccl/goccl/engine/executor/planrun"
 	"github.com/goccl/goccl/internal/driver/mockcuda"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/netfake"
 )
 
 // TestMockLaunches launches every shipped plan over a driver that runs no kernels: for all caller's buffers and
@@ -35,23 +39,33 @@ func TestMockLaunches(t *testing.T) {
 		}
 		return
 	}
-	const n = 3
 	open := func(r int) (device.Device, error) { return cuda.Open(r) }
-	shipped(t, n, func(name string, p *plan.Plan) {
-		t.Run(name, func(t *testing.T) {
-			j := newJob(t, n, open)
-			xs := j.load(t, p)
-			for _, m := range messages(xs[0], n, 4, 4*n, 4096*n) {
-				for _, op := range []datatype.Op{datatype.Sum, datatype.Avg, datatype.PreMulSum} {
-					for _, inPlace := range []bool{false, true} {
-						c := planrun.Case{Message: m, Type: datatype.Float32, Op: op, InPlace: inPlace}
-						var refused *collective.Error
-						if err := j.run(bounded(t), xs, c); errors.As(err, &refused) {
-							t.Errorf("%v: %v", c, refused)
-						}
+	launches := func(t *testing.T, j *job, p *plan.Plan, n int) {
+		xs := j.load(t, p)
+		for _, m := range messages(xs[0], n, 4, 4*uint64(n), 4096*uint64(n)) {
+			for _, op := range []datatype.Op{datatype.Sum, datatype.Avg, datatype.PreMulSum} {
+				for _, inPlace := range []bool{false, true} {
+					c := planrun.Case{Message: m, Type: datatype.Float32, Op: op, InPlace: inPlace}
+					var refused *collective.Error
+					if err := j.run(bounded(t), xs, c); errors.As(err, &refused) {
+						t.Errorf("%v: %v", c, refused)
 					}
 				}
 			}
-		})
+		}
+	}
+	shipped(t, 3, func(name string, p *plan.Plan) {
+		t.Run(name, func(t *testing.T) { launches(t, newJob(t, 3, open), p, 3) })
 	})
+	for _, shape := range [][2]int{{2, 1}, {2, 2}} {
+		executor.OverHosts(t, shape[0], shape[1], func(name string, p *plan.Plan) {
+			t.Run(name, func(t *testing.T) {
+				f := netfake.New(netfake.Options{Seed: 3})
+				t.Cleanup(f.Close)
+				j := newJobOn(t, layoutOf(shape[0], shape[1]), open,
+					func(h int) transport.Net { return f.Net(fmt.Sprint(h)) })
+				launches(t, j, p, shape[0]*shape[1])
+			})
+		})
+	}
 }

@@ -25,7 +25,7 @@ type program struct {
 	distant  []int // the ranks of other hosts to or from which a port channel leads
 
 	scratch bool // some op uses scratch
-	remote  bool // some rank touches another's input or output
+	remote  bool // some rank of this host touches another's input or output
 	// touched[k] is set when some peer of this host touches this rank's input (k 0) or output (k 1).
 	touched [2]bool
 	// watchers are the ranks of this host that touch this rank's input or output. They may sleep until this rank has
@@ -184,14 +184,14 @@ func (prog *program) touch(p *plan.Plan) {
 		mine := false
 		for i := range g.RemoteBuffers {
 			b := &g.RemoteBuffers[i]
-			prog.remote = prog.remote || b.Type != plan.Scratch
+			prog.remote = prog.remote || b.Type != plan.Scratch && !prog.isFar(r) && !prog.isFar(b.Rank)
 			if r == prog.rank || b.Rank != prog.rank || b.Type == plan.Scratch || prog.isFar(r) {
 				continue
 			}
 			prog.touched[plane(b.Type)], mine = true, true
 		}
 		for _, sw := range g.SwitchGroups() {
-			prog.remote = prog.remote || sw.Buffer != plan.Scratch && len(sw.Ranks) > 1
+			prog.remote = prog.remote || sw.Buffer != plan.Scratch && len(sw.Ranks) > 1 && !prog.isFar(r)
 			if r != prog.rank && sw.Buffer != plan.Scratch && slices.Contains(sw.Ranks, prog.rank) {
 				prog.touched[plane(sw.Buffer)], mine = true, true
 			}

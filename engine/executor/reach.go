@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/plan"
 )
 
@@ -27,17 +28,32 @@ func (e *Executor) meet(ctx context.Context) (err error) {
 		return err
 	}
 	bootstrap.NameAs(group, e.near)
-	p, err := openPorts(e)
+	var p *ports
+	var r *rings
+	if e.dev.ID().Kind == device.CUDA {
+		r, err = openRings(e)
+	} else {
+		p, err = openPorts(e)
+	}
 	if err != nil {
 		return errors.Join(err, group.Close())
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.here, e.ports = group, p
-	if e.aborted.Load() != 0 {
+	e.here, e.ports, e.rings = group, p, r
+	if cause := e.Err(); cause != nil {
 		p.halt()
+		r.halt(cause)
 	}
 	return nil
+}
+
+// connect connects this rank with the ranks of other hosts to which a plan has links.
+func (e *Executor) connect(ctx context.Context, peers []int) error {
+	if e.rings != nil {
+		return e.rings.connect(ctx, peers)
+	}
+	return e.ports.connect(ctx, peers)
 }
 
 // otherHost reports whether rank r is on another host than this rank.

@@ -16,15 +16,18 @@ func (e *Executor) Register(ctx context.Context, p device.Ptr) error {
 	if e.dev.ID().Kind != device.CUDA {
 		return nil
 	}
-	r, err := share.Exchange(ctx, e.boot, e.dev, p, 0)
+	if err := e.meet(ctx); err != nil {
+		return &collective.Error{Comm: e.name, Op: "register", Rank: e.rank, Peer: -1, Err: err}
+	}
+	r, err := share.Exchange(ctx, e.here, e.dev, p, 0)
 	if err == nil && e.gpu == nil {
 		e.gpu, err = openGPU(ctx, e)
 	}
 	if err == nil {
-		err = e.gpu.add(r)
+		err = e.gpu.add(region{r, e.byRank(r.Ptr)})
 	}
 	if err != nil {
-		return &collective.Error{Comm: e.name, Op: "register", Rank: e.rank, Peer: share.PeerOf(err),
+		return &collective.Error{Comm: e.name, Op: "register", Rank: e.rank, Peer: e.nearPeer(err),
 			Err: errors.Join(err, r.Close())}
 	}
 	e.mu.Lock()
@@ -37,7 +40,13 @@ func (e *Executor) Register(ctx context.Context, p device.Ptr) error {
 	return nil
 }
 
-func (u *gpu) add(r *share.Parts) error {
+// region is an allocation of each rank of this host, indexed by the ranks of the communicator.
+type region struct {
+	*share.Parts
+	Ptr []device.Ptr // 0 for ranks of other hosts
+}
+
+func (u *gpu) add(r region) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.regions) >= gpuRegions-1 {

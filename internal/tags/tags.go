@@ -19,6 +19,7 @@ const (
 
 	PlanRequest = 10 // engine/executor: a link (transport/netlink) asks the receiver of the peer
 	PlanReply   = 11 // engine/executor: the receiver answers
+	PlanLinks   = 12 // engine/executor: as Links, for plans on GPUs
 )
 
 // MostOfUser is the largest tag of a user of primitive.Communicator.

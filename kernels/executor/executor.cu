@@ -10,7 +10,7 @@ using namespace goccl;
 #define KERNEL(name) extern "C" __global__ void __launch_bounds__(512, 1) GOCCL_ENTRY(name)
 // clang-format off
 #define EXECUTE(type)                                                                                                 \
-  KERNEL(execute_##type)(const __grid_constant__ executor::Args a) { executor::Block<Type::type>(a).run(); }          \
+  KERNEL(execute_##type)(const __grid_constant__ executor::Args a) { executor::execute<Type::type>(a); }              \
   KERNEL(quick_##type)(const __grid_constant__ executor::QuickArgs a) { executor::Quick<Type::type>(a).run(); }
 GOCCL_FOR_EACH_KERNEL_TYPE(EXECUTE)
 #undef EXECUTE

@@ -4,6 +4,8 @@
 //   2. ops       one after the other; threads run freely between the points where they meet: nops, barriers, bulk
 //                copies, and what the host adds around port ops
 //
+// A plan with links to other hosts has couriers behind its blocks: courier.cuh.
+//
 // A block ends without a signal to others. Plans of packets alone have a kernel of their own: quick.cuh.
 //
 // # Memory order
@@ -20,10 +22,12 @@
 
 #include <goccl/semaphore.cuh>
 
-#include <executor/address.cuh>
 #include <executor/bulk_copy.cuh>
+#include <executor/courier.cuh>
 #include <executor/fetch.cuh>
 #include <executor/move.cuh>
+#include <executor/pointers.cuh>
+#include <executor/span.cuh>
 
 namespace goccl {
 namespace executor {
@@ -125,6 +129,15 @@ class Block {
         case codeData:
           if (!data(o)) return;
           break;
+        case codePush:
+          failed = push(a, o, &item(o.first), iteration, unit, epoch, failed, place());
+          if (failed != statusOk) return;
+          break;
+        case codePushSignal:
+#pragma unroll 1
+          for (uint32_t i = 0; threadIdx.x == 0 && i < o.count && failed == statusOk; ++i)
+            failed = pushSignal(a, item(o.first + i).entry, epoch);
+          break;
         case codeLoop:
           unit = o.unit;
           iteration = 0;
@@ -173,31 +186,9 @@ class Block {
   // data moves what an op moves now: false when the block must leave.
   GOCCL_DEVICE bool data(const Op& o) {
     if ((o.io & ~known) && !resolve(o.io & ~known)) return false;
-    uint64_t lo, hi;
-    slice(o, a.chunk, a.shift, lo, hi);
-    if (o.flags & flagInner) {
-      uint64_t skip = iteration * unit;
-      lo = skip > hi - lo ? hi : lo + skip;
-      if (hi - lo > unit) hi = lo + unit;
-    }
-    Span s{lo, 0, 0, 0, 0};
-    if (!a.linear && lo < hi) {
-      s.j = static_cast<uint32_t>(lo / a.chunk);
-      s.x = lo % a.chunk;
-    }
-    for (; s.at < hi; s.at += s.n) {
-      s.n = s.real = hi - s.at;
-      if (!a.linear) {
-        if (s.n > a.chunk - s.x) s.n = a.chunk - s.x;
-        s.real = s.n;
-        for (uint32_t i = 0; i < uint32_t{o.sources} + o.destinations; ++i) {
-          const Operand& p = item(o.first + i).operand;
-          if (p.plane > planeOutput) continue;
-          uint64_t avail;
-          locate(a, p, s.j, s.x, avail);
-          if (avail < s.real) s.real = avail;
-        }
-      }
+    uint64_t hi;
+    for (Span s = firstSpan(a, o, iteration, unit, hi); s.at < hi; s.at += s.n) {
+      extend(a, o, &item(o.first), hi, s);
       // Threads of a warp stay together: each computes one address.
       if (a.bulk != 0 && o.sources == 1 && o.destinations == 1 && !(o.flags & (flagPackets | flagRaw)) &&
           s.real >= bulkBytes) {
@@ -216,48 +207,8 @@ class Block {
     return o.reduction == callersOp ? a.op : o.reduction | (a.op & unsignedBit);
   }
 
-  // Pointers are where a span begins in each operand of an op.
-  struct Pointers {
-    uint8_t *src[batch], *dst[batch];
-    uint32_t srcPackets, dstPackets;  // which of them are packets, a bit each
-  };
-
-  // point computes the addresses, a thread of a warp one, and hands them round. It returns false when one is outside of
-  // its buffer.
   GOCCL_DEVICE bool point(Pointers& p, const Op& o, const Span& s) const {
-    const uint32_t ns = o.sources, nd = o.destinations;
-#if GOCCL_CUDA
-    const uint32_t lane = threadIdx.x % 32;
-    uint64_t mine = 1;
-    bool packets = false;
-    if (lane < ns + nd) {
-      const Operand& q = item(o.first + lane).operand;
-      packets = q.plane == planePackets;
-      mine = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(address(a, q, s.at, s.n, s.real, s.j, s.x, parity())));
-    }
-    const uint32_t all = __ballot_sync(0xffffffffu, packets);
-    p.srcPackets = all & ((1u << ns) - 1);
-    p.dstPackets = all >> ns;
-#pragma unroll
-    for (uint32_t i = 0; i < batch; ++i) {
-      p.src[i] = reinterpret_cast<uint8_t*>(
-          static_cast<uintptr_t>(__shfl_sync(0xffffffffu, static_cast<unsigned long long>(mine), static_cast<int>(i))));
-      p.dst[i] = reinterpret_cast<uint8_t*>(static_cast<uintptr_t>(
-          __shfl_sync(0xffffffffu, static_cast<unsigned long long>(mine), static_cast<int>((ns + i) % 32))));
-    }
-    return __all_sync(0xffffffffu, mine != 0);
-#else
-    bool inside = true;
-    p.srcPackets = p.dstPackets = 0;
-    for (uint32_t i = 0; i < ns + nd; ++i) {
-      const Operand& q = item(o.first + i).operand;
-      uint8_t* at = address(a, q, s.at, s.n, s.real, s.j, s.x, parity());
-      inside = inside && at != nullptr;
-      (i < ns ? p.src[i] : p.dst[i - ns]) = at;
-      if (q.plane == planePackets) (i < ns ? p.srcPackets : p.dstPackets) |= 1u << (i < ns ? i : i - ns);
-    }
-    return inside;
-#endif
+    return executor::point(a, p, &item(o.first), o.sources, o.destinations, s, parity());
   }
 
   // moveBulk copies a large span by bulk copies of one thread, what does not fill 16 bytes by all, or, where an address
@@ -390,6 +341,14 @@ class Block {
     }
   }
 };
+
+// execute runs a block of a launch.
+template <Type T>
+GOCCL_DEVICE void execute(const Args& a) {
+  if (a.far != nullptr && blockIdx.x >= a.far->blocks) return courier(a);
+  Block<T>(a).run();
+  if (a.far != nullptr) leave(*a.far);
+}
 
 }  // namespace executor
 }  // namespace goccl

@@ -1,4 +1,4 @@
-// How a launch begins, and what a block moves of an op.
+// How a launch begins.
 #pragma once
 
 #include <goccl/packet.cuh>
@@ -27,21 +27,6 @@ GOCCL_DEVICE uint32_t fetchProgram(uint8_t*& program, uint32_t stride, bool fits
   }
   if (threadIdx.x == 0) storeRelaxed<Scope::gpu>(&home->epoch, epoch);
   return epoch;
-}
-
-// slice is which bytes of its operands an op moves: those of chunks of that size, in units of 1 << shift.
-GOCCL_DEVICE void slice(const Op& o, uint64_t chunk, uint32_t shift, uint64_t& lo, uint64_t& hi) {
-  lo = 0, hi = o.count * chunk;
-  if (o.slices <= 1) return;
-  const uint64_t units = hi >> shift, t = o.slice;
-  uint64_t each, more;
-  if (units >> 32 == 0) {  // a division of 64 bits takes a tenth of a microsecond
-    each = static_cast<uint32_t>(units) / o.slices, more = static_cast<uint32_t>(units) % o.slices;
-  } else {
-    each = units / o.slices, more = units % o.slices;
-  }
-  lo = (t * each + (t < more ? t : more)) << shift;
-  hi = ((t + 1) * each + (t + 1 < more ? t + 1 : more)) << shift;
 }
 
 }  // namespace executor

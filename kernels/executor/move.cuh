@@ -80,13 +80,5 @@ GOCCL_DEVICE void store16(uint8_t* const (&p)[batch], uint32_t n, uint64_t off, 
   }
 }
 
-// Span is the part of a movement that is contiguous in every operand: n bytes from byte x of the j-th chunk on, of
-// which real exist in all of them.
-struct Span {
-  uint64_t at, n, real;
-  uint32_t j;
-  uint64_t x;
-};
-
 }  // namespace executor
 }  // namespace goccl

@@ -24,6 +24,10 @@ enum Code : uint8_t {
   codeData = 7,
   codeLoop = 8,
   codeEndLoop = 9,
+  // Through port channels to other hosts, see far.cuh. The table of ops has no such codes: the host encodes a put or a
+  // signal so if its link leads there.
+  codePush = 10,
+  codePushSignal = 11,
 };
 
 enum Flag : uint8_t {
@@ -39,7 +43,8 @@ enum Plane : uint8_t { planeInput = 0, planeOutput = 1, planeScratch = 2, planeP
 
 constexpr uint8_t callersOp = 255;
 
-// An Op of codeData is one movement: every destination gets the reduction of all sources.
+// An Op of codeData is one movement: every destination gets the reduction of all sources. An Op of codePush has one
+// source, one destination, and behind them an entry.
 struct Op {
   uint8_t code, flags, reduction, pad0;
   uint16_t sources, destinations;
@@ -68,10 +73,11 @@ struct Place {
   uint8_t* at;
   uint64_t pad;
 };
-// Entry is a link (mine here, theirs on peer), a semaphore or a barrier (mine).
+// Entry is a link (mine here, theirs on peer), a semaphore or a barrier (mine). signals are those that a link to
+// another host gets.
 struct Entry {
   uint16_t peer, pad0;
-  uint32_t mine, theirs, pad1;
+  uint32_t mine, theirs, signals;
 };
 union Item {
   Operand operand;
@@ -107,10 +113,12 @@ struct Rank {
   uint64_t pad;
 };
 
+struct Far;
+
 struct Args {
   Rank rank[maxRanks];
   uint8_t* program;  // of block b at b·stride
-  uint64_t pad;
+  const Far* far;    // of a plan with links to other hosts, else null
   DeviceSyncer* barriers;
   DeviceSemaphore* semaphores;
   uint64_t* expected;       // signals taken, by link

@@ -13,6 +13,7 @@
 
 #include <executor/fetch.cuh>
 #include <executor/move.cuh>
+#include <executor/span.cuh>
 
 namespace goccl {
 namespace executor {

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "4d117c6ae8fe9b43b94e61d15d8e6c3cfcd958a75a726d845ad48a6357dd8884",
+	Source:   "aab2b2b8ce8b940a96b2982f597862d08073a47b4e57b914bcde2c08e548b9f8",
 	Kernels: []string{
 		"ncclDevKernel_goccl_execute_bfloat16",
 		"ncclDevKernel_goccl_execute_float16",

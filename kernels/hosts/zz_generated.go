@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "hosts",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "b75eb03abdfbd792db5f57fe2fb81d822291310c78b087cc6cd7cd2c574c6dd0",
+	Source:   "c848924d6707c5c28cf6501d743a6d0eb29ad000c453a60e238414a5c9615b6c",
 	Kernels: []string{
 		"ncclDevKernel_goccl_wire_few_move",
 		"ncclDevKernel_goccl_wire_few_reduce_bfloat16",

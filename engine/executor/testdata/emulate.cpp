@@ -15,6 +15,8 @@
 #endif
 #include <executor/executor.cu>
 
+#include <internal/hosttest/testdata/network.hpp>
+
 #include <cstring>
 #include <string>
 
@@ -47,6 +49,8 @@ struct Rank {
     memory.push_back(std::make_unique<Memory>(n));
     return memory.back().get();
   }
+  std::vector<hosts::Link> links;  // by rank, if there are other hosts
+  executor::Far far{};
   Memory *buffers = nullptr, *input = nullptr, *result = nullptr;
   Args args{};
   bool quick = false;
@@ -72,6 +76,10 @@ int main(int argc, char** argv) {
   CHECK(file != nullptr, "%s", argv[1]);
   uint32_t n = get<uint32_t>(), threads = get<uint32_t>(), launches = get<uint32_t>(), type = get<uint32_t>(),
            first = get<uint32_t>();
+  std::vector<uint32_t> host(n);
+  for (uint32_t& h : host) h = get<uint32_t>();
+  constexpr uint32_t lanes = 2, slots = 4, slotBytes = executor::bodyAt + 64;
+  ranks::Network network(host.back() > 0 ? n : 0, lanes, slots, slotBytes);
   AbortBlock abort{};
   abort.spinLimitNs = 20000000000;
   std::vector<Rank> ranks(n);
@@ -80,7 +88,9 @@ int main(int argc, char** argv) {
     Args& a = k.args;
     k.blocks = get<uint32_t>();
     a.stride = get<uint32_t>();
-    uint32_t links = get<uint32_t>(), barriers = get<uint32_t>(), semaphores = get<uint32_t>();
+    uint32_t links = get<uint32_t>(), barriers = get<uint32_t>(), semaphores = get<uint32_t>(),
+             ownLinks = get<uint32_t>(), distant = get<uint32_t>();
+    for (uint32_t i = 0; i < distant; ++i) k.far.peer[i] = static_cast<uint16_t>(get<uint32_t>());
     a.op = get<uint32_t>(), a.linear = get<uint32_t>(), a.period = get<uint32_t>(), a.shift = get<uint32_t>(),
     a.publish = get<uint32_t>();
     if (type == 1 || type == 3 || type == 5) a.op |= unsignedBit;
@@ -96,7 +106,10 @@ int main(int argc, char** argv) {
     own.size[0] = k.in, own.size[1] = k.out;
     own.control = k.add(executor::controlInbound + executor::inboundStride * uint64_t{links})->data;
     own.scratch = k.add(scratch)->data;
-    for (auto& other : ranks) other.args.rank[r] = own;
+    for (uint32_t o = 0; o < n; ++o) {  // a rank of another host has no address here
+      ranks[o].args.rank[r] = own;
+      if (host[o] != host[r]) ranks[o].args.rank[r].control = ranks[o].args.rank[r].scratch = nullptr;
+    }
     a.barriers = reinterpret_cast<DeviceSyncer*>(k.add(16 * uint64_t{barriers})->data);
     a.semaphores = reinterpret_cast<DeviceSemaphore*>(k.add(8 * uint64_t{semaphores})->data);
     for (uint32_t i = 0; i < semaphores; ++i) a.semaphores[i].set(get<uint32_t>());
@@ -104,6 +117,17 @@ int main(int argc, char** argv) {
     a.peers = reinterpret_cast<uint64_t*>(k.add(uint64_t{k.blocks} * executor::maxRanks * 16)->data);
     a.abort = &abort;
     a.self = r, a.nranks = n, a.signature = 77;
+    if (distant > 0) {
+      for (uint32_t p = 0; p < n; ++p) k.links.push_back(network.link(r, p));
+      DeviceSemaphore* locks = reinterpret_cast<DeviceSemaphore*>(k.add(8 * uint64_t{n} * lanes)->data);
+      for (uint32_t i = 0; i < n * lanes; ++i) locks[i].set(1);
+      uint32_t* words = reinterpret_cast<uint32_t*>(k.add(4 * uint64_t{n} + 4)->data);
+      executor::Far& f = k.far;
+      f.abort = &abort, f.links = k.links.data(), f.lanes = lanes, f.slots = slots, f.slotBytes = slotBytes,
+      f.blocks = k.blocks, f.locks = locks, f.turns = words + 1, f.left = words, f.plan = 5, f.count = ownLinks,
+      f.peers = distant;
+      a.far = &f;
+    }
     Memory* program = k.add(uint64_t{k.blocks} * a.stride);
     program->read();
     a.program = program->data;
@@ -146,7 +170,7 @@ int main(int argc, char** argv) {
         if (k.quick)
           Launch(k.blocks, threads, quickKernels[type - firstType], k.quickArgs).join();
         else
-          Launch(k.blocks, threads, kernels[type - firstType], k.args).join();
+          Launch(k.blocks + (k.args.far != nullptr ? lanes : 0), threads, kernels[type - firstType], k.args).join();
         if (k.out) std::memcpy(k.result->data, k.buffers->data + k.outAt, k.out);
       }
     });

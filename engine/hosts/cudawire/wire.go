@@ -16,6 +16,7 @@ import (
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/engine/hosts/links"
 	"github.com/goccl/goccl/engine/hosts/wire"
+	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -40,6 +41,11 @@ type Config struct {
 	Overlap bool
 	// Graphs is that of cuda.Device.NewOrder.
 	Graphs cuda.GraphOrder
+	// Order, if it is not nil, is the order of kernels of the caller's, which use the rings instead of the wire's own: see
+	// Rings. It must live until Close has returned, and Run is not called.
+	Order *cuda.Order
+	// Tag is that of links.Config: tags.Links, but for Wires with an Order.
+	Tag int
 	// OnFailure, if it is not nil, is called once, from any goroutine, when the wire fails by itself.
 	OnFailure func(error)
 
@@ -130,8 +136,12 @@ func New(cfg Config) (*Wire, error) {
 	if err := w.load(); err != nil {
 		return nil, errors.Join(err, w.free())
 	}
-	w.conn = links.New(links.Config{Bootstrap: cfg.Bootstrap, Port: w.port, Timeout: cfg.Timeout, Offer: w.offer,
-		Ready: w.ready})
+	tag := tags.Links
+	if cfg.Order != nil {
+		tag = cfg.Tag
+	}
+	w.conn = links.New(links.Config{Bootstrap: cfg.Bootstrap, Port: w.port, Tag: tag, Timeout: cfg.Timeout,
+		Offer: w.offer, Ready: w.ready})
 	w.tasks.Go(w.serve)
 	w.tasks.Go(func() { w.idler.serve(w.stop, w.noKernels) })
 	w.tasks.Go(w.watch)
@@ -157,14 +167,18 @@ func (w *Wire) load() (err error) {
 	if w.host, err = host.Open(0); err != nil {
 		return err
 	}
-	if w.kernels, err = loadKernels(w.dev); err != nil {
-		return err
+	if w.order = w.cfg.Order; w.order == nil {
+		if w.kernels, err = loadKernels(w.dev); err != nil {
+			return err
+		}
 	}
 	if w.state, err = w.dev.Alloc(w.ticketAt() + 128); err != nil {
 		return err
 	}
-	if w.order, err = w.dev.NewOrder(w.state.Ptr().Add(w.ticketAt()), w.cfg.Graphs); err != nil {
-		return err
+	if w.order == nil {
+		if w.order, err = w.dev.NewOrder(w.state.Ptr().Add(w.ticketAt()), w.cfg.Graphs); err != nil {
+			return err
+		}
 	}
 	if w.abort, err = newAbortBlock(w.dev, w.cfg.OpTimeout); err != nil {
 		return err
@@ -231,16 +245,9 @@ func (w *Wire) Run(s device.Stream, op wire.Op, p *wire.Phase) error {
 	if p.Fill != nil {
 		return fmt.Errorf("%w: counts that are known when the phase runs", collective.ErrUnsupported)
 	}
-	w.abort.submitted(op)
 	w.build.tag = op.Tag
-	if !w.captured.Load() {
-		status, _, err := stream.CaptureStatus()
-		if err != nil {
-			return err
-		}
-		if status != cuda.CaptureNone {
-			w.captured.Store(true)
-		}
+	if err := w.begin(stream, op); err != nil {
+		return err
 	}
 	err := w.parts(p, func(p *wire.Phase) error {
 		if err := w.build.build(p); err != nil || w.build.tasks == 0 {
@@ -248,60 +255,32 @@ func (w *Wire) Run(s device.Stream, op wire.Op, p *wire.Phase) error {
 		}
 		return w.launch(stream)
 	})
+	w.launched()
+	return err
+}
+
+// begin comes before the launches of an operation.
+func (w *Wire) begin(s *cuda.Stream, op wire.Op) error {
+	w.abort.submitted(op)
+	if w.captured.Load() {
+		return nil
+	}
+	status, _, err := s.CaptureStatus()
+	if err == nil && status != cuda.CaptureNone {
+		w.captured.Store(true)
+	}
+	return err
+}
+
+// launched comes after them: the proxy looks for what they post.
+func (w *Wire) launched() {
 	w.idler.launched()
 	w.kicked.Store(true)
 	signal(w.wake)
-	return err
 }
 
 // ReducesInPlace implements wire.InPlace.
 func (w *Wire) ReducesInPlace() bool { return true }
-
-// usable returns an error if the wire has failed, or a peer of the phase is not connected or is gone.
-func (w *Wire) usable(p *wire.Phase) error {
-	if err := w.Err(); err != nil {
-		return err
-	}
-	check := func(peer int) error {
-		l := w.by[peer].Load()
-		if l == nil {
-			return fmt.Errorf("%w: rank %d is not connected", collective.ErrInvalidUsage, peer)
-		}
-		select {
-		case <-l.peer.Failed():
-			return w.broken(l)
-		default:
-			return nil
-		}
-	}
-	for i := range p.Sends {
-		if err := check(p.Sends[i].Peer); err != nil {
-			return err
-		}
-	}
-	for i := range p.Recvs {
-		if err := check(p.Recvs[i].Peer); err != nil {
-			return err
-		}
-	}
-	if p.Counted != nil {
-		for _, q := range p.Counted.Peers {
-			if err := check(q); err != nil {
-				return err
-			}
-		}
-	}
-	for i := range p.Reduces {
-		for _, q := range p.Reduces[i].Peers {
-			if q != w.rank {
-				if err := check(q); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
-}
 
 // Drain implements wire.Wire.
 func (w *Wire) Drain(ctx context.Context) error {
@@ -368,7 +347,7 @@ func (w *Wire) free() error {
 	if w.abort != nil {
 		errs = append(errs, w.abort.mem.Close())
 	}
-	if w.order != nil {
+	if w.order != nil && w.order != w.cfg.Order {
 		errs = append(errs, w.order.Close())
 	}
 	if w.state != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/engine/hosts/links"
 	"github.com/goccl/goccl/engine/hosts/wire"
+	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/transport"
 )
@@ -81,7 +82,8 @@ func New(cfg Config) (*Wire, error) {
 	if w.port, err = cfg.Net.Open(cfg.NIC); err != nil {
 		return nil, err
 	}
-	w.links = links.New(links.Config{Bootstrap: cfg.Bootstrap, Port: w.port, Timeout: cfg.Timeout, Offer: w.offer,
+	w.links = links.New(links.Config{Bootstrap: cfg.Bootstrap, Port: w.port, Tag: tags.Links, Timeout: cfg.Timeout,
+		Offer: w.offer,
 		Ready: w.ready})
 	return w, nil
 }

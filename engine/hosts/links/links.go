@@ -23,7 +23,6 @@ import (
 
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -32,6 +31,8 @@ import (
 type Config struct {
 	Bootstrap bootstrap.Bootstrap
 	Port      transport.Port
+	// Tag is that of the hellos: each owner of Links in a Bootstrap has its own.
+	Tag int
 	// Timeout bounds the connection of one peer.
 	Timeout time.Duration
 	// Offer returns what the peer's Ready gets.
@@ -162,7 +163,7 @@ func (l *Links) hello(ctx context.Context, peer int) error {
 		if err == nil {
 			address := p.Address()
 			b := binary.LittleEndian.AppendUint32(nil, uint32(len(address)))
-			err = l.cfg.Bootstrap.Send(ctx, peer, tags.Links, append(append(b, address...), offer...))
+			err = l.cfg.Bootstrap.Send(ctx, peer, l.cfg.Tag, append(append(b, address...), offer...))
 		}
 		if err != nil {
 			e.fail(peer, err)
@@ -186,7 +187,7 @@ func (l *Links) answer(peer int) {
 	var b []byte
 	for {
 		var err error
-		if b, err = l.cfg.Bootstrap.Recv(l.ctx, peer, tags.Links); err == nil {
+		if b, err = l.cfg.Bootstrap.Recv(l.ctx, peer, l.cfg.Tag); err == nil {
 			break
 		}
 		if !errors.Is(err, bootstrap.ErrTimeout) || l.ctx.Err() != nil {

@@ -13,6 +13,8 @@ import (
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/internal/conformance"
 	"github.com/goccl/goccl/internal/setting"
@@ -97,13 +99,31 @@ func TestPlansAcrossHosts(t *testing.T) {
 		shapes = append(shapes, [2]int{2, 1}, [2]int{2, 4}, [2]int{4, 2}, [2]int{2, 8})
 	}
 	for _, s := range shapes {
-		layout := layoutOf(s[0], s[1])
-		native := commtest.NewOn(t, layout, commtest.Host, nil)
-		if err := overHosts(s[0], s[1], func(coll collective.Collective, p *plan.Plan) error {
-			comms := commtest.NewOn(t, layout, commtest.Host, nil)
-			return commtest.Each(len(layout), func(r int) error { return besideNative(native[r], comms[r], coll, p) })
-		}); err != nil {
-			t.Fatal(err)
+		plansBesideNative(t, s, commtest.Host)
+	}
+}
+
+func plansBesideNative(t *testing.T, s [2]int, open func(r int) (device.Device, error)) {
+	layout := layoutOf(s[0], s[1])
+	native := commtest.NewOn(t, layout, open, nil)
+	if err := overHosts(s[0], s[1], func(coll collective.Collective, p *plan.Plan) error {
+		comms := commtest.NewOn(t, layout, open, nil)
+		return commtest.Each(len(layout), func(r int) error { return besideNative(native[r], comms[r], coll, p) })
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestGPUPlansAcrossHosts is TestPlansAcrossHosts on GPUs. Two ranks may share one.
+func TestGPUPlansAcrossHosts(t *testing.T) {
+	ranks, open := commtest.GPUs(t)
+	gpus, err := cuda.Count()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range [][2]int{{2, 1}, {2, 2}} {
+		if n := s[0] * s[1]; n <= min(ranks, 2*gpus) {
+			plansBesideNative(t, s, open)
 		}
 	}
 }

@@ -2,14 +2,15 @@ package hosttest
 
 import "testing"
 
-// wireEdits break kernels/hosts/wire.cuh when the program is called with their names. Each must be noticed.
+// wireEdits break kernels/hosts/wire.cuh and ring.cuh when the program is called with their names. Each must be
+// noticed.
 var wireEdits = []breakage{
-	{"no credit", edit{"hosts/wire.cuh", "if (k - c.credit < a.slots) return",
+	{"no credit", edit{"hosts/ring.cuh", "if (k - c.credit < a.slots) return",
 		`if (mutated("no credit") || k - c.credit < a.slots) return`}},
 	{"post before the copy", edit{"hosts/wire.cuh", "    copyChunk(ring.sendSlot(k) + header, item.at",
 		`    if (mutated("post before the copy") && threadIdx.x == 0) ring.label(k, n), ring.post(k, n);
     copyChunk(ring.sendSlot(k) + header, item.at`}},
-	{"any lap", edit{"hosts/wire.cuh", "loadAcquire<Scope::sys>(word) >= want; }",
+	{"any lap", edit{"hosts/ring.cuh", "loadAcquire<Scope::sys>(word) >= want; }",
 		`loadAcquire<Scope::sys>(word) >= (mutated("any lap") ? 1 : want); }`}},
 	{"free before the copy", edit{"hosts/wire.cuh", "    copyChunk(item.at + i * chunks.size,",
 		`    if (mutated("free before the copy") && threadIdx.x == 0) ring.free(k), sleepNs(2000000);
@@ -29,7 +30,7 @@ var wireEdits = []breakage{
 // broken.
 func TestHosts(t *testing.T) {
 	t.Parallel()
-	headers := brokenHeaders(t, []string{"hosts/wire.cuh"}, editsOf(wireEdits))
+	headers := brokenHeaders(t, []string{"hosts/wire.cuh", "hosts/ring.cuh"}, editsOf(wireEdits))
 	program := build(t, "hosts", "-I"+headers, "-O1", "-g", "-fsanitize=thread", "-pthread")
 	works(t, program)
 	notices(t, program, wireEdits)

@@ -1,75 +1,14 @@
 // The kernels of hosts/wire.cuh on three ranks, with a network between them that delivers slots in random order:
 // hosts [MUTATION...]. A mutation is a line of the kernels that hosts_test.go has made breakable.
+#include "network.hpp"
 #include "ranks.hpp"
 
 #include <hosts/wire.cuh>
-
-#include <random>
 
 using namespace ranks;
 using namespace goccl::hosts;
 
 constexpr uint32_t size = 3, lanes = 2, slots = 4, slotBytes = 80, threads = 4;
-
-// End is a rank's half of the link to a peer, as cudawire makes it.
-struct End {
-  Memory send{lanes * slots * slotBytes}, recv{lanes * slots * slotBytes};
-  std::vector<uint64_t> post = std::vector<uint64_t>(lanes * slots), flag = post;
-  std::vector<uint64_t> credit = std::vector<uint64_t>(lanes), taken = credit;
-  std::vector<Counters> counters = std::vector<Counters>(lanes);
-};
-
-// Network is the proxies of both ranks of a direction, and what is between them.
-struct Network {
-  End ends[size][size];
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> threads;
-
-  Network() {
-    for (uint32_t a = 0; a < size; ++a)
-      for (uint32_t b = 0; b < size; ++b)
-        if (a != b) threads.emplace_back([this, a, b] { carry(ends[a][b], ends[b][a], a * size + b); });
-  }
-  ~Network() {
-    stop = true;
-    for (auto& t : threads) t.join();
-  }
-
-  void carry(End& from, End& to, uint32_t seed) {
-    std::mt19937 random(seed);
-    struct Put {
-      uint32_t slot;
-      uint64_t lap, bytes;
-    };
-    std::vector<Put> queue;
-    uint64_t put[lanes] = {}, credited[lanes] = {};
-    while (!stop) {
-      bool moved = false;
-      for (uint32_t l = 0; l < lanes; ++l) {
-        const uint32_t slot = l * slots + static_cast<uint32_t>(put[l] % slots);
-        const uint64_t v = loadAcquire<Scope::sys>(&from.post[slot]);
-        if (v >> 32 == put[l] / slots + 1) {
-          queue.push_back({slot, v >> 32, v & 0xffffffff});
-          ++put[l], moved = true;
-        }
-        const uint64_t due = loadAcquire<Scope::sys>(&to.taken[l]) / (slots / 2);
-        if (credited[l] < due) {
-          storeRelease<Scope::sys>(&from.credit[l], due * (slots / 2));
-          credited[l] = due, moved = true;
-        }
-      }
-      if (!queue.empty() && (!moved || random() % 2 == 0)) {
-        std::swap(queue[random() % queue.size()], queue.back());
-        const Put p = queue.back();
-        queue.pop_back();
-        std::memcpy(to.recv.data + p.slot * slotBytes, from.send.data + p.slot * slotBytes, p.bytes);
-        storeRelease<Scope::sys>(&to.flag[p.slot], p.lap);
-      } else if (!moved) {
-        std::this_thread::sleep_for(std::chrono::microseconds(20));
-      }
-    }
-  }
-};
 
 // Rank is one rank's device memory.
 struct Rank {
@@ -79,9 +18,7 @@ struct Rank {
 
   Rank(uint32_t number, Network& net) : number(number) {
     for (uint32_t p = 0; p < size; ++p) {
-      End& e = net.ends[number][p];
-      links[p] = Link{e.send.data,     e.recv.data,    e.post.data(),     e.flag.data(),
-                      e.credit.data(), e.taken.data(), e.counters.data(), p};
+      links[p] = net.link(number, p);
     }
     static_cast<Head&>(a) = Head{nullptr, abortBlock(), links, number, lanes, slots, slotBytes, 16,
                                 lanes,   7,            {},    {},     {}};
@@ -155,7 +92,7 @@ int main(int argc, char** argv) {
     mutation = argv[i];
     bug = true;
   }
-  Network net;
+  Network net(size, lanes, slots, slotBytes);
   std::vector<std::thread> ranks;
   for (uint32_t n = 0; n < size; ++n)
     ranks.emplace_back([&net, n] {

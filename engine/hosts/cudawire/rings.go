@@ -1,0 +1,38 @@
+package cudawire
+
+import (
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/engine/hosts/wire"
+)
+
+// Rings is what kernels of others need to use a Wire's rings (kernels/hosts/ring.cuh).
+type Rings struct {
+	// Links are the structures Link by rank, in device memory. Those of connected peers are set.
+	Links                   device.Ptr
+	Lanes, Slots, SlotBytes uint32
+}
+
+// Rings returns the rings of a Wire with an Order.
+func (w *Wire) Rings() Rings {
+	return Rings{Links: w.state.Ptr(), Lanes: uint32(w.geo.lanes), Slots: uint32(w.geo.slots),
+		SlotBytes: uint32(w.geo.slotBytes)}
+}
+
+// Begin comes before the launch of a kernel that uses the rings to peers, and Launched after it, when the Order has
+// the launch: the proxy rests while the Order is idle. The kernel polls an abort word of the caller's, which the
+// caller sets when OnFailure is called.
+func (w *Wire) Begin(s *cuda.Stream, op wire.Op, peers []int) error {
+	if err := w.Err(); err != nil {
+		return err
+	}
+	for _, p := range peers {
+		if err := w.check(p); err != nil {
+			return err
+		}
+	}
+	return w.begin(s, op)
+}
+
+// Launched tells the proxy to look for what the kernel posts.
+func (w *Wire) Launched() { w.launched() }
