@@ -10,7 +10,10 @@ import (
 
 type tuneCommand struct {
 	Collective []string `arg:"" optional:"" help:"Which to tune; default: all that have algorithms to choose from."`
-	Out        string   `required:"" placeholder:"FILE" help:"Write the table here. GOCCL_TUNING=FILE uses it."`
+	Out        string   `required:"" xor:"result" placeholder:"FILE" help:"Write the table here. GOCCL_TUNING=FILE uses it."`
+	Plans      string   `required:"" xor:"result" placeholder:"FOLDER" help:"Search plans for the topology instead, and write those here that are faster than what goccl runs without them. GOCCL_PLAN_DIR=FOLDER uses them."`
+	Topo       string   `placeholder:"FILE" help:"With --plans: the topology, as for goccl synth (default: this machine)."`
+	Machine    string   `default:"h200" help:"With --plans: the model of the thread blocks, as for goccl synth (default ${default})."`
 
 	Ranks     int  `short:"n" help:"Ranks to start here. Default: one per GPU. A launcher (mpirun, torchrun, srun) decides itself."`
 	Processes bool `xor:"layout" help:"A process per rank (default)."`
@@ -36,14 +39,29 @@ func (c *tuneCommand) Run(ctx context.Context, s *streams) error {
 	o := perf.TuneOptions{Collectives: c.Collective, Modes: c.Mode, Widths: c.Width, Ranks: c.Ranks,
 		Hosts: c.Hosts, Device: c.Device,
 		MinBytes: int64(c.MinBytes), MaxBytes: int64(c.MaxBytes), Factor: c.Factor,
-		Cycles: c.Cycles, Check: c.Check, Timeout: c.Timeout, Out: c.Out, Rows: c.JSON, Command: commandLine(), Stdout: s.out,
+		Cycles: c.Cycles, Check: c.Check, Timeout: c.Timeout, Out: c.Out, Plans: c.Plans, Rows: c.JSON,
+		Command: commandLine(), Stdout: s.out,
 		Stderr: s.stderr}
 	if c.Threads {
 		o.Layout = perf.LayoutThreads
 	}
-	err := perf.Tune(ctx, o)
+	err := c.tune(ctx, o)
 	if errors.Is(err, perf.ErrInvalid) {
 		return &exitError{2, err}
 	}
 	return err
+}
+
+func (c *tuneCommand) tune(ctx context.Context, o perf.TuneOptions) error {
+	if c.Plans == "" {
+		if c.Topo != "" {
+			return &exitError{2, errors.New("--topo is for --plans: a table is measured on the machine itself")}
+		}
+		return perf.Tune(ctx, o)
+	}
+	search, err := c.planSearch(ctx)
+	if err != nil {
+		return err
+	}
+	return perf.TunePlans(ctx, o, search)
 }

@@ -129,7 +129,7 @@ func measureOne(ctx context.Context, cfg Config, boot bootstrap.Bootstrap, kind 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, closer()) }()
-	r.Crowded = processes && kind == device.Host && localSize > runtime.GOMAXPROCS(0)
+	r.Crowded = crowded(processes, kind, localSize)
 	if boot.Rank() == 0 {
 		r.Reporter = reporter
 		if about != nil {

@@ -35,6 +35,7 @@ type TuneOptions struct {
 	Timeout            time.Duration
 
 	Out     string // file for the table
+	Plans   string // folder for plans, of TunePlans
 	Rows    string // file for every measured time; may be empty
 	Command []string
 	Stdout  io.Writer
@@ -146,46 +147,20 @@ func Tune(ctx context.Context, o TuneOptions) error {
 	if err != nil {
 		return err
 	}
-	env, err := bootstrap.FromEnv()
-	if err == nil {
-		boot, err := bootstrap.Join(ctx, env)
-		if err != nil {
-			return fmt.Errorf("tune: join: %w", err)
+	if _, err := bootstrap.FromEnv(); errors.Is(err, bootstrap.ErrNoLauncher) && o.Hosts == 0 {
+		if err := needsGPUs(); err != nil {
+			return err
 		}
+	}
+	return o.everyRank(ctx, kind, o.Layout, func(ctx context.Context, boot bootstrap.Bootstrap, local, localSize int,
+		layout string) error {
 		if hostsOf(boot) > 1 {
 			return o.across(ctx, kinds, boot, kind)
 		}
 		if err := needsGPUs(); err != nil {
 			return errors.Join(err, boot.Close())
 		}
-		return o.rank(ctx, sweeps, boot, bootstrap.LocalRank(boot), bootstrap.LocalSize(boot), LayoutProcesses)
-	}
-	if !errors.Is(err, bootstrap.ErrNoLauncher) {
-		return err
-	}
-	n := o.Ranks
-	if n == 0 {
-		if n, err = gpus(kind); err != nil {
-			return err
-		}
-	}
-	if o.Hosts > 0 {
-		start := Options{Command: o.Command, Stdout: o.Stdout, Stderr: o.Stderr, Hosts: o.Hosts,
-			Ranks: o.Ranks, Layout: o.Layout}
-		return start.onHosts(ctx, kind, n)
-	}
-	if err := needsGPUs(); err != nil {
-		return err
-	}
-	if n < 2 {
-		return invalid("%d ranks: nothing to choose from with fewer than two", n)
-	}
-	if o.Layout != LayoutThreads {
-		start := Options{Command: o.Command, Stdout: o.Stdout, Stderr: o.Stderr}
-		return start.start(ctx, n)
-	}
-	return ranksAsThreads(ctx, n, func(ctx context.Context, boot bootstrap.Bootstrap, i int) error {
-		return o.rank(ctx, sweeps, boot, i, n, LayoutThreads)
+		return o.rank(ctx, sweeps, boot, local, localSize, layout)
 	})
 }
 
