@@ -71,7 +71,7 @@ type gpuArgs struct {
 type gpuFar struct {
 	abort, links                    uint64
 	lanes, slots, slotBytes, blocks uint32
-	tag, locks, turns, left         uint64
+	_, locks, turns, left           uint64
 	plan, count, peers, _           uint32
 	peer                            [gpuRanks]uint16
 }
