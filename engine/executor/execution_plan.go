@@ -230,7 +230,7 @@ func (x *ExecutionPlan) agree(ctx context.Context, mine error) error {
 	for r, w := range all {
 		switch {
 		case len(w) > 0 && w[0] == 0:
-			return x.fail(0, r, fmt.Errorf("rank %d cannot load it: %s", r, w[1:]))
+			return x.fail(0, r, fmt.Errorf("rank %d has failed: %s", r, w[1:]))
 		case !bytes.Equal(w, word):
 			return x.fail(0, r, mismatch("rank %d loads another plan", r))
 		}

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/goccl/goccl/device"
@@ -16,7 +17,13 @@ func (h *cudaEngine) reserve(ctx context.Context, chunk int64) error {
 		size = max(size, p.Scratch(r, chunk).Size)
 	}
 	w, err := h.x.e.newArena(ctx, h.u.dev, max(size, 64))
+	if h.x.e.rings != nil { // ranks of other hosts do not take part in the arena, and must not launch without it
+		err = h.x.agree(ctx, err)
+	}
 	if err != nil {
+		if w != nil {
+			err = errors.Join(err, w.Close())
+		}
 		return err
 	}
 	if h.scratch != nil {
