@@ -16,11 +16,20 @@ var (
 	mutants    = command.Int("mutants", 4, "mutants of each program and shape; those that pass the verifier run")
 	mutantSeed = command.Uint64("mutation-seed", 1, "which mutants")
 	mutantOnly = command.String("mutants-of", "", "the program to change; default: all")
+	mutantSave = command.String("mutants-save", "", "file to which accepted mutants are written; none runs")
+	mutantFrom = command.String("mutants-from", "", "file from which mutants are read, instead of making them")
 )
 
 // EachMutant calls f for the mutants of all programs that the verifier accepts, with sizes of messages
-// to run.
+// to run. Making them takes longer than running them on GPUs: -mutants-save and -mutants-from divide the work.
 func EachMutant(t *testing.T, shapes []programs.Options, f func(name string, q *plan.Plan, messages []uint64)) {
+	if *mutantFrom != "" {
+		readMutants(t, *mutantFrom, f)
+		return
+	}
+	if *mutantSave != "" {
+		f = writeMutants(t, *mutantSave)
+	}
 	total := map[string]mutant.Tally{}
 	for _, spec := range programs.All() {
 		if *mutantOnly != "" && spec.Name != *mutantOnly {

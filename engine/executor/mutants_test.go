@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/engine/executor"
 	"github.com/goccl/goccl/engine/executor/planrun"
+	"github.com/goccl/goccl/internal/test/commtest"
 	"github.com/goccl/goccl/plan"
 )
 
@@ -21,9 +23,7 @@ func TestHostMutants(t *testing.T) {
 			xs := j.load(t, q, executor.Trusted())
 			err := j.watched(xs, patience, func(ctx context.Context, r int) error {
 				for i, m := range messages {
-					c := planrun.Case{Message: m, Type: datatype.Float32, Op: planrun.Operator(q, datatype.Sum), Seed: uint64(i),
-						Fresh: 1, InPlace: q.InPlace}
-					if _, err := planrun.Rank(ctx, xs[r], r, j.devs[r], c); err != nil {
+					if _, err := planrun.Rank(ctx, xs[r], r, j.devs[r], mutantCase(q, m, i)); err != nil {
 						return fmt.Errorf("%d bytes: %w", m, err)
 					}
 				}
@@ -36,4 +36,44 @@ func TestHostMutants(t *testing.T) {
 		})
 	})
 	t.Logf("%d runs on the host device: 0 wrong, 0 hung", runs)
+}
+
+// mutantCase runs the i-th message of a mutant on new data.
+func mutantCase(q *plan.Plan, message uint64, i int) planrun.Case {
+	return planrun.Case{Message: message, Type: datatype.Float32, Op: planrun.Operator(q, datatype.Sum), Seed: uint64(i),
+		Fresh: 1, InPlace: q.InPlace}
+}
+
+// TestGPUMutants is TestHostMutants on GPUs, for plans of at most as many ranks: kernels of two ranks of this process
+// on one GPU may get into one of its queues, where each would wait for the other.
+func TestGPUMutants(t *testing.T) {
+	n, open := commtest.GPUs(t)
+	gpus, err := cuda.Count()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r := range n { // opened once: to open a GPU again is then cheap
+		d, err := open(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = d.Close() })
+	}
+	runs := 0
+	executor.EachMutant(t, executor.MutantShapes(), func(name string, q *plan.Plan, messages []uint64) {
+		if len(q.GPUs) > gpus {
+			return
+		}
+		t.Run(name, func(t *testing.T) {
+			j := newJob(t, len(q.GPUs), open)
+			xs := j.load(t, q, executor.Trusted())
+			for i, m := range messages {
+				if err := j.run(bounded(t), xs, mutantCase(q, m, i)); err != nil {
+					t.Fatalf("%d bytes: %v\n%s", m, err, q.Encode())
+				}
+				runs++
+			}
+		})
+	})
+	t.Logf("%d runs on GPUs: 0 wrong, 0 hung", runs)
 }
