@@ -10,7 +10,8 @@
 //
 //  1. send     all its rows to the peers
 //  2. clear    what its previous pass has used
-//  3. receive  row by row; fold in rank order; finish
+//  3. receive  row by row, all packets of a thread at once, while the row's operands are loaded; fold in rank order;
+//              finish
 //  4. keep     the area and its size, for its next pass
 #pragma once
 
@@ -26,32 +27,63 @@ GOCCL_DEVICE uint64_t rowBytes(const Args& a) {
   return static_cast<uint64_t>(a.hidden) * Element<T>::size;
 }
 
-// sumRow receives a row of all ranks, the index-th of this block's slots, and folds it in rank order with the own one
-// at input. A thread that gives up returns the reason; its sum is then undefined.
+// Places are where, in a slot, the packets of the index-th row are that this thread waits for: those of G of its groups,
+// from the first-th on.
+template <Type T, uint32_t G>
+struct Places {
+  uint32_t at[G * Group<T>::vectors];
+
+  GOCCL_DEVICE Places(const Args& a, uint32_t index, uint32_t first) {
+    constexpr uint32_t V = Group<T>::vectors;
+    const uint32_t offset = index * static_cast<uint32_t>(rowBytes<T>(a) / 16);
+#pragma unroll
+    for (uint32_t k = 0; k < G * V; ++k) at[k] = noPacket;
+    forGroups<G>(a, first, [&](uint32_t i, uint32_t g) {
+#pragma unroll
+      for (uint32_t k = 0; k < V; ++k) at[i * V + k] = offset + g * V + k;
+    });
+  }
+};
+
+// sumGroups receives G groups of a row, from the first-th on, of all ranks, and folds them in rank order with the own
+// ones at input.
+template <Type T, uint32_t G>
+GOCCL_DEVICE Status sumGroups(const Args& a, uint32_t area, uint32_t index, const uint8_t* input, uint32_t first,
+                              Group<T>* z) {
+  constexpr uint32_t V = Group<T>::vectors, N = G * V;
+  const Places<T, G> places(a, index, first);
+  Group<T> own[G];
+  forGroups<G>(a, first, [&](uint32_t i, uint32_t g) { own[i].load(input, g); });
+  Accumulator<T, Op::sum> sum[N];
+  for (uint32_t rank = 0; rank < a.nranks; rank += batch(N)) {
+    const Status status = receive<N>(a, area, rank, places.at, [&](uint32_t r, const uint4* v) {
+#pragma unroll
+      for (uint32_t k = 0; k < N; ++k) {
+        if (places.at[k] == noPacket) continue;
+        const uint4 x = r == a.rank ? sendable(own[k / V].v[k % V]) : v[k];
+        if (r == 0)
+          sum[k].load(x);
+        else
+          sum[k].add(x);
+      }
+    });
+    if (status != statusOk) return status;
+  }
+#pragma unroll
+  for (uint32_t k = 0; k < N; ++k)
+    if (places.at[k] != noPacket) z[k / V].v[k % V] = sum[k].result();
+  return statusOk;
+}
+
+// sumRow receives a row, the index-th of this block's slots, up to four packets of a thread at once: there are no
+// registers for more. A thread that gives up returns the reason; its sum is then undefined.
 template <Type T, uint32_t K>
 GOCCL_DEVICE Status sumRow(const Args& a, uint32_t area, uint32_t index, const uint8_t* input, Row<T, K>& row) {
-  constexpr uint32_t V = Group<T>::vectors;
-  const uint32_t offset = index * static_cast<uint32_t>(rowBytes<T>(a) / 16);
+  constexpr uint32_t most = 4 / Group<T>::vectors, G = K < most ? K : most;
   Status status = statusOk;
-  forGroups<K>(a, [&](uint32_t i, uint32_t g) {
-    if (status != statusOk) return;
-    Group<T> own;
-    own.load(input, g);
-    Accumulator<T, Op::sum> sum[V];
-    for (uint32_t first = 0; first < a.nranks && status == statusOk; first += batch)
-      status = receive<V>(a, area, first, offset + g * V, [&](uint32_t r, const uint4* v) {
 #pragma unroll
-        for (uint32_t k = 0; k < V; ++k) {
-          const uint4 x = r == a.rank ? sendable(own.v[k]) : v[k];
-          if (r == 0)
-            sum[k].load(x);
-          else
-            sum[k].add(x);
-        }
-      });
-#pragma unroll
-    for (uint32_t k = 0; k < V; ++k) row.z[i].v[k] = sum[k].result();
-  });
+  for (uint32_t first = 0; first < K; first += G)
+    if (status == statusOk) status = sumGroups<T, G>(a, area, index, input, first, row.z + first);
   return status;
 }
 
@@ -76,13 +108,16 @@ GOCCL_DEVICE void oneShot(const Args& a, uint32_t* shared) {
       for (uint32_t k = 1; k < a.nranks; ++k)
         sendGroup(a, targetSlot(a, pass.area, 0, peerAt(a, k)), rows, g, own);
     });
+  Operands<T, K> operands;
+  operands.loadWeight(a);
   pass.clear();
   for (uint32_t i = 0; i < rows; ++i) {
     const uint32_t t = a.first + blockIdx.x + i * gridDim.x;
     Row<T, K> row;
+    operands.loadResidual(a, t);
     const Status s = sumRow(a, pass.area, i, a.input + t * rowBytes<T>(a), row);
     if (__syncthreads_or(s != statusOk)) return;
-    row.finish(a, a.stage, t, folds);
+    row.finish(a, a.stage, t, operands, folds);
   }
   pass.end(rows * static_cast<uint32_t>(rowBytes<T>(a) / 16), 0);
 }
@@ -105,33 +140,35 @@ GOCCL_DEVICE void twoShot(const Args& a, uint32_t* shared) {
           sendGroup(a, targetSlot(a, pass.area, 0, p), rows, g, own);
         });
     }
+  Operands<T, K> operands;
+  operands.loadWeight(a);
   pass.clear();
   for (uint32_t i = 0; i < rows; ++i) {
     const uint32_t t = rowOf(a.rank, i);
     if (t >= a.tokens) break;
     Row<T, K> row;
+    operands.loadResidual(a, t);
     const Status s = sumRow(a, pass.area, i, a.input + t * rowBytes<T>(a), row);
     if (__syncthreads_or(s != statusOk)) return;
-    if (a.divided) row.finish(a, normalising, t, folds);
+    if (a.divided) row.finish(a, normalising, t, operands, folds);
     forGroups<K>(a, [&](uint32_t j, uint32_t g) {
       for (uint32_t k = 1; k < a.nranks; ++k)
         sendGroup(a, targetSlot(a, pass.area, 1, peerAt(a, k)), i, g, row.z[j]);
     });
-    row.finish(a, a.divided ? writing : a.stage, t, folds);
+    row.finish(a, a.divided ? writing : a.stage, t, operands, folds);
   }
   for (uint32_t i = 0; i < rows; ++i)
     for (uint32_t k = 1; k < a.nranks; ++k) {
       const uint32_t owner = peerAt(a, k), t = rowOf(owner, i);
       if (t >= a.tokens) continue;
       Row<T, K> row;
-      Status s = statusOk;
-      constexpr uint32_t V = Group<T>::vectors;
-      const uint32_t offset = i * static_cast<uint32_t>(rowBytes<T>(a) / 16);
-      forGroups<K>(a, [&](uint32_t j, uint32_t g) {
-        if (s == statusOk) s = receiveFrom<V>(a, pass.area, owner, offset + g * V, row.z[j].v);
-      });
+      const Places<T, K> places(a, i, 0);
+      uint4 v[K * Group<T>::vectors];
+      if (!a.divided) operands.loadResidual(a, t);
+      const Status s = receiveFrom(a, pass.area, owner, places.at, v);
       if (__syncthreads_or(s != statusOk)) return;
-      row.finish(a, a.divided ? writing : a.stage, t, folds);
+      row.take(v);
+      row.finish(a, a.divided ? writing : a.stage, t, operands, folds);
     }
   const uint32_t used = rows * static_cast<uint32_t>(rowBytes<T>(a) / 16);
   pass.end(used, used);
@@ -141,11 +178,14 @@ GOCCL_DEVICE void twoShot(const Args& a, uint32_t* shared) {
 template <Type T, uint32_t K>
 GOCCL_DEVICE void finishRows(const Args& a, uint32_t* shared) {
   Folds folds{shared, 0};
+  Operands<T, K> operands;
+  operands.loadWeight(a);
   for (uint32_t t = a.first + blockIdx.x; t < a.end; t += gridDim.x) {
     uint8_t* in = const_cast<uint8_t*>(a.input) + t * rowBytes<T>(a);
     Row<T, K> row;
     row.load(a, in);
-    row.finish(a, a.stage, t, folds);
+    if (a.stage & normalising) operands.loadResidual(a, t);
+    row.finish(a, a.stage, t, operands, folds);
     if (a.stage == normalising && (a.norm != nullptr || a.quantisation != quantNone)) row.store(a, in);
   }
 }
@@ -173,8 +213,9 @@ GOCCL_DEVICE void reduceFlat(const Args& a) {
     if (u >= units) break;
     const uint4 own = sendable(loadVector(a.input + u * 16, a.bytes - u * 16));
     Accumulator<T, Op::sum> sum;
-    for (uint32_t first = 0; first < a.nranks && s == statusOk; first += batch)
-      s = receive<1>(a, pass.area, first, i + threadIdx.x, [&](uint32_t r, const uint4* v) {
+    const uint32_t places[1] = {i + threadIdx.x};
+    for (uint32_t first = 0; first < a.nranks && s == statusOk; first += batch(1))
+      s = receive<1>(a, pass.area, first, places, [&](uint32_t r, const uint4* v) {
         const uint4 x = r == a.rank ? own : v[0];
         if (r == 0)
           sum.load(x);

@@ -29,28 +29,36 @@ GOCCL_DEVICE uint4 fetch(const uint8_t* slot, uint32_t vector, bool& here) {
   return v;
 }
 
-// batch is how many peers' packets a thread has in flight at once.
-constexpr uint32_t batch = 4;
+// batch is how many ranks' packets a thread has in flight at once, when it waits for n of each.
+GOCCL_DEVICE constexpr uint32_t batch(uint32_t n) { return n <= 2 ? 4 : 1; }
 
-// receive waits for vectors [vector, vector + V) of every other rank of [first, first + batch), and calls use(rank,
-// vectors) for the ranks of that range, in rank order; the own one's are undefined.
-template <uint32_t V, class Use>
-GOCCL_DEVICE Status receive(const Args& a, uint32_t area, uint32_t first, uint32_t vector, Use use) {
-  uint4 v[batch][V];
+// noPacket is the place of a packet that this thread does not wait for.
+constexpr uint32_t noPacket = 0xffffffffu;
+
+// fetchAll reads the packets of a slot that are at places, and tells whether all have arrived.
+template <uint32_t N>
+GOCCL_DEVICE bool fetchAll(const uint8_t* slot, const uint32_t (&places)[N], uint4* v) {
+  bool here = true;
+#pragma unroll
+  for (uint32_t k = 0; k < N; ++k)
+    if (places[k] != noPacket) v[k] = fetch(slot, places[k], here);
+  return here;
+}
+
+// receive waits for the packets at places of every other rank of [first, first + batch(N)), and calls use(rank,
+// packets) for the ranks of that range, in rank order; the own one's are undefined.
+template <uint32_t N, class Use>
+GOCCL_DEVICE Status receive(const Args& a, uint32_t area, uint32_t first, const uint32_t (&places)[N], Use use) {
+  uint4 v[batch(N)][N];
   uint64_t start = 0;
   uint32_t late = unknownPeer;
   const Status s = spin(
       [&] {
         bool all = true;
 #pragma unroll
-        for (uint32_t i = 0; i < batch; ++i) {
+        for (uint32_t i = 0; i < batch(N); ++i) {
           const uint32_t r = first + i;
-          bool here = true;
-          if (r < a.nranks && r != a.rank) {
-            const uint8_t* slot = sourceSlot(a, area, 0, r);
-#pragma unroll
-            for (uint32_t k = 0; k < V; ++k) v[i][k] = fetch(slot, vector + k, here);
-          }
+          const bool here = r >= a.nranks || r == a.rank || fetchAll(sourceSlot(a, area, 0, r), places, v[i]);
           late = here ? late : r;
           all = all && here;
         }
@@ -59,24 +67,18 @@ GOCCL_DEVICE Status receive(const Args& a, uint32_t area, uint32_t first, uint32
       [&] { return checkAbort(a.abort, start, sourceSlot(a, area, 0, first), waitPacket, late); });
   if (s != statusOk) return s;
 #pragma unroll
-  for (uint32_t i = 0; i < batch; ++i)
+  for (uint32_t i = 0; i < batch(N); ++i)
     if (first + i < a.nranks) use(first + i, v[i]);
   return statusOk;
 }
 
-// receiveFrom waits for vectors of the results of one rank.
-template <uint32_t V>
-GOCCL_DEVICE Status receiveFrom(const Args& a, uint32_t area, uint32_t rank, uint32_t vector, uint4* v) {
+// receiveFrom waits for packets of the results of one rank.
+template <uint32_t N>
+GOCCL_DEVICE Status receiveFrom(const Args& a, uint32_t area, uint32_t rank, const uint32_t (&places)[N], uint4* v) {
   const uint8_t* slot = sourceSlot(a, area, 1, rank);
   uint64_t start = 0;
-  return spin(
-      [&] {
-        bool here = true;
-#pragma unroll
-        for (uint32_t k = 0; k < V; ++k) v[k] = fetch(slot, vector + k, here);
-        return here;
-      },
-      [&] { return checkAbort(a.abort, start, slot, waitPacket, rank); });
+  return spin([&] { return fetchAll(slot, places, v); },
+              [&] { return checkAbort(a.abort, start, slot, waitPacket, rank); });
 }
 
 GOCCL_DEVICE uint32_t after(uint32_t area) { return area + 1 == areas ? 0 : area + 1; }

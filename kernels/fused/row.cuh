@@ -53,15 +53,19 @@ struct Group {
   }
 };
 
-// forGroups calls body(i, group) for the at most K groups of this thread, the i-th of it first. Unrolled, so that a row
+// forGroups calls body(i, group) for at most K groups of this thread, from the first-th on. Unrolled, so that a row
 // stays in registers: kernels are made for K of 1, 2 and 4, which is 16384 / 8 / 512.
 template <uint32_t K, class Body>
-GOCCL_DEVICE void forGroups(const Args& a, Body body) {
+GOCCL_DEVICE void forGroups(const Args& a, uint32_t first, Body body) {
 #pragma unroll
   for (uint32_t i = 0; i < K; ++i) {
-    const uint32_t g = i * blockDim.x + threadIdx.x;
+    const uint32_t g = (first + i) * blockDim.x + threadIdx.x;
     if (g < a.hidden / groupElements) body(i, g);
   }
+}
+template <uint32_t K, class Body>
+GOCCL_DEVICE void forGroups(const Args& a, Body body) {
+  forGroups<K>(a, 0, body);
 }
 
 // Folds is the shared memory of a block for folds over its threads. Two that follow each other use different halves,
@@ -85,6 +89,41 @@ struct Folds {
 };
 constexpr uint32_t foldWords = 2 * maxThreads / 32;
 
+// Operands are the thread's groups of the residual of a row, and of the weight, which all rows share. Kernels load them
+// before they wait for packets, so that they are in registers when the row is. A thread with more than two vectors of
+// a row has no registers for that: it loads them where it uses them.
+template <Type T, uint32_t K>
+struct Operands {
+  static constexpr bool early = K * Group<T>::vectors <= 2;
+  Group<T> residual[early ? K : 1], weight[early ? K : 1];
+
+  GOCCL_DEVICE void loadWeight(const Args& a) {
+    if (early && a.weight != nullptr)
+      forGroups<K>(a, [&](uint32_t i, uint32_t g) { weight[early ? i : 0].load(a.weight, g); });
+  }
+  GOCCL_DEVICE void loadResidual(const Args& a, uint32_t row) {
+    if (early && a.residual != nullptr)
+      forGroups<K>(a, [&](uint32_t i, uint32_t g) { residual[early ? i : 0].load(residualOf(a, row), g); });
+  }
+  GOCCL_DEVICE Group<T> weightAt(const Args& a, uint32_t i, uint32_t g) const {
+    if (early) return weight[early ? i : 0];
+    Group<T> w;
+    w.load(a.weight, g);
+    return w;
+  }
+  GOCCL_DEVICE Group<T> residualAt(const Args& a, uint32_t row, uint32_t i, uint32_t g) const {
+    if (early) return residual[early ? i : 0];
+    Group<T> r;
+    r.load(residualOf(a, row), g);
+    return r;
+  }
+
+ private:
+  static GOCCL_DEVICE const uint8_t* residualOf(const Args& a, uint32_t row) {
+    return a.residual + static_cast<uint64_t>(row) * a.hidden * Element<T>::size;
+  }
+};
+
 // Row is one row: the thread's groups of it. First of the sums, then with the residual, then of the norm.
 template <Type T, uint32_t K>
 struct Row {
@@ -97,16 +136,21 @@ struct Row {
     forGroups<K>(a, [&](uint32_t i, uint32_t g) { z[i].store(row, g); });
   }
 
+  // take takes the row's vectors, in the order of its groups.
+  GOCCL_DEVICE void take(const uint4* v) {
+#pragma unroll
+    for (uint32_t k = 0; k < K * Group<T>::vectors; ++k) z[k / Group<T>::vectors].v[k % Group<T>::vectors] = v[k];
+  }
+
   // addResidual stores the sum and adds the residual.
-  GOCCL_DEVICE void addResidual(const Args& a, uint64_t at) {
+  GOCCL_DEVICE void addResidual(const Args& a, uint32_t row, const Operands<T, K>& operands) {
+    const uint64_t at = static_cast<uint64_t>(row) * a.hidden * Element<T>::size;
     if (a.sum != nullptr) store(a, a.sum + at);
     if (a.residual != nullptr) {
       forGroups<K>(a, [&](uint32_t i, uint32_t g) {
-        Group<T> other;
         float x[groupElements], y[groupElements];
-        other.load(a.residual + at, g);
         z[i].widen(x);
-        other.widen(y);
+        operands.residualAt(a, row, i, g).widen(y);
 #pragma unroll
         for (uint32_t k = 0; k < groupElements; ++k) x[k] = add(x[k], y[k]);
         z[i].round(x);
@@ -116,7 +160,7 @@ struct Row {
   }
 
   // normalise is called by all threads of the block.
-  GOCCL_DEVICE void normalise(const Args& a, Folds& folds) {
+  GOCCL_DEVICE void normalise(const Args& a, const Operands<T, K>& operands, Folds& folds) {
     float squares = 0;
     forGroups<K>(a, [&](uint32_t i, uint32_t) {
       float x[groupElements];
@@ -134,9 +178,7 @@ struct Row {
 #pragma unroll
       for (uint32_t k = 0; k < groupElements; ++k) x[k] = multiply(x[k], factor);
       if (a.weight != nullptr) {
-        Group<T> weight;
-        weight.load(a.weight, g);
-        weight.widen(w);
+        operands.weightAt(a, i, g).widen(w);
 #pragma unroll
         for (uint32_t k = 0; k < groupElements; ++k) x[k] = multiply(x[k], w[k]);
       }
@@ -198,11 +240,11 @@ struct Row {
   }
 
   // finish does what the stage says to a row of sums, or of norms.
-  GOCCL_DEVICE void finish(const Args& a, uint32_t stage, uint32_t row, Folds& folds) {
+  GOCCL_DEVICE void finish(const Args& a, uint32_t stage, uint32_t row, const Operands<T, K>& operands, Folds& folds) {
     const bool norms = a.norm != nullptr || a.quantisation != quantNone;
     if (stage & normalising) {
-      addResidual(a, static_cast<uint64_t>(row) * a.hidden * Element<T>::size);
-      if (norms) normalise(a, folds);
+      addResidual(a, row, operands);
+      if (norms) normalise(a, operands, folds);
     }
     if (norms && (stage & writing)) write(a, row, folds);
   }

@@ -15,7 +15,7 @@ const fusedAlways = 6
 
 var fusedEdits = []mutation{
 	{"", "", edit{"fused/packets.cuh", "        return all;\n", "        return polled(all);\n"}},
-	{"", "", edit{"fused/packets.cuh", "        return here;\n", "        return polled(here);\n"}},
+	{"", "", edit{"fused/packets.cuh", "return fetchAll(slot, places, v);", "return polled(fetchAll(slot, places, v));"}},
 	{"two areas", "drifting", edit{"fused/packets.cuh", "area + 1 == areas ?",
 		`area + 1 == areas - mutated("two areas") ?`}},
 	{"not cleared", "drifting", edit{"fused/packets.cuh", "const uint32_t n = used[half];",
@@ -34,9 +34,9 @@ var fusedEdits = []mutation{
 		`&& (v.z != absent || mutated("half a packet"));`}},
 	{"one fold for all", "mixed", edit{"fused/row.cuh", "words + (number++ & 1)",
 		`words + (mutated("one fold for all") ? 0 : number++ & 1)`}},
-	{"no rank order", "mixed", edit{"fused/all_reduce.cuh", "r == a.rank ? sendable(own.v[k]) : v[k];",
-		`mutated("no rank order") && r < 2 && a.nranks > 2 ? (a.rank == 1 - r ? sendable(own.v[k]) : v[k]) : r == a.rank ? ` +
-			`sendable(own.v[k]) : v[k];`}},
+	{"no rank order", "mixed", edit{"fused/all_reduce.cuh", "r == a.rank ? sendable(own[k / V].v[k % V]) : v[k];",
+		`mutated("no rank order") && r < 2 && a.nranks > 2 ? (a.rank == 1 - r ? sendable(own[k / V].v[k % V]) : v[k]) ` +
+			`: r == a.rank ? sendable(own[k / V].v[k % V]) : v[k];`}},
 }
 
 // TestFused runs the fused all-reduces against a plain twin, over random shapes, types and quantisations, on ranks that
