@@ -57,7 +57,7 @@ var table = []Variable{
 		Doc: "the plugin that carries data between hosts: a file, or the NAME of `libnccl-net-NAME.so`; `none`: no plugin. " +
 			"As `NCCL_NET_PLUGIN`, which is read when this one is not set",
 		set: text(func(c *Config) *string { return &c.NetPlugin })},
-	{Name: "GOCCL_NET_SOCKETS", Default: "a quarter of the processors, 1 to 4", Want: "a number from 1 to 63",
+	{Name: "GOCCL_NET_SOCKETS", Default: "a quarter of the processors, 1 to 8", Want: "a number from 1 to 63",
 		Brief: "TCP connections for large messages",
 		Doc: "over TCP, how many connections carry the large messages of a pair of ranks, beside one for small messages. " +
 			"The smaller number of the two sides holds",

@@ -150,6 +150,9 @@ func (l *lane) pump() error {
 	}
 }
 
+// striped reports whether the lane takes packets of large puts: all do but the first, unless it is alone.
+func (l *lane) striped() bool { return l.index > 0 || l.peer.count.Load() == 1 }
+
 // fill makes the next batch: packets without a number, then those of puts.
 func (l *lane) fill() error {
 	b := &l.out
@@ -165,7 +168,7 @@ func (l *lane) fill() error {
 	}
 	for bytes := 0; b.used < batchPackets-3 && bytes < batchBytes; l.next++ {
 		if l.next == l.base+uint64(len(l.queue)) {
-			if l.index == 0 && l.peer.count.Load() > 1 {
+			if !l.striped() {
 				break
 			}
 			f, ok := l.peer.bulk.take()
@@ -178,7 +181,8 @@ func (l *lane) fill() error {
 		b.add(&f.packet, f.src, f.srcOff)
 		bytes += int(f.length)
 	}
-	if l.urging && l.next == l.base+uint64(len(l.queue)) { // after the last packet that it is about
+	// After the last packet that it is about: those of large puts that no lane has taken yet may become this lane's.
+	if l.urging && l.next == l.base+uint64(len(l.queue)) && (!l.striped() || l.peer.bulk.empty()) {
 		if len(l.queue) > 0 {
 			b.add(&packet{kind: packetUrge}, nil, 0)
 		}

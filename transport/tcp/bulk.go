@@ -20,10 +20,13 @@ func (p *Peer) stripe(f frame, size int64) error {
 	lanes := p.lanes()
 	lanes = lanes[min(1, len(lanes)-1):]
 	piece := min(maxPiece, max(smallPut, (size/int64(2*len(lanes))+4095)&^4095))
-	f.parts = uint32((size + piece - 1) / piece)
-	f.put.left.Store(int32(f.parts))
 	p.bulk.mu.Lock()
 	err := p.bulk.dead
+	if len(p.bulk.puts) > 0 {
+		piece = maxPiece // the lanes have enough to do: smaller pieces would only be more system calls
+	}
+	f.parts = uint32((size + piece - 1) / piece)
+	f.put.left.Store(int32(f.parts))
 	if err == nil {
 		p.bulk.puts = append(p.bulk.puts, bulkPut{f, size, piece})
 	}
@@ -31,10 +34,19 @@ func (p *Peer) stripe(f frame, size int64) error {
 	if err != nil {
 		return err
 	}
-	for _, l := range lanes[:min(len(lanes), int(f.parts))] {
-		l.wake()
+	n := min(len(lanes), int(f.parts))
+	first := int(p.turn.Add(uint32(n)))
+	for i := range n { // the next lanes in turn, which have rested longest
+		lanes[(first+i)%len(lanes)].wake()
 	}
 	return nil
+}
+
+// empty reports whether lanes have taken all packets.
+func (b *bulkList) empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.puts) == 0
 }
 
 // take returns the next packet of the oldest large put.

@@ -43,7 +43,7 @@ type Net struct{ opt NetOptions }
 // NewNet returns the Net. It opens nothing.
 func NewNet(opt NetOptions) *Net {
 	if opt.Sockets <= 0 {
-		opt.Sockets = max(1, min(4, runtime.NumCPU()/4))
+		opt.Sockets = max(1, min(8, runtime.NumCPU()/4))
 	}
 	opt.Timeout = cmp.Or(opt.Timeout, 30*time.Second)
 	opt.Recovery = cmp.Or(opt.Recovery, 2*time.Second)

@@ -48,6 +48,7 @@ type Peer struct {
 	ready chan struct{} // closed when every lane in use has had a connection
 
 	bulk  bulkList
+	turn  atomic.Uint32 // of the lanes that large puts wake
 	next  atomic.Uint64 // number of the last put
 	parts partials
 }
@@ -206,7 +207,7 @@ func (p *Peer) Put(src transport.Region, srcOff int64, dst transport.RemoteRegio
 	f := frame{put: q, src: from, srcOff: srcOff, packet: packet{kind: packetPut, imm: uint16(imm),
 		length: uint32(min(size, maxPiece)), region: to.id, offset: uint64(dstOff), value: p.next.Add(1), parts: 1}}
 	var err error
-	if done != nil || size > smallPut { // Flush asks for acknowledgements only of packets that a lane has taken
+	if done != nil {
 		f.status = 1
 	}
 	if size > smallPut {
