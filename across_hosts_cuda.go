@@ -22,7 +22,10 @@ func (c *Comm) acrossHostsOfGPUs(ctx context.Context, net transport.Net, nic int
 		OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning, SeparateGraphs: c.cfg.SeparateGraphs,
 		UnorderedCaptures: c.cfg.UnorderedCaptures}
 	var err error
-	if inside.Sharing, err = c.ranksOfGPU(ctx); err != nil {
+	// Containers of a machine that share no memory are hosts of their own, but may have the same GPU, and there the
+	// kernels of all ranks wait for each other.
+	gpu := ipc.Machine() + " " + c.dev.(*cuda.Device).Properties().BusID
+	if inside.Sharing, err = bootstrap.MostAlike(ctx, c.boot, gpu); err != nil {
 		return nil, err
 	}
 	order, err := hosts.NewCUDAOrder(c.dev.(*cuda.Device), inside.GraphOrder())
@@ -57,16 +60,4 @@ func (c *Comm) acrossHostsOfGPUs(ctx context.Context, net transport.Net, nic int
 	}
 	c.order = order.Order
 	return e, nil
-}
-
-// ranksOfGPU returns the most ranks on one GPU. Containers of a machine that share no memory are hosts of their own,
-// but may have the same GPU, and there the kernels of all ranks wait for each other.
-func (c *Comm) ranksOfGPU(ctx context.Context) (most int, err error) {
-	all, err := c.boot.AllGather(ctx, []byte(ipc.Machine()+" "+c.dev.(*cuda.Device).Properties().BusID))
-	count := map[string]int{}
-	for _, gpu := range all {
-		count[string(gpu)]++
-		most = max(most, count[string(gpu)])
-	}
-	return most, err
 }

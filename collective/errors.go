@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/share"
 )
 
@@ -28,6 +29,7 @@ func Kind(err error) error {
 		{bootstrap.ErrPeerDead, ErrPeerDead}, {bootstrap.ErrTimeout, ErrTimeout}, {context.DeadlineExceeded, ErrTimeout},
 		{bootstrap.ErrClosed, ErrClosed},
 		{bootstrap.ErrProtocol, ErrMismatch}, {share.ErrMismatch, ErrMismatch}, {share.ErrEnded, ErrAborted},
+		{device.ErrUnsupported, ErrUnsupported},
 	} {
 		if errors.Is(err, k.theirs) {
 			return fmt.Errorf("%w: %w", k.ours, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/internal/abort"
 	"github.com/goccl/goccl/share"
 )
 
@@ -93,7 +94,7 @@ type Buffer struct {
 	engine     engine
 
 	aborted atomic.Uint32 // abort word of waits on the host; nonzero once cause is set
-	cause   atomic.Pointer[error]
+	cause   abort.Cause
 	mu      sync.Mutex // guards closed, and the arena against an Abort during its end
 	closed  bool
 }
@@ -164,7 +165,7 @@ func (b *Buffer) Abort(cause error) {
 	if cause == nil {
 		cause = collective.ErrAborted
 	}
-	if !b.cause.CompareAndSwap(nil, &cause) {
+	if !b.cause.Set(cause) {
 		return
 	}
 	b.aborted.Store(1)
@@ -180,8 +181,8 @@ func (b *Buffer) Abort(cause error) {
 
 // Err returns the cause of the abort, the first failure of an operation, or nil.
 func (b *Buffer) Err() error {
-	if p := b.cause.Load(); p != nil {
-		return *p
+	if err := b.cause.Err(); err != nil {
+		return err
 	}
 	b.mu.Lock()
 	var err error
@@ -191,14 +192,13 @@ func (b *Buffer) Err() error {
 	b.mu.Unlock()
 	if err != nil {
 		b.Abort(err)
-		return *b.cause.Load()
 	}
-	return nil
+	return b.cause.Err()
 }
 
 // ended is the error of work that was cut short by the cause.
 func (b *Buffer) ended(op string, seq uint64) error {
-	cause := *b.cause.Load()
+	cause := b.cause.Err()
 	var ae *collective.Error
 	if errors.As(cause, &ae) {
 		return b.error(op, seq, ae.Peer, ae.Err)
@@ -224,8 +224,7 @@ func (b *Buffer) end(wait func() error) error {
 	b.engine.wake()
 	b.closed = true
 	b.mu.Unlock()
-	closed := error(b.error("moe", 0, -1, collective.ErrClosed))
-	b.cause.CompareAndSwap(nil, &closed)
+	b.cause.Set(b.error("moe", 0, -1, collective.ErrClosed))
 	b.aborted.Store(1)
 	if err := wait(); err != nil {
 		return err // the device may still use the arena, so it is not freed

@@ -4,119 +4,87 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
+	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/kernels"
 )
 
-// abortWords mirrors AbortBlock of kernels/include/goccl/abort.cuh.
-type abortWords struct {
-	abort, reported     atomic.Uint32
-	spinLimitNs, detail atomic.Uint64
-	peer, op            atomic.Uint32
-	_                   [32]byte
-}
-
-var _ = [1]struct{}{}[unsafe.Sizeof(abortWords{})-64]
-
 const (
-	statusAborted  = 1
-	statusTimeout  = 0xffff0001
-	statusInvalid  = 0xffff0002 // more rows come than RecvRows, which is detail
-	statusMismatch = 0xffff0003
-
 	// The state: the ticket of an order of its own, then for each kind its number and the blocks that have ended.
 	stateTicket = 128
 	stateStride = 8
 	stateBytes  = 4096
 
-	workThreads  = 512
-	moveThreads  = workThreads + 32 // with the signaler's warp
-	reportEvery  = 50 * time.Millisecond
-	closeTimeout = 10 * time.Second
+	workThreads = 512
+	moveThreads = workThreads + 32 // with the signaler's warp
+	reportEvery = 50 * time.Millisecond
 )
 
 // cudaEngine launches the kernels of kernels/moe. Nothing here waits for the GPU or for a peer, and all that changes
 // from launch to launch is in device memory, so that graphs can replay the launches.
 type cudaEngine struct {
-	b      *Buffer
-	dev    *cuda.Device
-	module *cuda.Module
-	moved  struct{ notify, dispatch, rows, experts, quantize, count *cuda.Function }
-	state  device.Allocation
-	abort  *cuda.HostMemory
-	words  *abortWords
-	order  *cuda.Order
-	blocks int  // that are resident together, at most
-	alone  bool // no rank shares the GPU
+	b        *Buffer
+	dev      *cuda.Device
+	launcher *launcher.Launcher
+	moved    struct{ notify, dispatch, rows, experts, quantize, count *cuda.Function }
+	blocks   int  // that are resident together, at most
+	alone    bool // no rank shares the GPU
 
 	seq  atomic.Uint64 // of the latest operation
 	name atomic.Pointer[string]
-
-	stop  chan struct{}
-	watch sync.WaitGroup
 }
 
 func newCUDAEngine(ctx context.Context, b *Buffer) (engine, error) {
-	e := &cudaEngine{b: b, dev: b.cfg.Device.(*cuda.Device), order: b.cfg.Order, stop: make(chan struct{})}
+	e := &cudaEngine{b: b, dev: b.cfg.Device.(*cuda.Device)}
 	if err := e.open(ctx); err != nil {
-		return nil, errors.Join(err, e.free())
+		return nil, errors.Join(err, e.launcher.Free())
 	}
-	e.watch.Go(e.watchReports)
+	e.launcher.Watch(reportEvery, func() bool {
+		err := e.err()
+		if err != nil {
+			e.b.Abort(err)
+		}
+		return err == nil
+	})
 	return e, nil
 }
 
 func (e *cudaEngine) open(ctx context.Context) error {
 	p := e.dev.Properties()
-	all, err := e.b.cfg.Bootstrap.AllGather(ctx, []byte(p.BusID))
+	sharing, err := bootstrap.MostAlike(ctx, e.b.cfg.Bootstrap, p.BusID)
 	if err != nil {
 		return err
-	}
-	count, sharing := map[string]int{}, 1
-	for _, id := range all {
-		count[string(id)]++
-		sharing = max(sharing, count[string(id)])
 	}
 	// Blocks of different ranks wait for each other, so all must be resident at once.
 	e.blocks, e.alone = p.SMs/sharing, sharing == 1
 	if e.blocks < max(2, e.b.size) {
 		return fmt.Errorf("%w: %d ranks share a GPU of %d SMs", collective.ErrUnsupported, sharing, p.SMs)
 	}
-	image, err := kernels.Image("moe", p.Major, p.Minor)
+	e.launcher, err = launcher.New(e.dev, launcher.Config{State: stateBytes, Order: e.b.cfg.Order,
+		Limit: e.b.cfg.OpTimeout})
 	if err != nil {
-		return fmt.Errorf("%w: %w", collective.ErrUnsupported, err)
-	}
-	if e.module, err = e.dev.LoadModule(image); err != nil {
 		return err
 	}
-	// All kernels are loaded now: the driver would wait for an idle device at a first use.
+	module, err := e.launcher.Load("moe")
+	if err != nil {
+		return err
+	}
 	for _, k := range []struct {
 		f    **cuda.Function
 		name string
 	}{{&e.moved.notify, "notify"}, {&e.moved.dispatch, "dispatch"}, {&e.moved.rows, "combine_rows"},
 		{&e.moved.experts, "combine_experts"}, {&e.moved.quantize, "quantize"}, {&e.moved.count, "count"}} {
-		if *k.f, err = e.module.Function(kernels.Entry("moe_" + k.name)); err != nil {
+		if *k.f, err = module.Function(kernels.Entry("moe_" + k.name)); err != nil {
 			return err
 		}
 	}
-	if e.state, err = e.dev.Alloc(stateBytes); err != nil {
-		return err
-	}
-	if e.abort, err = e.dev.HostAlloc(4096); err != nil {
-		return err
-	}
-	e.words = (*abortWords)(e.abort.Pointer())
-	e.words.spinLimitNs.Store(uint64(max(0, e.b.cfg.OpTimeout)))
-	if e.order == nil {
-		e.order, err = e.dev.NewOrder(e.state.Ptr(), cuda.OrderedGraphs)
-	}
-	return err
+	return nil
 }
 
 // launch enqueues a kernel behind the communicator's work.
@@ -134,7 +102,7 @@ func (e *cudaEngine) launch(op string, seq uint64, s device.Stream, f *cuda.Func
 	if e.alone && e.dev.Properties().Major >= 9 {
 		cfg.Flags |= cuda.LaunchOverlapPrevious
 	}
-	if err := stream.LaunchInOrder(f, &cfg, params, e.order); err != nil {
+	if err := stream.LaunchInOrder(f, &cfg, params, e.launcher.Order); err != nil {
 		return e.b.error(op, seq, -1, err)
 	}
 	return nil

@@ -68,7 +68,7 @@ func (e *hostEngine) launch(op string, seq uint64, stream device.Stream, f func(
 		}()
 		e.running.Lock()
 		defer e.running.Unlock()
-		if e.b.cause.Load() != nil {
+		if e.b.cause.Err() != nil {
 			return e.b.ended(op, seq)
 		}
 		if err := f(t); err != nil {
@@ -99,7 +99,7 @@ func (t *task) await(peer int, what string, ready func() bool) error {
 	case errors.Is(err, wait.ErrTimeout):
 		return t.error(peer, fmt.Errorf("%w: after %v still waiting for %s of rank %d", collective.ErrTimeout,
 			t.b.cfg.OpTimeout, what, peer))
-	case t.b.cause.Load() != nil:
+	case t.b.cause.Err() != nil:
 		return t.b.ended(t.op, t.seq)
 	case err != nil:
 		return t.error(peer, err)

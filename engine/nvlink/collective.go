@@ -140,7 +140,7 @@ func (e *Engine) exchange(r *collective.Request, s *cuda.Stream) error {
 // barrier is an all-gather of a dummy word.
 func (e *Engine) barrier(s *cuda.Stream) error {
 	a := e.args
-	a.send, a.recv = uint64(e.state.Ptr())+stateScratch, uint64(e.state.Ptr())+stateScratch+64
+	a.send, a.recv = uint64(e.launcher.State.Ptr())+stateScratch, uint64(e.launcher.State.Ptr())+stateScratch+64
 	a.bytes, a.sendStride, a.recvStride = 8, 0, 8
 	return e.launchMove(s, exchanging, variant{protocol: ll, threads: 32}, 8)
 }
@@ -168,7 +168,7 @@ func (e *Engine) launchReduction(r *collective.Request, s *cuda.Stream, what red
 		return missing(reductionName(what, v.protocol, r.Type, fast, e.size))
 	}
 	cfg := e.grid(v, work, btoi(made && e.wholeWords()))
-	return s.LaunchInOrder(f, &cfg, params(e.args), e.order)
+	return s.LaunchInOrder(f, &cfg, params(e.args), e.launcher.Order)
 }
 
 // words reports whether all addresses and sizes of the next launch are multiples of 8 bytes, as the kernels specialized
@@ -197,7 +197,7 @@ func (e *Engine) launchMove(s *cuda.Stream, what movement, v variant, work int64
 		return missing(movementName(what, v.protocol, fast, e.size))
 	}
 	cfg := e.grid(v, work, btoi(made && e.wholeWords()))
-	return s.LaunchInOrder(f, &cfg, params(e.args), e.order)
+	return s.LaunchInOrder(f, &cfg, params(e.args), e.launcher.Order)
 }
 
 // grid is the shape of a launch with args, and chooses the area of the window that its protocol uses. For work bytes
@@ -235,5 +235,5 @@ func (e *Engine) shape(blocks, threads int) cuda.Config {
 // submit launches a kernel of this rank after the earlier ones.
 func (e *Engine) submit(s *cuda.Stream, f *cuda.Function, blocks, threads int, params []byte) error {
 	cfg := e.shape(blocks, threads)
-	return s.LaunchInOrder(f, &cfg, params, e.order)
+	return s.LaunchInOrder(f, &cfg, params, e.launcher.Order)
 }

@@ -82,7 +82,7 @@ func (e *Engine) copies(r *collective.Request, s *cuda.Stream, stride int64, w *
 		err = e.barrierBehindCopies(s)
 	}
 	if err != nil { // the enqueued work needs its own mark
-		return errors.Join(err, e.order.Leave(s))
+		return errors.Join(err, e.launcher.Order.Leave(s))
 	}
 	return nil
 }

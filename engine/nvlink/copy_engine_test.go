@@ -25,7 +25,7 @@ func copyEngines(t *testing.T, n int) []*Engine {
 	engines := mockEngines(t, n)
 	for r, e := range engines {
 		// Without graph orders, which order_graph_test.go tests.
-		setOrder(t, e, e.state.Ptr().Add(stateTicket), cuda.SeparateGraphs)
+		setOrder(t, e, e.launcher.State.Ptr().Add(stateTicket), cuda.SeparateGraphs)
 		if e.windows == nil {
 			t.Fatalf("rank %d has no windows", r)
 		}
@@ -285,7 +285,7 @@ func TestCopyEnginesInOrder(t *testing.T) {
 		"wait-event record" {
 		t.Errorf("a copy to nowhere: %v, %s", err, got)
 	}
-	if idle, err := e.order.Idle(); idle || err != nil {
+	if idle, err := e.launcher.Order.Idle(); idle || err != nil {
 		t.Errorf("idle %v, %v", idle, err)
 	}
 	must(t, b.WriteValue64(gate, 1))

@@ -8,6 +8,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/abort"
 )
 
 // The launch does not depend on the counts, and passes the rings and counters of the messages to the kernel.
@@ -64,11 +65,11 @@ func TestDeviceCountsMismatch(t *testing.T) {
 		req := collective.Request{Collective: collective.AllToAllVDevice, Type: datatype.Int8, Stream: s,
 			DeviceCounts: collective.DeviceCounts{SendCounts: mem, SendDispls: mem, RecvCounts: mem, RecvDispls: mem}}
 		must(t, e.Enqueue(7, []collective.Request{req}))
-		w := e.abort.word
-		w.detail.Store(4000)
-		w.peer.Store(1)
-		w.op.Store(uint32(op))
-		w.reported.Store(statusMismatch)
+		w := e.launcher.Abort
+		w.Detail.Store(4000)
+		w.Peer.Store(1)
+		w.Op.Store(uint32(op))
+		w.Reported.Store(abort.Mismatch)
 		var ae *collective.Error
 		if err := e.Err(); !errors.As(err, &ae) || !errors.Is(err, collective.ErrMismatch) || ae.Peer != 1 || ae.Seq != 7 ||
 			ae.Op != "all_to_all_v_device" || !strings.Contains(err.Error(), want) {
@@ -84,11 +85,11 @@ func TestDeviceCountsOutside(t *testing.T) {
 		"DeviceCounts.SendCounts and SendDispls[1] lie outside of send"} {
 		e, failures := mockEngines(t, 2)[0], make(chan error, 9)
 		e.failed = func(err error) { failures <- err }
-		w := e.abort.word
-		w.detail.Store(4000)
-		w.peer.Store(1)
-		w.op.Store(uint32(op))
-		w.reported.Store(statusInvalid)
+		w := e.launcher.Abort
+		w.Detail.Store(4000)
+		w.Peer.Store(1)
+		w.Op.Store(uint32(op))
+		w.Reported.Store(abort.Invalid)
 		for range 2 {
 			if err := e.Err(); !errors.Is(err, collective.ErrInvalidArgument) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v; want %q", err, want)

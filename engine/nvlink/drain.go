@@ -6,7 +6,7 @@ import "context"
 // each operation waits for the one before it. It does not wait for separate graphs. After an abort, Drain returns nil
 // unless a kernel was cut short.
 func (e *Engine) Drain(ctx context.Context) error {
-	if err := e.order.Wait(ctx); err != nil {
+	if err := e.launcher.Order.Wait(ctx); err != nil {
 		return err
 	}
 	err := e.Err()

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/launcher"
+	"github.com/goccl/goccl/internal/abort"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/kernels"
@@ -60,10 +61,9 @@ type Engine struct {
 	slotUnits   int64    // 16-byte units of a slot: the most threads of a block
 	boot        bootstrap.Bootstrap
 	arena       *share.Arena
-	state       device.Allocation
-	abort       *abortBlock
-	modules     []*cuda.Module
-	kernels     kernelTable // fixed once loaded
+	launcher    *launcher.Launcher // its order is that of all work, because kernels share epochs
+	latest      latest             // request
+	kernels     kernelTable        // fixed once loaded
 	ringKernels ringTable
 	table       *selection
 	tuning      string // the file with the table; "": an embedded one
@@ -90,21 +90,14 @@ type Engine struct {
 	call        limits // of the current request
 	p2pChannels int    // the maximum number of channels of a lane of messages
 
-	batch batch       // messages of the current request
-	order *cuda.Order // orders this rank's work over all streams: kernels share epochs and must run one after the other
-	cause atomic.Pointer[error]
-	gate  sync.RWMutex // read-locked while the abort block is accessed
-	freed bool         // guarded by gate: the abort block and the order are freed
-	cut   bool         // guarded by gate: the result of Unfinished at that time
+	batch batch // messages of the current request
+	cause abort.Cause
 	once  sync.Once
 
 	names   []int       // Config.Names
 	room    int         // the result of Room
 	failed  func(error) // Config.OnFailure
 	failing sync.Once
-
-	stop  chan struct{}
-	watch sync.WaitGroup
 }
 
 // New sets up the arenas. It is collective.
@@ -144,7 +137,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		p2pChannels: terms.p2pChannels(n), whole: terms.sharing == 1 && terms.blocks == 0,
 		overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap,
 		args:     new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs),
-		stream: new(p2pArgs), stop: make(chan struct{})}
+		stream: new(p2pArgs)}
 	if e.arena, err = climb(ctx, cfg.Bootstrap, dev, &terms); err != nil {
 		return nil, err
 	}
@@ -159,8 +152,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, errors.Join(err, e.free())
 	}
 	e.fillConstants()
-	e.watch.Add(1)
-	go e.watchReports(&stall{after: cfg.StallWarning, name: cfg.Name})
+	e.watchReports(cfg.StallWarning)
 	return e, nil
 }
 
@@ -190,21 +182,22 @@ func (e *Engine) choose(t *terms, forced string) error {
 
 // load initializes this rank's device resources.
 func (e *Engine) load(graphs cuda.GraphOrder) error {
+	var err error
+	e.launcher, err = launcher.New(e.dev, launcher.Config{State: stateBytes, Ticket: stateTicket, Graphs: graphs,
+		Limit: e.timeout})
+	if err != nil {
+		return err
+	}
 	groups := []string{"collective"}
 	if e.table.noLines {
 		groups = append(groups, "pcie")
 	}
-	p, where := e.dev.Properties(), map[string]*cuda.Module{}
+	where := map[string]*cuda.Module{}
 	for _, g := range groups {
-		image, err := kernels.Image(g, p.Major, p.Minor)
-		if err != nil {
-			return fmt.Errorf("%w: %w", collective.ErrUnsupported, err)
-		}
-		m, err := e.dev.LoadModule(image)
+		m, err := e.launcher.Load(g)
 		if err != nil {
 			return err
 		}
-		e.modules = append(e.modules, m)
 		for _, name := range kernels.Names(g) {
 			where[name] = m
 		}
@@ -212,18 +205,7 @@ func (e *Engine) load(graphs cuda.GraphOrder) error {
 	if err := e.kernels.load(where, e.size, e.table.noLines); err != nil {
 		return err
 	}
-	if err := e.loadChosen(); err != nil {
-		return err
-	}
-	var err error
-	if e.state, err = e.dev.Alloc(stateBytes); err != nil {
-		return err
-	}
-	if e.order, err = e.dev.NewOrder(e.state.Ptr().Add(stateTicket), graphs); err != nil {
-		return err
-	}
-	e.abort, err = newAbortBlock(e.dev, e.timeout)
-	return err
+	return e.loadChosen()
 }
 
 func (e *Engine) fillConstants() {
@@ -234,13 +216,12 @@ func (e *Engine) fillConstants() {
 		e.p2p.window[r] = uint64(e.arena.Ptr[r].Add(l.p2pOffset()))
 		e.stream.window[r] = uint64(e.arena.Ptr[r].Add(l.streamOffset()))
 	}
-	state := uint64(e.state.Ptr())
-	e.args.abort, e.args.epochs, e.args.rank, e.args.nranks = e.abort.ptr(), state, uint32(e.rank), uint32(n)
-	e.p2p.abort, e.p2p.counters, e.p2p.rank, e.p2p.nranks = e.abort.ptr(), state+stateCounters, uint32(e.rank), uint32(n)
+	state, block := uint64(e.launcher.State.Ptr()), uint64(e.launcher.Block())
+	e.args.abort, e.args.epochs, e.args.rank, e.args.nranks = block, state, uint32(e.rank), uint32(n)
+	e.p2p.abort, e.p2p.counters, e.p2p.rank, e.p2p.nranks = block, state+stateCounters, uint32(e.rank), uint32(n)
 	e.few.p2pHead = e.p2p.p2pHead
 	e.counted = &allToAllVArgs{p2pHead: e.p2p.p2pHead}
-	e.stream.abort, e.stream.counters, e.stream.rank, e.stream.nranks = e.abort.ptr(), state+stateStream, uint32(e.rank),
-		uint32(n)
+	e.stream.abort, e.stream.counters, e.stream.rank, e.stream.nranks = block, state+stateStream, uint32(e.rank), uint32(n)
 	e.args.slotBytes, e.slotUnits = uint32(slotBytes(n)), slotBytes(n)/16
 	*e.ring = *e.args
 	e.ring.window, e.ring.epochs, e.ring.flagsOffset = e.stream.window, state+stateRing, uint32(streamBytes(n))
@@ -248,7 +229,7 @@ func (e *Engine) fillConstants() {
 
 // Enqueue implements collective.Engine. Few functions lie between a call and its launch.
 func (e *Engine) Enqueue(seq uint64, reqs []collective.Request) error {
-	e.abort.submitted(seq, &reqs[0])
+	e.latest.set(seq, reqs[0].Called())
 	for i := 0; i < len(reqs); {
 		r := &reqs[i]
 		k := i + 1
@@ -284,89 +265,58 @@ func (e *Engine) fail(r *collective.Request, seq uint64, err error) error {
 
 // Abort implements collective.Engine.
 func (e *Engine) Abort(cause error) {
-	if e.cause.CompareAndSwap(nil, &cause) {
+	if e.cause.Set(cause) {
 		e.windows.Abandon()
-		e.gate.RLock()
-		defer e.gate.RUnlock()
-		if !e.freed {
-			e.abort.raise()
-		}
+		e.launcher.Raise()
 	}
 }
 
 // Err implements collective.Engine.
 func (e *Engine) Err() error {
-	if p := e.cause.Load(); p != nil {
-		return *p
+	if err := e.cause.Err(); err != nil {
+		return err
 	}
-	if err := e.report(); err != nil {
+	if err := e.launcher.Reported(e.report); err != nil {
 		if e.Abort(err); e.failed != nil && (e.names != nil || errors.Is(err, collective.ErrInvalidArgument)) {
 			e.failing.Do(func() { e.failed(err) })
 		}
-		return *e.cause.Load()
 	}
-	return nil
+	return e.cause.Err()
 }
 
 // SeesAborts implements collective.Engine: kernels poll their own rank's abort word only.
 func (e *Engine) SeesAborts() bool { return false }
 
 // Unfinished implements collective.Engine. A kernel whose wait was ended reports that, also if a graph replayed it.
-func (e *Engine) Unfinished() bool {
-	e.gate.RLock()
-	defer e.gate.RUnlock()
-	if e.freed {
-		return e.cut
-	}
-	return e.unfinished()
-}
-
-// unfinished requires gate.
-func (e *Engine) unfinished() bool {
-	if e.abort.word.reported.Load() != 0 {
-		return true
-	}
-	idle, err := e.order.Idle()
-	return err != nil || !idle
-}
+func (e *Engine) Unfinished() bool { return e.launcher.Unfinished() }
 
 // watchReports polls for waits that have timed out, so that AsyncError and the peers' kernels get the error without a
 // call, and for work that does not end.
-func (e *Engine) watchReports(w *stall) {
-	defer e.watch.Done()
-	t := time.NewTicker(100 * time.Millisecond)
-	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-			if e.Err() != nil {
-				return
-			}
-			w.look(e)
-		case <-e.stop:
-			return
+func (e *Engine) watchReports(warnAfter time.Duration) {
+	s := launcher.Stall[uint64]{After: warnAfter}
+	e.launcher.Watch(100*time.Millisecond, func() bool {
+		if e.Err() != nil {
+			return false
 		}
-	}
+		seq := e.latest.seq.Load()
+		if since := s.Look(time.Now(), seq, e.launcher.Busy); since > 0 {
+			e.warnOfStall(seq, since)
+		}
+		return true
+	})
 }
 
 // Close implements collective.Engine.
 func (e *Engine) Close() error {
 	var err error
 	e.once.Do(func() {
-		e.stopWatching()
+		e.launcher.StopWatch() // from here on the abort is that of Close
 		e.Abort(&collective.Error{Comm: e.name, Op: "communicator", Rank: e.rank, Peer: -1, Err: collective.ErrAborted})
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		if err = e.order.Wait(ctx); ctx.Err() != nil {
-			// The memory is leaked: unmapping memory that a kernel polls would end the process's work on the GPU.
+		if err = e.launcher.Quiesce(); err != nil {
 			e.windows.Halt()
-			err = fmt.Errorf("a kernel still runs, and its memory is kept: %w", err)
 			return
 		}
-		e.gate.Lock()
-		e.cut, e.freed = e.unfinished(), true
-		e.gate.Unlock()
-		err = errors.Join(err, e.free())
+		err = e.free()
 	})
 	return err
 }
@@ -379,18 +329,5 @@ func (e *Engine) free() error {
 	if e.arena != nil {
 		errs = append(errs, e.arena.Close())
 	}
-	for _, m := range e.modules {
-		errs = append(errs, m.Close())
-	}
-	errs = append(errs, e.ringKernels.close())
-	if e.abort != nil {
-		errs = append(errs, e.abort.close())
-	}
-	if e.state != nil {
-		errs = append(errs, e.state.Close())
-	}
-	if e.order != nil {
-		errs = append(errs, e.order.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, e.launcher.Free())...)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/internal/abort"
 )
 
 // The kernel and its shape follow from type, operator, ranks, alignment and size.
@@ -64,7 +65,7 @@ func TestLaunches(t *testing.T) {
 			if strings.Contains(c.kernel, "_ll_") {
 				area = e.areas[1-ll128]
 			}
-			if a.rank != 1 || a.nranks != uint32(n) || a.window != area || a.abort == 0 || a.epochs != uint64(e.state.Ptr()) {
+			if a.rank != 1 || a.nranks != uint32(n) || a.window != area || a.abort == 0 || a.epochs != uint64(e.launcher.State.Ptr()) {
 				t.Errorf("%s: %+v", c.kernel, a)
 			}
 			if c.r.Collective != collective.Barrier && c.r.Collective != collective.Broadcast &&
@@ -181,15 +182,15 @@ func TestReport(t *testing.T) {
 	if e.Unfinished() || e.Err() != nil {
 		t.Fatalf("unfinished %v, %v", e.Unfinished(), e.Err())
 	}
-	w := e.abort.word
-	w.peer.Store(2)
-	w.reported.Store(statusTimeout)
+	w := e.launcher.Abort
+	w.Peer.Store(2)
+	w.Reported.Store(abort.Timeout)
 	var ae *collective.Error
 	if err := e.Err(); !errors.As(err, &ae) || !errors.Is(err, collective.ErrTimeout) || ae.Peer != 2 || ae.Seq != 7 ||
 		ae.Op != "all_reduce" || ae.Rank != 0 {
 		t.Errorf("%v", err)
 	}
-	if w.abort.Load() == 0 {
+	if w.Abort.Load() == 0 {
 		t.Error("later kernels are not told")
 	}
 	if !e.Unfinished() {

@@ -17,7 +17,7 @@ func (e *Engine) ForeignBlocks() int { return int(e.maxBlocks[0]) }
 // rule of Enqueue.
 func (e *Engine) LaunchForeign(seq uint64, op collective.Collective, s *cuda.Stream, f *cuda.Function, blocks,
 	threads int, params []byte) error {
-	e.abort.submitted(seq, &collective.Request{Collective: op})
+	e.latest.set(seq, op)
 	return e.submit(s, f, blocks, threads, params)
 }
 

@@ -84,7 +84,7 @@ func (e *Engine) age(s *cuda.Stream, first uint32) error {
 		at    device.Ptr
 		bytes int64
 		lines []int
-	}{{e.state.Ptr().Add(stateRing), ringChannels * epochStride, []int{0, 8, 16}},
+	}{{e.launcher.State.Ptr().Add(stateRing), ringChannels * epochStride, []int{0, 8, 16}},
 		{window.Add(flags), ringFlagBytes(n), []int{0, 64}}} {
 		b := make([]byte, words.bytes)
 		for line := 0; line < len(b); line += ringLine {
@@ -100,7 +100,8 @@ func (e *Engine) age(s *cuda.Stream, first uint32) error {
 		at    device.Ptr
 		bytes int64
 	}{
-		{e.state.Ptr(), stateScratch}, // epochs, counters of messages and of streams
+		// epochs, counters of messages and of streams
+		{e.launcher.State.Ptr(), stateScratch},
 		{window.Add(streams - int64(n)*p2pChannels*128), int64(n) * p2pChannels * 128}, // credits
 		// arrived pieces, and credits
 		{window.Add(flags - int64(n)*streamChannels*2*128), int64(n) * streamChannels * 2 * 128},

@@ -182,8 +182,8 @@ func names(calls []mockcuda.Call) []string {
 func setOrder(t testing.TB, e *Engine, word device.Ptr, graphs cuda.GraphOrder) *cuda.Order {
 	t.Helper()
 	o, err := e.dev.NewOrder(word, graphs)
-	must(t, errors.Join(err, e.order.Close()))
-	e.order = o
+	must(t, errors.Join(err, e.launcher.Order.Close()))
+	e.launcher.Order = o
 	return o
 }
 

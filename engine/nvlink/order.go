@@ -23,4 +23,4 @@ func (e *Engine) Room() int { return e.room }
 
 // Order is the order of the communicator's work on this GPU, for other packages that enqueue work. It is valid as long
 // as the engine.
-func (e *Engine) Order() *cuda.Order { return e.order }
+func (e *Engine) Order() *cuda.Order { return e.launcher.Order }

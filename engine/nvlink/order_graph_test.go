@@ -63,7 +63,7 @@ func TestOrderInOneCapture(t *testing.T) {
 	for _, graphs := range []cuda.GraphOrder{cuda.OrderedGraphs, cuda.SeparateGraphs} {
 		t.Run(fmt.Sprintf("order %v", graphs), func(t *testing.T) {
 			e := mockEngines(t, 2)[0]
-			setOrder(t, e, e.state.Ptr().Add(stateTicket), graphs)
+			setOrder(t, e, e.launcher.State.Ptr().Add(stateTicket), graphs)
 			s, mem := []*cuda.Stream{newStream(t, e), newStream(t, e)}, memory(t, e, 1<<20)
 			inAnyOrder(t, func() {
 				x, _ := captureOn(t, s, func() {
@@ -119,8 +119,8 @@ func TestOrderOfOneStreamCostsTwoNodes(t *testing.T) {
 		{cuda.SeparateGraphs, []*cuda.Stream{a, b}, ops, ops - 1, "capture-query launch"},
 		{cuda.UnorderedCaptures, []*cuda.Stream{a, b}, ops, 0, "capture-query launch"},
 	} {
-		setOrder(t, e, e.state.Ptr().Add(stateTicket), c.graphs)
-		must(t, e.dev.CopyIn(e.state.Ptr().Add(stateTicket), make([]byte, 8)))
+		setOrder(t, e, e.launcher.State.Ptr().Add(stateTicket), c.graphs)
+		must(t, e.dev.CopyIn(e.launcher.State.Ptr().Add(stateTicket), make([]byte, 8)))
 		var calls []mockcuda.Call
 		_, nodes := captureOn(t, c.streams, func() {
 			calls = noted(t, func() {
@@ -152,12 +152,12 @@ func TestOrderWaitsForReplays(t *testing.T) {
 	x, _ := captureOn(t, []*cuda.Stream{a}, func() { must(t, e.Enqueue(1, []collective.Request{allReduce(mem, 16, a)})) })
 	must(t, a.WaitValue64(gate, 1))
 	must(t, x.Launch(a))
-	if idle, err := e.order.Idle(); idle || err != nil {
+	if idle, err := e.launcher.Order.Idle(); idle || err != nil {
 		t.Errorf("a replay is under way: idle %v, %v", idle, err)
 	}
 	ctx, stop := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer stop()
-	if err := e.order.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if err := e.launcher.Order.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a wait for what does not end: %v", err)
 	}
 	must(t, b.WriteValue64(gate, 1))

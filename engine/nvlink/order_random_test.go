@@ -54,7 +54,7 @@ func randomWork(t *testing.T, engines []*Engine, windows map[*Engine]device.Ptr,
 		t.Fatalf("seed %d: %v", seed, err)
 	}
 	for i, e := range engines {
-		if idle, err := e.order.Idle(); !idle || err != nil {
+		if idle, err := e.launcher.Order.Idle(); !idle || err != nil {
 			t.Errorf("seed %d, communicator %d: idle %v, %v", seed, i, idle, err)
 		}
 	}
@@ -108,7 +108,7 @@ func (w *script) open() {
 		}
 		o, err := e.dev.NewOrder(word, cuda.OrderedGraphs)
 		must(w.t, err)
-		w.orders, e.order = append(w.orders, e.order), o
+		w.orders, e.launcher.Order = append(w.orders, e.launcher.Order), o
 	}
 	for range 2 {
 		do := make(chan func())
@@ -130,8 +130,8 @@ func (w *script) newStream(d *cuda.Device) *cuda.Stream {
 
 func (w *script) close() {
 	for i, e := range w.engines {
-		must(w.t, e.order.Close())
-		e.order = w.orders[i]
+		must(w.t, e.launcher.Order.Close())
+		e.launcher.Order = w.orders[i]
 	}
 	for _, g := range w.graphs {
 		must(w.t, g.x.Close())
@@ -311,7 +311,7 @@ func (w *script) finish() {
 	for _, e := range w.engines {
 		w.on(func() error {
 			for {
-				if ok, err := e.order.Idle(); ok || err != nil {
+				if ok, err := e.launcher.Order.Idle(); ok || err != nil {
 					return err
 				}
 			}

@@ -20,7 +20,7 @@ import (
 func TestOrder(t *testing.T) {
 	e := mockEngines(t, 2)[0]
 	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
-	word := uint64(e.state.Ptr()) + stateTicket
+	word := uint64(e.launcher.State.Ptr()) + stateTicket
 	blocks := uint64(0)
 	put := func(name string, s *cuda.Stream, count int64, want string) {
 		t.Helper()
@@ -71,7 +71,7 @@ func TestOrder(t *testing.T) {
 	if blocks < 10 {
 		t.Errorf("only %d blocks: the sizes show nothing", blocks)
 	}
-	if idle, err := e.order.Idle(); !idle || err != nil {
+	if idle, err := e.launcher.Order.Idle(); !idle || err != nil {
 		t.Errorf("idle %v, %v", idle, err)
 	}
 	var got [8]byte
@@ -91,10 +91,10 @@ func TestOrderForgetsFailedLaunches(t *testing.T) {
 	must(t, e.Enqueue(1, []collective.Request{allReduce(mem, 16, a)}))
 	for _, s := range []*cuda.Stream{a, b} {
 		cfg := cuda.Launch1D(7, 4096, 0)
-		if err := s.LaunchInOrder(e.kernels.move[exchanging][ll128][0], &cfg, params(e.args), e.order); err == nil {
+		if err := s.LaunchInOrder(e.kernels.move[exchanging][ll128][0], &cfg, params(e.args), e.launcher.Order); err == nil {
 			t.Fatal("4096 threads")
 		}
-		if err := s.LaunchInOrder(e.kernels.move[exchanging][ll128][0], &cfg, nil, e.order); err == nil {
+		if err := s.LaunchInOrder(e.kernels.move[exchanging][ll128][0], &cfg, nil, e.launcher.Order); err == nil {
 			t.Fatal("no room for a ticket")
 		}
 	}
@@ -114,9 +114,9 @@ func TestOrderOfOtherWork(t *testing.T) {
 	a, b, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
 	work := func(s *cuda.Stream) string {
 		return kinds(noted(t, func() {
-			must(t, e.order.Enter(s))
+			must(t, e.launcher.Order.Enter(s))
 			must(t, s.Copy(mem.Add(64), mem, 8))
-			must(t, e.order.Leave(s))
+			must(t, e.launcher.Order.Leave(s))
 		}))
 	}
 	kernel := func(s *cuda.Stream) string {
@@ -145,11 +145,11 @@ func TestOrderOfOtherWork(t *testing.T) {
 	for value, do := range []func(*cuda.Stream) string{work, kernel} {
 		must(t, a.WaitValue64(gate, uint64(value+1)))
 		do(a)
-		if idle, err := e.order.Idle(); idle || err != nil {
+		if idle, err := e.launcher.Order.Idle(); idle || err != nil {
 			t.Errorf("step %d: idle %v, %v", value, idle, err)
 		}
 		must(t, b.WriteValue64(gate, uint64(value+1)))
-		if idle, err := e.order.Idle(); !idle || err != nil {
+		if idle, err := e.launcher.Order.Idle(); !idle || err != nil {
 			t.Errorf("step %d done: idle %v, %v", value, idle, err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/kernels"
+	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/share"
 )
 
@@ -143,12 +143,8 @@ type prober struct {
 }
 
 func (p *prober) open() error {
-	props := p.dev.Properties()
-	image, err := kernels.Image("probe", props.Major, props.Minor)
-	if err != nil {
-		return fmt.Errorf("%w: %w", collective.ErrUnsupported, err)
-	}
-	if p.module, err = p.dev.LoadModule(image); err != nil {
+	var err error
+	if p.module, err = launcher.Load(p.dev, "probe"); err != nil {
 		return err
 	}
 	if p.store, err = p.module.Function("probe_store"); err != nil {

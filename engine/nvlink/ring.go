@@ -30,18 +30,9 @@ const (
 // multiples of 16, and, for reductions, the operator sum or avg. They form a separate module, which is loaded when a
 // table or GOCCL_ALGO names the ring.
 type ringTable struct {
-	module *cuda.Module
+	loaded bool
 	reduce [3][datatype.NumTypes][2]*cuda.Function
 	move   [2][2]*cuda.Function
-}
-
-func (k *ringTable) close() error {
-	if k.module == nil {
-		return nil
-	}
-	m := k.module
-	k.module = nil
-	return m.Close()
 }
 
 func ringReductionName(job int, t datatype.Type, fast int) string {
@@ -60,23 +51,20 @@ func (e *Engine) loadChosen() error {
 
 // loadRing loads the ring kernels if they are not loaded.
 func (e *Engine) loadRing() error {
-	if e.ringKernels.module != nil {
+	k := &e.ringKernels
+	if k.loaded {
 		return nil
 	}
-	p := e.dev.Properties()
-	image, err := kernels.Image("ring", p.Major, p.Minor)
+	m, err := e.launcher.Load("ring")
 	if err != nil {
 		return err
 	}
-	k := &e.ringKernels
-	if k.module, err = e.dev.LoadModule(image); err != nil {
-		return err
-	}
+	k.loaded = true
 	exists := kernels.Names("ring")
 	find := func(name string) (f *cuda.Function) {
 		name = kernels.Entry(name)
 		if err == nil && slices.Contains(exists, name) {
-			f, err = function(k.module, name)
+			f, err = function(m, name)
 		}
 		return f
 	}
@@ -186,7 +174,7 @@ func (e *Engine) launchRingReduction(r *collective.Request, s *cuda.Stream, job 
 		return missing(ringReductionName(job, r.Type, fast))
 	}
 	cfg := e.ringGrid(v, w)
-	return s.LaunchInOrder(k[fast], &cfg, params(e.ring), e.order)
+	return s.LaunchInOrder(k[fast], &cfg, params(e.ring), e.launcher.Order)
 }
 
 func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, w ringWork) error {
@@ -196,7 +184,7 @@ func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, w ringWo
 		return missing(ringMovementName(job, fast))
 	}
 	cfg := e.ringGrid(v, w)
-	return s.LaunchInOrder(f, &cfg, params(e.ring), e.order)
+	return s.LaunchInOrder(f, &cfg, params(e.ring), e.launcher.Order)
 }
 
 // ringGrid is the shape of a launch with ring, and sets the size of its FIFOs: the same on all ranks. All blocks of all

@@ -16,7 +16,7 @@ func (e *Engine) Suspend() error {
 // Resume makes a new arena, whose flags are 0. So all counts of what has arrived or was taken begin anew; the ticket
 // does not, because the host has counted on. It is collective.
 func (e *Engine) Resume(ctx context.Context) (err error) {
-	if err := e.dev.CopyIn(e.state.Ptr(), zeros[:]); err != nil {
+	if err := e.dev.CopyIn(e.launcher.State.Ptr(), zeros[:]); err != nil {
 		return err
 	}
 	// The exchange of the arenas ends when all ranks have come, so no rank's kernel can write before.
