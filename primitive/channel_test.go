@@ -233,10 +233,9 @@ func TestPackets(t *testing.T) {
 // memory.
 func waiting(t testing.TB, c *Context, n uint32) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); word32(c.abort.ptr.Add(abortActive)).Load() != n; time.Sleep(
-		time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); c.abort.Active.Load() != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d wait, want %d", word32(c.abort.ptr.Add(abortActive)).Load(), n)
+			t.Fatalf("%d wait, want %d", c.abort.Active.Load(), n)
 		}
 	}
 }

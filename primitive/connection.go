@@ -267,7 +267,7 @@ func (c *Context) untilAbort(parent context.Context) (context.Context, context.C
 
 // hostLimit returns the limit of a wait by the host.
 func (c *Context) hostLimit(ctx context.Context) wait.Limit {
-	l := wait.Limit{Abort: c.abort.word()}
+	l := wait.Limit{Abort: &c.abort.Abort}
 	end := time.Now().Add(c.opt.timeout)
 	if d, ok := ctx.Deadline(); ok {
 		end = d

@@ -21,7 +21,7 @@ import (
 type Context struct {
 	opt   contextOptions
 	rank  atomic.Int64
-	abort *abortBlock // nil if it could not be made: see failed
+	abort *abortPage // nil if it could not be made: see failed
 	fail  error
 
 	mu      sync.Mutex // guards the fields below
@@ -80,7 +80,7 @@ func NewContext(opts ...ContextOption) *Context {
 		streams: map[device.Device]*streamPool{},
 		owned:   map[closer]uint64{}, waiters: map[device.Ptr]*Connection{}}
 	c.rank.Store(NoRank)
-	c.abort, c.fail = newAbortBlock(o.spinLimit)
+	c.abort, c.fail = newAbortPage(o.spinLimit)
 	if err != nil && c.fail == nil {
 		c.fail = fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
@@ -174,7 +174,7 @@ func (c *Context) Abort(err error) {
 
 func (c *Context) raise(s Status) {
 	if c.abort != nil {
-		c.abort.raise(s)
+		c.abort.Raise(uint32(s))
 	}
 }
 
@@ -215,17 +215,17 @@ func (c *Context) Err() error {
 	case c.abort == nil:
 		return c.fail
 	}
-	s, detail, op, peer, ok := c.abort.report()
-	if !ok {
+	s := Status(c.abort.Reported.Load())
+	if s == StatusOK {
 		return nil
 	}
-	p := NoRank
-	if peer != unknownPeer {
-		p = int(peer)
-	} else if w := c.waiters[detail]; w != nil {
-		p = w.PeerRank()
+	p := c.abort.PeerRank()
+	if w := c.waiters[device.Ptr(c.abort.Detail.Load())]; p < 0 {
+		if p = NoRank; w != nil {
+			p = w.PeerRank()
+		}
 	}
-	return &Error{Op: waitOpName(op), Rank: c.Rank(), Peer: p, Err: s.Err()}
+	return &Error{Op: waitOpName(c.abort.Op.Load()), Rank: c.Rank(), Peer: p, Err: s.Err()}
 }
 
 // waits records that waits for t's counter wait for conn's peer, so that Err names it; nil: no longer.
@@ -251,7 +251,7 @@ func (c *Context) Recover() {
 		c.cause = nil
 		c.done = make(chan struct{})
 	}
-	c.abort.clear()
+	c.abort.Clear()
 }
 
 // stopped returns the error of a wait that the abort word ended.

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/abort"
 	"github.com/goccl/goccl/internal/wait"
 )
 
@@ -130,7 +131,7 @@ func (h *FifoHandle) Push(t Trigger) (position uint64, s Status) {
 		tail := cellAt(h.Tail)
 		var seen uint64
 		if s := waitCell(tail, func() bool { seen = tail.Load(); return pos-seen < size }, h.Abort, h.Tail,
-			waitFifoSlot); s != StatusOK {
+			abort.WaitFifoSlot); s != StatusOK {
 			return pos, s
 		}
 		word64(h.TailCache).Store(seen)
@@ -150,7 +151,7 @@ func (h *FifoHandle) Poll(position uint64) bool { return cellAt(h.Tail).Reached(
 // Sync waits until the host has consumed position.
 func (h *FifoHandle) Sync(position uint64) Status {
 	tail := cellAt(h.Tail)
-	return waitCell(tail, func() bool { return tail.Reached(position + 1) }, h.Abort, h.Tail, waitFifoSlot)
+	return waitCell(tail, func() bool { return tail.Reached(position + 1) }, h.Abort, h.Tail, abort.WaitFifoSlot)
 }
 
 // String formats f for logs.

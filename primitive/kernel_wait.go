@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/abort"
 	"github.com/goccl/goccl/internal/wait"
 )
 
@@ -16,42 +17,42 @@ import (
 const defaultSpinLimit = 60 * time.Second
 
 // waitCell waits in a kernel until cond holds. The code that makes cond true must wake c.
-func waitCell(c *wait.Cell, cond func() bool, abort device.Ptr, detail device.Ptr, op uint32) Status {
+func waitCell(c *wait.Cell, cond func() bool, block, detail device.Ptr, op uint32) Status {
 	if cond() {
 		return StatusOK
 	}
-	l, s := limitOf(abort)
+	l, s := limitOf(block)
 	if s != StatusOK {
 		return s
 	}
-	defer enter(abort)()
-	return giveUp(wait.Until(c, cond, l, nil), abort, detail, op)
+	defer enter(block)()
+	return giveUp(wait.Until(c, cond, l, nil), block, detail, op)
 }
 
 // enter counts a waiting host kernel, so that Context.Close does not unmap the memory that it polls.
-func enter(abort device.Ptr) (leave func()) {
-	if abort == 0 {
+func enter(block device.Ptr) (leave func()) {
+	if block == 0 {
 		return func() {}
 	}
-	active := word32(abort.Add(abortActive))
+	active := &abort.At(pointer(block)).Active
 	active.Add(1)
 	return func() { active.Add(^uint32(0)) }
 }
 
 // limitOf reads the abort block once: the wait polls its abort word, and its spin limit becomes a deadline.
-func limitOf(abort device.Ptr) (wait.Limit, Status) {
-	if abort == 0 {
+func limitOf(block device.Ptr) (wait.Limit, Status) {
+	if block == 0 {
 		return wait.Limit{Deadline: wait.After(defaultSpinLimit)}, StatusOK
 	}
-	if s := Status(word32(abort.Add(abortReported)).Load()); s != StatusOK {
+	b := abort.At(pointer(block))
+	if s := Status(b.Reported.Load()); s != StatusOK {
 		return wait.Limit{}, s
 	}
-	return wait.Limit{Deadline: wait.After(time.Duration(word64(abort.Add(abortSpin)).Load())), Abort: word32(abort)},
-		StatusOK
+	return wait.Limit{Deadline: wait.After(time.Duration(b.SpinLimit.Load())), Abort: &b.Abort}, StatusOK
 }
 
 // giveUp converts the result of a wait to a Status and reports a failure in the abort block.
-func giveUp(err error, abort, detail device.Ptr, op uint32) Status {
+func giveUp(err error, block, detail device.Ptr, op uint32) Status {
 	if err == nil {
 		return StatusOK
 	}
@@ -60,11 +61,12 @@ func giveUp(err error, abort, detail device.Ptr, op uint32) Status {
 	if errors.As(err, &a) {
 		s = Status(a.Reason)
 	}
-	if abort != 0 {
-		word64(abort.Add(abortDetail)).Store(uint64(detail))
-		word32(abort.Add(abortPeer)).Store(unknownPeer)
-		word32(abort.Add(abortOp)).Store(op)
-		word32(abort.Add(abortReported)).Store(uint32(s))
+	if block != 0 {
+		b := abort.At(pointer(block))
+		b.Detail.Store(uint64(detail))
+		b.Peer.Store(abort.UnknownPeer)
+		b.Op.Store(op)
+		b.Reported.Store(uint32(s))
 	}
 	return s
 }

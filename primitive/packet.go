@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/abort"
 	"github.com/goccl/goccl/internal/wait"
 )
 
@@ -169,16 +170,16 @@ func readPacket(p Packet, data []byte, at device.Ptr, flag uint32) bool {
 }
 
 // waitPacketUntil waits in a kernel for data with its own flag.
-func waitPacketUntil(cond func() bool, abort, detail device.Ptr) Status {
+func waitPacketUntil(cond func() bool, block, detail device.Ptr) Status {
 	if cond() {
 		return StatusOK
 	}
-	l, s := limitOf(abort)
+	l, s := limitOf(block)
 	if s != StatusOK {
 		return s
 	}
 	p := *wait.Default()
 	p.Recheck = 100 * time.Microsecond // writers of packets do not wake sleepers
-	defer enter(abort)()
-	return giveUp(wait.Until(new(wait.Cell), cond, l, &p), abort, detail, waitPacket)
+	defer enter(block)()
+	return giveUp(wait.Until(new(wait.Cell), cond, l, &p), block, detail, abort.WaitPacket)
 }

@@ -3,6 +3,8 @@ package primitive
 import (
 	"context"
 	"fmt"
+
+	"github.com/goccl/goccl/internal/abort"
 )
 
 // BasePortChannel lets kernels request transfers from the proxy, between memories given by id.
@@ -118,7 +120,7 @@ func (h *BasePortChannelHandle) pushAndFlush(t TriggerType, dst MemoryID, dstOff
 		return s
 	}
 	done := cellAt(h.FlushDone)
-	return waitCell(done, func() bool { return done.Reached(pos + 1) }, h.Fifo.Abort, h.FlushDone, waitFlush)
+	return waitCell(done, func() bool { return done.Reached(pos + 1) }, h.Fifo.Abort, h.FlushDone, abort.WaitFlush)
 }
 
 // Put copies size bytes of the source at srcOffset to the destination at dstOffset.

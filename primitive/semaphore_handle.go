@@ -1,5 +1,7 @@
 package primitive
 
+import "github.com/goccl/goccl/internal/abort"
+
 // The Go twin of goccl::SemaphoreHandle, for host kernels. Only one thread at a time may use a side, because Wait and
 // Poll increment Expected without a lock.
 
@@ -26,7 +28,7 @@ func (h *SemaphoreHandle) Wait() Status {
 	target := exp.Load() + 1
 	s := StatusOK
 	if !in.Reached(target) {
-		s = waitCell(in, func() bool { return in.Reached(target) }, h.Abort, h.Inbound, waitSemaphore)
+		s = waitCell(in, func() bool { return in.Reached(target) }, h.Abort, h.Inbound, abort.WaitSemaphore)
 	}
 	if s == StatusOK {
 		exp.Store(target)

@@ -1,6 +1,10 @@
 package primitive
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/goccl/goccl/internal/abort"
+)
 
 // Status is the result of a wait in a kernel: 0, or the reason of its failure. Values below 0xffff0000 are the reason
 // that the host stored in AbortBlock.Abort; the others are set by the kernel.
@@ -10,15 +14,15 @@ type Status uint32
 const (
 	StatusOK Status = 0
 	// StatusAborted: Context.Abort was called.
-	StatusAborted Status = 1
+	StatusAborted Status = abort.Aborted
 	// StatusPeerDead: a rank of the job died.
-	StatusPeerDead Status = 2
+	StatusPeerDead Status = abort.PeerDead
 	// StatusClosed: the Context was closed while the kernel ran.
-	StatusClosed Status = 3
+	StatusClosed Status = abort.Closed
 	// StatusTimeout: the wait exceeded the spin limit of the Context.
-	StatusTimeout Status = 0xffff0001
+	StatusTimeout Status = abort.Timeout
 	// StatusInvalid: the kernel rejected an argument and did nothing.
-	StatusInvalid Status = 0xffff0002
+	StatusInvalid Status = abort.Invalid
 )
 
 // Err returns nil for StatusOK and otherwise one of ErrAborted, ErrPeerDead, ErrClosed, ErrTimeout, ErrInvalid.
@@ -50,33 +54,19 @@ func (s Status) String() string {
 	return fmt.Sprintf("Status(%#x)", uint32(s))
 }
 
-// The kinds of waits, as in AbortBlock.Op.
-const (
-	waitNone uint32 = iota
-	waitSemaphore
-	waitPacket
-	waitFifoSlot
-	waitFlush
-	waitSyncer
-	waitBulk
-)
-
-// unknownPeer is AbortBlock.Peer if the kernel does not know the peer.
-const unknownPeer = 1<<32 - 1
-
 func waitOpName(op uint32) string {
 	switch op {
-	case waitSemaphore:
+	case abort.WaitSemaphore:
 		return "semaphore wait in a kernel"
-	case waitPacket:
+	case abort.WaitPacket:
 		return "packet wait in a kernel"
-	case waitFifoSlot:
+	case abort.WaitFifoSlot:
 		return "fifo push in a kernel"
-	case waitFlush:
+	case abort.WaitFlush:
 		return "port channel flush in a kernel"
-	case waitSyncer:
+	case abort.WaitSyncer:
 		return "grid barrier in a kernel"
-	case waitBulk:
+	case abort.WaitBulk:
 		return "bulk copy in a kernel"
 	}
 	return "wait in a kernel"

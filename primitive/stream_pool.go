@@ -7,7 +7,7 @@ import (
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/kernels"
+	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/transport/ipc"
 )
 
@@ -90,12 +90,7 @@ func (k *signalKernel) Add(s device.Stream, addr device.Ptr, delta uint64) error
 }
 
 func (k *signalKernel) load() error {
-	p := k.dev.Properties()
-	image, err := kernels.Image("primitive", p.Major, p.Minor)
-	if err != nil {
-		return err
-	}
-	m, err := k.dev.LoadModule(image)
+	m, err := launcher.Load(k.dev, "primitive")
 	if err != nil {
 		return err
 	}

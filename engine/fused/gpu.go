@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/kernels"
 	"github.com/goccl/goccl/share"
@@ -94,13 +95,8 @@ func newGPU(ctx context.Context, dev *cuda.Device, engine *nvlink.Engine, boot b
 	return g, boot.Barrier(ctx)
 }
 
-func (g *gpu) load() error {
-	p := g.dev.Properties()
-	image, err := kernels.Image("fused", p.Major, p.Minor)
-	if err != nil {
-		return fmt.Errorf("%w: %w", collective.ErrUnsupported, err)
-	}
-	if g.module, err = g.dev.LoadModule(image); err != nil {
+func (g *gpu) load() (err error) {
+	if g.module, err = launcher.Load(g.dev, "fused"); err != nil {
 		return err
 	}
 	find := func(name string) (f *cuda.Function) {

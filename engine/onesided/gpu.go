@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/kernels"
 )
 
@@ -61,12 +62,8 @@ type onGPU struct {
 // NewGPU makes the half of a rank on a GPU. The kernels of all ranks can address the memory of all ranks.
 func NewGPU(cfg Config) (Signals, error) {
 	g := &onGPU{cfg: cfg, dev: cfg.Device.(*cuda.Device), orders: make(map[uintptr]*cuda.Order)}
-	p := g.dev.Properties()
-	image, err := kernels.Image("onesided", p.Major, p.Minor)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", collective.ErrUnsupported, err)
-	}
-	if g.module, err = g.dev.LoadModule(image); err != nil {
+	var err error
+	if g.module, err = launcher.Load(g.dev, "onesided"); err != nil {
 		return nil, err
 	}
 	if g.put, err = g.module.Function(kernels.Entry("put_signal")); err == nil {
