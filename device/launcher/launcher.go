@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
@@ -165,6 +166,17 @@ func (l *Launcher) Busy() bool {
 	return err == nil && !idle
 }
 
+// Idle reports whether all enqueued work has ended. After Free it has.
+func (l *Launcher) Idle() bool {
+	l.gate.RLock()
+	defer l.gate.RUnlock()
+	if l.freed {
+		return true
+	}
+	idle, err := l.Order.Idle()
+	return err == nil && idle
+}
+
 // Passed is cuda.Order.Passed; ok is false if it is not known.
 func (l *Launcher) Passed() (mark uint64, all, ok bool) {
 	l.gate.RLock()
@@ -175,6 +187,9 @@ func (l *Launcher) Passed() (mark uint64, all, ok bool) {
 	mark, all, err := l.Order.Passed()
 	return mark, all, err == nil
 }
+
+// Params views the parameters of a kernel as bytes. C reads them, so they hold no Go pointers.
+func Params[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }
 
 // Watch calls look at intervals, on a goroutine, until it returns false or Quiesce is called.
 func (l *Launcher) Watch(every time.Duration, look func() bool) {

@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/abort"
 	"github.com/goccl/goccl/internal/hostreduce"
 )
 
@@ -115,7 +116,7 @@ func (r ring) slot(rings uint64, k uint64) []byte {
 func (r ring) wait(word uint64, ready func(v uint64) bool) bool {
 	w := at[atomic.Uint64](word)
 	for !ready(w.Load()) {
-		if r.e.w.abort.word.abort.Load() != 0 {
+		if r.e.w.launcher.Abort.Abort.Load() != 0 {
 			return false
 		}
 		runtime.Gosched()
@@ -147,9 +148,9 @@ func (r ring) recv(n int64) (b []byte, free func()) {
 	s := r.slot(r.l.recv, k)
 	tag := *(*uint64)(unsafe.Pointer(&s[8]))
 	if *(*uint32)(unsafe.Pointer(&s[0])) != uint32(n) || tag != r.tag && tag != 0 && r.tag != 0 {
-		word := r.e.w.abort.word
-		word.peer.Store(uint32(r.l.peer))
-		word.reported.Store(statusMismatch)
+		word := r.e.w.launcher.Abort
+		word.Peer.Store(uint32(r.l.peer))
+		word.Reported.Store(abort.Mismatch)
 		return nil, nil
 	}
 	c[2]++

@@ -1,11 +1,9 @@
 package cudawire
 
 import (
-	"fmt"
-
-	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/kernels"
 )
 
@@ -28,24 +26,19 @@ var typeNames = [datatype.NumTypes]string{"int8", "int8", "int32", "int32", "int
 // kernelTable holds the kernels; the last index is 1 for those with few parameters, which may
 // be missing.
 type kernelTable struct {
-	module *cuda.Module
 	move   [2]*cuda.Function
 	reduce [datatype.NumTypes][2]*cuda.Function
 }
 
-// loadKernels loads every kernel now: a load at first use might wait for kernels that wait for this rank.
-func loadKernels(dev *cuda.Device) (*kernelTable, error) {
-	p := dev.Properties()
-	image, err := kernels.Image("hosts", p.Major, p.Minor)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", collective.ErrUnsupported, err)
-	}
+// loadKernels loads every kernel.
+func loadKernels(from *launcher.Launcher) (*kernelTable, error) {
 	k := new(kernelTable)
-	if k.module, err = dev.LoadModule(image); err != nil {
+	module, err := from.Load("hosts")
+	if err != nil {
 		return nil, err
 	}
 	find := func(name string) (*cuda.Function, error) {
-		f, err := k.module.Function(kernels.Entry(name))
+		f, err := module.Function(kernels.Entry(name))
 		if err != nil {
 			return nil, err
 		}
@@ -91,7 +84,7 @@ func (w *Wire) launch(s *cuda.Stream) error {
 		f = w.kernels.reduce[b.kernel]
 	}
 	if f[1] != nil && b.few(w.few) {
-		return w.start(s, f[1], &cfg, bytesOf(w.few))
+		return w.start(s, f[1], &cfg, launcher.Params(w.few))
 	}
-	return w.start(s, f[0], &cfg, bytesOf(b.args))
+	return w.start(s, f[0], &cfg, launcher.Params(b.args))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/engine/hosts/wire"
 	"github.com/goccl/goccl/internal/driver/mockcuda"
 )
@@ -18,7 +19,7 @@ func TestLaunches(t *testing.T) {
 	}
 	w := ranks(t, 2, newMemNet(11), nil)[0]
 	w.start = func(s *cuda.Stream, f *cuda.Function, cfg *cuda.Config, params []byte) error {
-		return s.LaunchInOrder(f, cfg, params, w.order)
+		return s.LaunchInOrder(f, cfg, params, w.launcher.Order)
 	}
 	p := w.memory(t, 8<<20)
 	sends := func(messages int, n int64) (list []wire.Part) {
@@ -36,13 +37,13 @@ func TestLaunches(t *testing.T) {
 		grid, block uint32
 		params      int
 	}{
-		{wire.Phase{Sends: sends(1, 8)}, "wire_few_move", 1, 64, len(bytesOf(&fewArgs{}))},
-		{wire.Phase{Sends: sends(1, 8), Recvs: sends(1, 1<<20)}, "wire_few_move", 8, 256, len(bytesOf(&fewArgs{}))},
-		{wire.Phase{Sends: sends(9, 2048)}, "wire_move", 1, 128, len(bytesOf(&args{}))},
+		{wire.Phase{Sends: sends(1, 8)}, "wire_few_move", 1, 64, len(launcher.Params(&fewArgs{}))},
+		{wire.Phase{Sends: sends(1, 8), Recvs: sends(1, 1<<20)}, "wire_few_move", 8, 256, len(launcher.Params(&fewArgs{}))},
+		{wire.Phase{Sends: sends(9, 2048)}, "wire_move", 1, 128, len(launcher.Params(&args{}))},
 		{wire.Phase{Sends: sends(1, 4000), Reduces: sum(datatype.Float32, 1000)}, "wire_few_reduce_float32", 1, 256,
-			len(bytesOf(&fewArgs{}))},
+			len(launcher.Params(&fewArgs{}))},
 		{wire.Phase{Sends: sends(1, 4<<20), Reduces: sum(datatype.Uint8, 4<<20)}, "wire_reduce_int8", 8, 256,
-			len(bytesOf(&args{}))},
+			len(launcher.Params(&args{}))},
 	} {
 		notes.Start()
 		must(t, w.Run(w.stream, someOp, &c.phase))
@@ -62,7 +63,7 @@ func TestLaunches(t *testing.T) {
 			t.Errorf("%s of %d × %d threads, %d bytes of parameters: want %s, %d × %d, %d", x.Kernel, x.Grid, x.Block,
 				len(x.Params), c.kernel, c.grid, c.block, c.params)
 		}
-		if !bytes.Equal(x.Params[8:16], bytesOf(&w.build.abort)) {
+		if !bytes.Equal(x.Params[8:16], launcher.Params(&w.build.abort)) {
 			t.Errorf("%s: another abort block", x.Kernel)
 		}
 	}

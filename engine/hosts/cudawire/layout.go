@@ -72,15 +72,7 @@ type fewArgs struct {
 	peers     [fewPeers]uint16
 }
 
-const (
-	unsignedBit = 8
-
-	statusAborted  = 1
-	statusTimeout  = 0xffff0001
-	statusInvalid  = 0xffff0002
-	statusMismatch = 0xffff0003
-	unknownPeer    = 0xffffffff
-)
+const unsignedBit = 8
 
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(linkWords{})-64]
@@ -88,6 +80,3 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(args{})-3304]
 	_ = [1]struct{}{}[unsafe.Sizeof(fewArgs{})-408]
 )
-
-// bytesOf views a structure without Go pointers as bytes.
-func bytesOf[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }

@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -127,8 +128,8 @@ func (w *Wire) describe(l *link) error {
 	words, rings := uint64(l.words.Ptr()), uint64(l.rings.Ptr())
 	x := linkWords{send: rings, recv: rings + uint64(w.geo.ringBytes()), post: words, taken: words + uint64(slots),
 		flag: words + uint64(slots+lanes), credit: words + uint64(2*slots+lanes),
-		counters: uint64(w.state.Ptr().Add(w.countersAt(l.rank))), peer: uint64(l.rank)}
-	return w.dev.CopyIn(w.state.Ptr().Add(w.linkAt(l.rank)), bytes.Clone(bytesOf(&x)))
+		counters: uint64(w.launcher.State.Ptr().Add(w.countersAt(l.rank))), peer: uint64(l.rank)}
+	return w.dev.CopyIn(w.launcher.State.Ptr().Add(w.linkAt(l.rank)), bytes.Clone(launcher.Params(&x)))
 }
 
 // offer is what the peer needs: the geometry, and the key of the rings that it writes.

@@ -128,12 +128,10 @@ func (w *Wire) quiet() bool { return !w.captured.Load() && w.idler.quiet() && !w
 
 // noKernels asks the driver.
 func (w *Wire) noKernels() bool {
-	w.gate.RLock()
-	defer w.gate.RUnlock()
-	if w.freed {
-		return true
+	if w.cfg.ended == nil {
+		return w.launcher.Idle()
 	}
-	idle, err := w.ended()
+	idle, err := w.cfg.ended()
 	return err == nil && idle
 }
 

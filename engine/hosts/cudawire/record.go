@@ -1,16 +1,8 @@
 package cudawire
 
 // RecordMark identifies the phases that are enqueued so far.
-func (w *Wire) RecordMark() uint64 { return w.order.Mark() }
+func (w *Wire) RecordMark() uint64 { return w.launcher.Order.Mark() }
 
 // RecordPassed returns the mark that the GPU has reached, and whether all phases have ended. ok is false if that is not
 // known now. Any goroutine but the proxy may call it: it calls the driver.
-func (w *Wire) RecordPassed() (mark uint64, all, ok bool) {
-	w.gate.RLock()
-	defer w.gate.RUnlock()
-	if w.freed {
-		return 0, false, false
-	}
-	mark, all, err := w.order.Passed()
-	return mark, all, err == nil
-}
+func (w *Wire) RecordPassed() (mark uint64, all, ok bool) { return w.launcher.Passed() }

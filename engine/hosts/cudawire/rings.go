@@ -15,7 +15,7 @@ type Rings struct {
 
 // Rings returns the rings of a Wire with an Order.
 func (w *Wire) Rings() Rings {
-	return Rings{Links: w.state.Ptr(), Lanes: uint32(w.geo.lanes), Slots: uint32(w.geo.slots),
+	return Rings{Links: w.launcher.State.Ptr(), Lanes: uint32(w.geo.lanes), Slots: uint32(w.geo.slots),
 		SlotBytes: uint32(w.geo.slotBytes)}
 }
 

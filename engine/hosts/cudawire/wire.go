@@ -14,8 +14,10 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/engine/hosts/links"
 	"github.com/goccl/goccl/engine/hosts/wire"
+	"github.com/goccl/goccl/internal/abort"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/transport"
 )
@@ -63,15 +65,13 @@ type Wire struct {
 	deviceMemory bool
 	overlap      bool
 
-	state   device.Allocation // links, counters, ticket: layout below
-	abort   *abortBlock
-	order   *cuda.Order
-	kernels *kernelTable
-	build   *builder
-	few     *fewArgs
-	blocks  int                                                                           // that the GPU holds at once
-	ended   func() (bool, error)                                                          // whether no kernel runs
-	start   func(s *cuda.Stream, f *cuda.Function, cfg *cuda.Config, params []byte) error // tests have their own
+	launcher *launcher.Launcher // its state: links, counters, ticket: layout below
+	latest   atomic.Pointer[wire.Op]
+	kernels  *kernelTable
+	build    *builder
+	few      *fewArgs
+	blocks   int                                                                           // that the GPU holds at once
+	start    func(s *cuda.Stream, f *cuda.Function, cfg *cuda.Config, params []byte) error // tests have their own
 
 	conn    *links.Links
 	mu      sync.Mutex // guards changes of links
@@ -87,11 +87,8 @@ type Wire struct {
 	stop                      chan struct{}
 	tasks                     sync.WaitGroup
 
-	cause atomic.Pointer[error]
+	cause abort.Cause
 	told  sync.Once
-	gate  sync.RWMutex // read-locked while the abort block and the order are used
-	freed bool         // guarded by gate
-	cut   bool         // guarded by gate: the result of Unfinished at that time
 	once  sync.Once
 }
 
@@ -126,13 +123,10 @@ func New(cfg Config) (*Wire, error) {
 		w.blocks = min(w.blocks, cfg.Blocks)
 	}
 	w.start = func(s *cuda.Stream, f *cuda.Function, cfg *cuda.Config, params []byte) error {
-		return s.LaunchInOrder(f, cfg, params, w.order)
+		return s.LaunchInOrder(f, cfg, params, w.launcher.Order)
 	}
 	w.links.Store(new([]*link))
 	w.build = newBuilder(w.geo, w.rank, n)
-	if w.ended = cfg.ended; w.ended == nil {
-		w.ended = func() (bool, error) { return w.order.Idle() }
-	}
 	if err := w.load(); err != nil {
 		return nil, errors.Join(err, w.free())
 	}
@@ -144,7 +138,7 @@ func New(cfg Config) (*Wire, error) {
 		Offer: w.offer, Ready: w.ready})
 	w.tasks.Go(w.serve)
 	w.tasks.Go(func() { w.idler.serve(w.stop, w.noKernels) })
-	w.tasks.Go(w.watch)
+	w.watch()
 	if p, ok := w.port.(transport.Poller); ok && runtime.GOMAXPROCS(0) >= 4 {
 		w.tasks.Go(func() { w.take(p) })
 	}
@@ -167,24 +161,17 @@ func (w *Wire) load() (err error) {
 	if w.host, err = host.Open(0); err != nil {
 		return err
 	}
-	if w.order = w.cfg.Order; w.order == nil {
-		if w.kernels, err = loadKernels(w.dev); err != nil {
-			return err
-		}
-	}
-	if w.state, err = w.dev.Alloc(w.ticketAt() + 128); err != nil {
+	if w.launcher, err = launcher.New(w.dev, launcher.Config{State: w.ticketAt() + 128, Ticket: w.ticketAt(),
+		Order: w.cfg.Order, Graphs: w.cfg.Graphs, Limit: w.cfg.OpTimeout}); err != nil {
 		return err
 	}
-	if w.order == nil {
-		if w.order, err = w.dev.NewOrder(w.state.Ptr().Add(w.ticketAt()), w.cfg.Graphs); err != nil {
+	if w.cfg.Order == nil {
+		if w.kernels, err = loadKernels(w.launcher); err != nil {
 			return err
 		}
-	}
-	if w.abort, err = newAbortBlock(w.dev, w.cfg.OpTimeout); err != nil {
-		return err
 	}
 	h := &w.build.head
-	h.abort, h.links, h.rank = uint64(w.abort.mem.Ptr()), uint64(w.state.Ptr()), uint32(w.rank)
+	h.abort, h.links, h.rank = uint64(w.launcher.Block()), uint64(w.launcher.State.Ptr()), uint32(w.rank)
 	h.lanes, h.slots, h.slotBytes = uint32(w.geo.lanes), uint32(w.geo.slots), uint32(w.geo.slotBytes)
 	h.least = uint32(w.geo.least)
 	return nil
@@ -261,7 +248,7 @@ func (w *Wire) Run(s device.Stream, op wire.Op, p *wire.Phase) error {
 
 // begin comes before the launches of an operation.
 func (w *Wire) begin(s *cuda.Stream, op wire.Op) error {
-	w.abort.submitted(op)
+	w.submitted(op)
 	if w.captured.Load() {
 		return nil
 	}
@@ -284,47 +271,30 @@ func (w *Wire) ReducesInPlace() bool { return true }
 
 // Drain implements wire.Wire.
 func (w *Wire) Drain(ctx context.Context) error {
-	if err := w.order.Wait(ctx); err != nil {
+	if err := w.launcher.Order.Wait(ctx); err != nil {
 		return err
 	}
-	if w.abort.word.reported.Load() == 0 {
+	if w.launcher.Abort.Reported.Load() == 0 {
 		return nil
 	}
 	return w.Err()
 }
 
 // Unfinished implements wire.Wire. A kernel whose wait was ended reports that, also if a graph replayed it.
-func (w *Wire) Unfinished() bool {
-	w.gate.RLock()
-	defer w.gate.RUnlock()
-	if w.freed {
-		return w.cut
-	}
-	return w.unfinished()
-}
-
-// unfinished requires gate.
-func (w *Wire) unfinished() bool { return w.abort.word.reported.Load() != 0 || w.busy() }
+func (w *Wire) Unfinished() bool { return w.launcher.Unfinished() }
 
 // Close implements wire.Wire.
 func (w *Wire) Close() error {
 	var err error
 	w.once.Do(func() {
 		w.Abort(&collective.Error{Comm: w.cfg.Name, Op: "communicator", Rank: w.rank, Peer: -1, Err: collective.ErrAborted})
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		if err = w.order.Wait(ctx); ctx.Err() != nil {
-			// The memory is leaked: unmapping memory that a kernel polls would end the process's work on the GPU.
-			err = fmt.Errorf("a kernel still runs, and its memory is kept: %w", err)
+		if err = w.launcher.Quiesce(); err != nil {
 			return
 		}
 		w.stopped.Store(true)
 		close(w.stop)
 		w.tasks.Wait()
-		w.gate.Lock()
-		w.cut, w.freed = w.unfinished(), true
-		w.gate.Unlock()
-		err = errors.Join(err, w.free())
+		err = w.free()
 	})
 	return err
 }
@@ -341,18 +311,7 @@ func (w *Wire) free() error {
 		errs = append(errs, l.(*link).close())
 		return true
 	})
-	if w.kernels != nil && w.kernels.module != nil {
-		errs = append(errs, w.kernels.module.Close())
-	}
-	if w.abort != nil {
-		errs = append(errs, w.abort.mem.Close())
-	}
-	if w.order != nil && w.order != w.cfg.Order {
-		errs = append(errs, w.order.Close())
-	}
-	if w.state != nil {
-		errs = append(errs, w.state.Close())
-	}
+	errs = append(errs, w.launcher.Free())
 	if w.port != nil {
 		errs = append(errs, w.port.Close())
 	}

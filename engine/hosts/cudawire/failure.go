@@ -3,112 +3,67 @@ package cudawire
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/engine/hosts/wire"
+	"github.com/goccl/goccl/internal/abort"
 	"github.com/goccl/goccl/transport"
 )
 
-// abortBlock is the host side of AbortBlock (kernels/include/goccl/abort.cuh).
-type abortBlock struct {
-	mem  *cuda.HostMemory
-	word *abortWords
-	wait time.Duration
-	op   atomic.Pointer[wire.Op] // the latest phase
-}
-
-type abortWords struct {
-	abort, reported     atomic.Uint32
-	spinLimitNs, detail atomic.Uint64
-	peer, op            atomic.Uint32
-	_                   [32]byte
-}
-
-var _ = [1]struct{}{}[unsafe.Sizeof(abortWords{})-64]
-
-func newAbortBlock(dev *cuda.Device, limit time.Duration) (*abortBlock, error) {
-	mem, err := dev.HostAlloc(4096)
-	if err != nil {
-		return nil, err
-	}
-	b := &abortBlock{mem: mem, word: (*abortWords)(mem.Pointer()), wait: limit}
-	b.word.spinLimitNs.Store(uint64(max(0, limit)))
-	return b, nil
-}
-
 // submitted records the operation that is enqueued, to name it in errors. A kernel runs later than it is submitted, so
 // the number is that of the latest operation that can have failed.
-func (b *abortBlock) submitted(op wire.Op) {
-	if last := b.op.Load(); last == nil || *last != op {
-		b.op.Store(&op)
+func (w *Wire) submitted(op wire.Op) {
+	if last := w.latest.Load(); last == nil || *last != op {
+		w.latest.Store(&op)
 	}
 }
 
 // error makes an error of the latest operation.
 func (w *Wire) error(peer int, err error) *collective.Error {
 	e := &collective.Error{Comm: w.cfg.Name, Op: "communicator", Rank: w.rank, Peer: peer, Err: err}
-	if op := w.abort.op.Load(); op != nil {
+	if op := w.latest.Load(); op != nil {
 		e.Op, e.Seq = op.Name, op.Seq
 	}
 	return e
 }
 
-// report returns the error of a wait that a kernel gave up, or of a message of the wrong size, or nil.
-func (w *Wire) report() error {
-	w.gate.RLock()
-	defer w.gate.RUnlock()
-	if w.freed {
-		return nil
-	}
-	word := w.abort.word
-	peer := -1
-	if p := word.peer.Load(); p != unknownPeer {
-		peer = int(p)
-	}
-	switch word.reported.Load() {
-	case statusTimeout:
+// report is the error of a wait that a kernel gave up, or of a message of the wrong size.
+func (w *Wire) report(status uint32, b *abort.Block) error {
+	peer := b.PeerRank()
+	switch status {
+	case abort.Timeout:
 		return w.error(peer, fmt.Errorf("%w: a kernel waited %v for rank %d on another host; the latest operation "+
-			"submitted here is the one named", collective.ErrTimeout, w.abort.wait, peer))
-	case statusInvalid:
+			"submitted here is the one named", collective.ErrTimeout, w.cfg.OpTimeout, peer))
+	case abort.Invalid:
 		buffer, arrays := "recv", "RecvCounts and RecvDispls"
-		if word.op.Load() != 0 {
+		if b.Op.Load() != 0 {
 			buffer, arrays = "send", "SendCounts and SendDispls"
 		}
 		return w.error(peer, fmt.Errorf("%w: DeviceCounts.%s[%d] lie outside of %s, which has %d elements, when the "+
-			"operation runs", collective.ErrInvalidArgument, arrays, peer, buffer, int64(word.detail.Load())))
-	case statusMismatch:
-		return w.error(peer, fmt.Errorf("%w: rank %d runs another collective, or sends another size than this rank "+
-			"expects: compare the calls of both ranks", collective.ErrMismatch, peer))
+			"operation runs", collective.ErrInvalidArgument, arrays, peer, buffer, int64(b.Detail.Load())))
 	}
-	return nil
+	return w.error(peer, fmt.Errorf("%w: rank %d runs another collective, or sends another size than this rank "+
+		"expects: compare the calls of both ranks", collective.ErrMismatch, peer))
 }
 
 // Abort implements wire.Wire.
 func (w *Wire) Abort(cause error) {
-	if !w.cause.CompareAndSwap(nil, &cause) {
-		return
-	}
-	w.gate.RLock()
-	defer w.gate.RUnlock()
-	if !w.freed {
-		w.abort.word.abort.CompareAndSwap(0, statusAborted)
+	if w.cause.Set(cause) {
+		w.launcher.Raise()
 	}
 }
 
 // Err implements wire.Wire.
 func (w *Wire) Err() error {
-	if p := w.cause.Load(); p != nil {
-		return *p
+	if err := w.cause.Err(); err != nil {
+		return err
 	}
-	if err := w.report(); err != nil {
+	if err := w.launcher.Reported(w.report); err != nil {
 		w.fail(err)
-		return *w.cause.Load()
 	}
-	return nil
+	return w.cause.Err()
 }
 
 // fail ends the wire for a reason of its own.
@@ -145,32 +100,26 @@ const (
 // watch looks for reports of kernels, and for broken connections while work is under way. A peer that has said goodbye
 // is no error: the next phase with it is.
 func (w *Wire) watch() {
-	t := time.NewTicker(watchEvery)
-	defer t.Stop()
-	since, hung := time.Time{}, stall{after: w.cfg.StallWarning}
-	for {
-		select {
-		case <-w.stop:
-			return
-		case <-t.C:
-		}
+	since, hung := time.Time{}, launcher.Stall[*wire.Op]{After: w.cfg.StallWarning}
+	w.launcher.Watch(watchEvery, func() bool {
 		if w.Err() != nil {
-			return
+			return false
 		}
 		w.warnOfStall(&hung)
 		l := w.brokenLink()
 		if l == nil || !w.idler.busy() {
 			since = time.Time{}
-			continue
+			return true
 		}
 		if since.IsZero() {
 			since = time.Now()
 		}
-		if time.Since(since) >= linkGrace {
-			w.fail(w.broken(l))
-			return
+		if time.Since(since) < linkGrace {
+			return true
 		}
-	}
+		w.fail(w.broken(l))
+		return false
+	})
 }
 
 func (w *Wire) brokenLink() *link {
@@ -184,10 +133,4 @@ func (w *Wire) brokenLink() *link {
 		}
 	}
 	return nil
-}
-
-// busy reports whether work is under way. An error of the driver counts as such.
-func (w *Wire) busy() bool {
-	idle, err := w.order.Idle()
-	return err != nil || !idle
 }
