@@ -7,6 +7,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/launcher"
 )
 
 // Lamport is the name of the all-reduce by packets without flags. GOCCL_ALGO=all_reduce:one_shot_lamport registers it.
@@ -72,7 +73,7 @@ func (a *LamportAlgorithm) Run(_ context.Context, seq uint64, r *collective.Requ
 		g.args.average = 1
 	}
 	return g.engine.LaunchForeign(seq, r.Called(), r.Stream.(*cuda.Stream), g.reduce[typeIndex(r.Type)], int(blocks),
-		int(threads), g.args.params())
+		int(threads), launcher.Params(g.args))
 }
 
 // Abort implements collective.Algorithm: the kernels poll the engine's abort block.

@@ -1,7 +1,5 @@
 package fused
 
-import "unsafe"
-
 // These mirror kernels/fused/args.cuh; a test compares the sizes.
 const (
 	maxRanks   = 16
@@ -24,10 +22,6 @@ type kernelArgs struct {
 	average                                 uint32
 	epsilon                                 float32
 	first, end, slice                       uint32
-}
-
-func (a *kernelArgs) params() []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(a)), unsafe.Sizeof(*a))
 }
 
 // blockBytes is the part of a window that belongs to one block.

@@ -66,8 +66,6 @@ type countArgs struct {
 	tokens, topK, nranks, local   uint32
 }
 
-func raw[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }
-
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(headArgs{})-256]
 	_ = [1]struct{}{}[unsafe.Sizeof(rowArgs{})-88]

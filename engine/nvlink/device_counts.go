@@ -4,6 +4,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/launcher"
 )
 
 // allToAllVDevice launches the kernel that reads its counts on the device: kernels/collective/all_to_all_v.cuh. The
@@ -17,7 +18,7 @@ func (e *Engine) allToAllVDevice(r *collective.Request, s *cuda.Stream) error {
 	a.elementBytes = uint32(r.Type.Size())
 	lanes := 2*e.size - 1
 	a.channels = uint32(e.countedChannels(lanes))
-	return e.submit(s, e.kernels.counted, lanes*int(a.channels), p2pThreads, params(a))
+	return e.submit(s, e.kernels.counted, lanes*int(a.channels), p2pThreads, launcher.Params(a))
 }
 
 // lengthOf is the bound that the kernel checks counts and displacements against. If the length of a buffer is unknown,

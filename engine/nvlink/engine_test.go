@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/internal/abort"
 )
 
@@ -165,7 +166,7 @@ func BenchmarkEnqueue(b *testing.B) {
 		s := newStream(b, e)
 		cfg := cuda.Launch1D(1, 64, 0)
 		for b.Loop() {
-			if err := s.LaunchRaw(e.kernels.move[exchanging][ll128][1], &cfg, params(e.args)); err != nil {
+			if err := s.LaunchRaw(e.kernels.move[exchanging][ll128][1], &cfg, launcher.Params(e.args)); err != nil {
 				b.Fatal(err)
 			}
 		}

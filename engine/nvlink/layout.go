@@ -1,7 +1,5 @@
 package nvlink
 
-import "unsafe"
-
 // These constants mirror kernels/collective/args.cuh and p2p.cuh; a test compares the sizes with the compiler's.
 const (
 	maxRanks    = 16
@@ -87,9 +85,6 @@ type allToAllVArgs struct {
 	elements               [2]uint64 // lengths of recv and send
 	elementBytes, channels uint32
 }
-
-// params views a parameter struct as the bytes of the kernel's parameter buffer.
-func params[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }
 
 // slotBytes is the size of one slot of a block's area: as large as 24 MiB of areas allow, at most what 512 threads
 // fill.

@@ -15,6 +15,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/internal/driver/mockcuda"
 )
 
@@ -142,7 +143,7 @@ func argsOf[T any](t testing.TB, c mockcuda.Call) *T {
 	if len(c.Params) != int(unsafe.Sizeof(*a)) {
 		t.Fatalf("%s got %d bytes of parameters, its struct has %d", c.Kernel, len(c.Params), unsafe.Sizeof(*a))
 	}
-	copy(params(a), c.Params)
+	copy(launcher.Params(a), c.Params)
 	return a
 }
 

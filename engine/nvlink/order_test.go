@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/internal/driver/mockcuda"
 )
 
@@ -91,7 +92,7 @@ func TestOrderForgetsFailedLaunches(t *testing.T) {
 	must(t, e.Enqueue(1, []collective.Request{allReduce(mem, 16, a)}))
 	for _, s := range []*cuda.Stream{a, b} {
 		cfg := cuda.Launch1D(7, 4096, 0)
-		if err := s.LaunchInOrder(e.kernels.move[exchanging][ll128][0], &cfg, params(e.args), e.launcher.Order); err == nil {
+		if err := s.LaunchInOrder(e.kernels.move[exchanging][ll128][0], &cfg, launcher.Params(e.args), e.launcher.Order); err == nil {
 			t.Fatal("4096 threads")
 		}
 		if err := s.LaunchInOrder(e.kernels.move[exchanging][ll128][0], &cfg, nil, e.launcher.Order); err == nil {
