@@ -43,7 +43,7 @@ const signatureBytes = 24
 
 func signature(r *collective.Request, seq uint64) []byte {
 	b := make([]byte, signatureBytes, signatureBytes+16*len(r.SendCounts))
-	b[0] = byte(r.Collective)
+	b[0] = byte(r.Called())
 	if r.Collective != collective.Barrier {
 		b[1] = byte(r.Type)
 		binary.LittleEndian.PutUint64(b[8:], uint64(r.Count))
@@ -66,8 +66,8 @@ func signature(r *collective.Request, seq uint64) []byte {
 				b = binary.LittleEndian.AppendUint64(b, uint64(x))
 			}
 		}
-	case collective.AllToAllVDevice: // the host does not know the counts
-		binary.LittleEndian.PutUint64(b[8:], 0)
+	case collective.AllToAllVDevice, collective.MoENotify, collective.MoEDispatch, collective.MoECombine:
+		binary.LittleEndian.PutUint64(b[8:], 0) // the host does not know the counts, or they differ
 	}
 	binary.LittleEndian.PutUint32(b[4:], uint32(int32(who)))
 	binary.LittleEndian.PutUint64(b[16:], seq)
@@ -88,7 +88,8 @@ func describe(b []byte) string {
 	switch coll {
 	case collective.Barrier:
 		return s
-	case collective.AllToAllV, collective.AllToAllVDevice:
+	case collective.AllToAllV, collective.AllToAllVDevice, collective.MoENotify, collective.MoEDispatch,
+		collective.MoECombine:
 		return fmt.Sprintf("%s of %v", s, datatype.Type(b[1]))
 	}
 	s += fmt.Sprintf(" of %d × %v", int64(binary.LittleEndian.Uint64(b[8:])), datatype.Type(b[1]))

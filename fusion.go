@@ -2,9 +2,11 @@ package goccl
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/fused"
 	"github.com/goccl/goccl/engine/nvlink"
 )
@@ -27,7 +29,8 @@ const (
 type Fusion struct {
 	c      *Comm
 	inner  *fused.Workspace
-	closed bool // guarded by c.mu
+	next   FusedRequest // guarded by c.mu, as closed is
+	closed bool
 }
 
 // NewFusion makes a workspace. It is collective: all ranks call it with the same configuration, at the same place among
@@ -66,47 +69,36 @@ func (c *Comm) newFusion(ctx context.Context, cfg FusionConfig) (*Fusion, error)
 // AllReduce enqueues r on its stream, nil being the default stream, and returns without waiting for it. Every rank
 // calls it, in the same order among its collectives.
 func (f *Fusion) AllReduce(r FusedRequest) error {
-	const op = "all_reduce_fusion"
-	c := f.c
-	if c.closed.Load() {
-		return &Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: -1, Err: ErrClosed}
-	}
-	if err := r.Validate(); err != nil {
-		return &Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: -1, Err: err}
-	}
-	if r.Stream == nil {
-		var err error
-		if r.Stream, err = c.defaultStream(); err != nil {
-			return c.wrap(op, err)
-		}
-	} else if kind := r.Stream.Device().ID().Kind; kind != c.dev.ID().Kind {
-		return c.errorf(op, ErrInvalidArgument, "the stream belongs to a %v device, the communicator to a %v device", kind,
-			c.dev.ID().Kind)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	return f.run(&r)
+}
+
+// run requires c.mu.
+func (f *Fusion) run(r *FusedRequest) error {
+	f.next = *r
+	return f.c.runLocked((*fusedCall)(f))
+}
+
+// fusedCall is the call of Fusion.next.
+type fusedCall Fusion
+
+// Request implements collective.Operation. The bounds, the checker and the notices know the call as an all-reduce of
+// the same size.
+func (f *fusedCall) Request() (collective.Request, error) {
+	r := &f.next
+	err := r.Validate()
 	if f.closed {
-		return c.errorf(op, ErrInvalidUsage, "the fusion was closed")
+		err = fmt.Errorf("%w: the fusion was closed", ErrInvalidUsage)
 	}
-	// The bounds, the checker and the notices know it as an all-reduce of the same size.
-	c.single[0] = collective.Request{Collective: collective.AllReduce, PartOf: collective.AllReduceFusion, Send: r.Input,
-		Recv: r.Input, Count: r.Tokens * r.Hidden, Type: r.Type, Op: datatype.Sum, Stream: r.Stream}
-	p := part{c: c, reqs: c.single[:], collectives: 1}
-	if err := p.check(); err != nil {
-		return err
-	}
-	if c.notices != nil {
-		if err := c.notices.count(p.reqs, 1); err != nil {
-			c.status.end(err)
-			return err
-		}
-	}
-	c.seq++
-	c.recordCalls(c.seq, p.reqs)
-	if err := c.enqueued(c.seq, p.reqs, f.inner.Enqueue(c.seq, &r)); err != nil {
-		return c.wrap(op, err)
-	}
-	return nil
+	return collective.Request{Collective: collective.AllReduce, PartOf: collective.AllReduceFusion, Send: r.Input,
+		Recv: r.Input, Count: r.Tokens * r.Hidden, Type: r.Type, Op: datatype.Sum, Stream: r.Stream}, err
+}
+
+// Enqueue implements collective.Operation.
+func (f *fusedCall) Enqueue(seq uint64, s device.Stream) error {
+	f.next.Stream = s
+	return f.inner.Enqueue(seq, &f.next)
 }
 
 // Close frees the workspace on this rank. Its work must have ended. Closing the communicator closes its fusions.
@@ -134,7 +126,7 @@ func (f *Fusion) Tune(ctx context.Context, shape FusionShape) error {
 	defer stop()
 	bounded, stop2 := c.status.bound(ctx)
 	defer stop2()
-	if err := f.inner.Tune(bounded, shape, func() uint64 { c.seq++; return c.seq }); err != nil {
+	if err := f.inner.Tune(bounded, shape, f.run); err != nil {
 		return c.ended(op, err)
 	}
 	return nil

@@ -209,6 +209,7 @@ type part struct {
 	c           *Comm
 	reqs        []collective.Request // collectives first
 	collectives int
+	work        collective.Operation // what runs the only request; nil: the communicator's engine runs all
 }
 
 // together runs f for all parts, the chains concurrently. A chain stops at its first error.
@@ -334,6 +335,8 @@ func (p *part) enqueue() error {
 		c.recordCalls(seq, p.reqs[:n])
 		var err error
 		switch {
+		case p.work != nil:
+			err = p.enqueueWork(seq)
 		case c.registered != nil || c.wanted != nil || c.stamps:
 			err = c.enqueueSelected(seq, p.reqs[:n])
 		default:

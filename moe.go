@@ -3,7 +3,6 @@ package goccl
 import (
 	"context"
 
-	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/moe"
 )
 
@@ -28,7 +27,7 @@ func (c *Comm) NewMoE(ctx context.Context, size moe.Size) (*MoE, error) {
 	bounded, stop2 := c.status.bound(ctx)
 	defer stop2()
 	b, err := moe.New(bounded, moe.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, OpTimeout: c.cfg.OpTimeout,
-		Order: c.order, OnFailure: c.status.end, Record: c.recorded, Size: size})
+		Order: c.order, OnFailure: c.status.end, Size: size})
 	if err != nil {
 		return nil, c.ended(op, err)
 	}
@@ -40,23 +39,27 @@ func (c *Comm) NewMoE(ctx context.Context, size moe.Size) (*MoE, error) {
 }
 
 // Notify tells the ranks which tokens go where.
-func (m *MoE) Notify(a moe.NotifyArgs) error {
-	return m.run("moe_notify", &a.Stream, func(seq uint64) error { return m.b.Notify(seq, &a) })
-}
+func (m *MoE) Notify(a moe.NotifyArgs) error { return m.c.run(m.b.Notify(a)) }
 
 // Dispatch sends the tokens to the ranks of their experts.
-func (m *MoE) Dispatch(a moe.DispatchArgs) error {
-	return m.run("moe_dispatch", &a.Stream, func(seq uint64) error { return m.b.Dispatch(seq, &a) })
-}
+func (m *MoE) Dispatch(a moe.DispatchArgs) error { return m.c.run(m.b.Dispatch(a)) }
 
 // Combine returns the experts' results and adds them.
-func (m *MoE) Combine(a moe.CombineArgs) error {
-	return m.run("moe_combine", &a.Stream, func(seq uint64) error { return m.b.Combine(seq, &a) })
-}
+func (m *MoE) Combine(a moe.CombineArgs) error { return m.c.run(m.b.Combine(a)) }
 
 // Count counts the tokens of this rank by rank and by expert. It is local.
 func (m *MoE) Count(a moe.CountArgs) error {
-	return m.run("", &a.Stream, func(uint64) error { return m.b.Count(&a) })
+	const op = "moe_count"
+	c := m.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.begin(op, &a.Stream); err != nil {
+		return err
+	}
+	if err := c.engine.Follow(a.Stream); err != nil {
+		return c.wrap(op, err)
+	}
+	return m.b.Count(&a)
 }
 
 // HandleBytes is the size of a handle.
@@ -64,34 +67,6 @@ func (m *MoE) HandleBytes(s moe.Shape) (int64, error) { return m.b.HandleBytes(s
 
 // Offsets are the places of what a caller may read in a handle.
 func (m *MoE) Offsets(s moe.Shape) moe.HandleOffsets { return m.b.Offsets(s) }
-
-// run numbers an operation and enqueues it behind the communicator's work. A local one has no name here.
-func (m *MoE) run(op string, s *device.Stream, f func(seq uint64) error) error {
-	c := m.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.usable(op); err != nil {
-		return err
-	}
-	if *s == nil {
-		d, err := c.defaultStream()
-		if err != nil {
-			return c.wrap(op, err)
-		}
-		*s = d
-	}
-	if err := c.engine.Follow(*s); err != nil {
-		return c.wrap(op, err)
-	}
-	if op == "" {
-		return f(0)
-	}
-	err := f(c.seq + 1)
-	if err == nil || m.b.Err() != nil { // else the arguments were refused, and the peers expect the same number again
-		c.seq++
-	}
-	return err
-}
 
 // Close frees the memory. The work must have ended or the communicator have been aborted. Closing the communicator
 // closes it too.

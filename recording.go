@@ -192,17 +192,6 @@ func (c *Comm) stamped(seq uint64, batch []collective.Request, enqueue func() er
 	return stamp(func() { c.record.Ended(&first, seq, n, nil) })
 }
 
-// recorded records an operation that the engine does not enqueue, around enqueue. The caller holds c.mu.
-func (c *Comm) recorded(seq uint64, q *collective.Request, enqueue func() error) error {
-	c.single[0] = *q
-	reqs := c.single[:]
-	c.recordCalls(seq, reqs)
-	if c.stream0 != nil {
-		return c.enqueued(seq, reqs, enqueue())
-	}
-	return c.stamped(seq, reqs, enqueue)
-}
-
 // Records returns the last operations of this rank, its waits and the latest verdict, or nil if GOCCL_RECORD is 0.
 func (c *Comm) Records() *record.Communicator { return c.record.Snapshot(0) }
 

@@ -188,8 +188,8 @@ func (l *Launcher) Passed() (mark uint64, all, ok bool) {
 	return mark, all, err == nil
 }
 
-// Params views the parameters of a kernel as bytes. C reads them, so they hold no Go pointers.
-func Params[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }
+// Raw views a structure that kernels read as bytes. It holds no Go pointers.
+func Raw[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }
 
 // Watch calls look at intervals, on a goroutine, until it returns false or Quiesce is called.
 func (l *Launcher) Watch(every time.Duration, look func() bool) {

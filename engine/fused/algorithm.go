@@ -73,7 +73,7 @@ func (a *LamportAlgorithm) Run(_ context.Context, seq uint64, r *collective.Requ
 		g.args.average = 1
 	}
 	return g.engine.LaunchForeign(seq, r.Called(), r.Stream.(*cuda.Stream), g.reduce[typeIndex(r.Type)], int(blocks),
-		int(threads), launcher.Params(g.args))
+		int(threads), launcher.Raw(g.args))
 }
 
 // Abort implements collective.Algorithm: the kernels poll the engine's abort block.

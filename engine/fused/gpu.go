@@ -133,11 +133,11 @@ func (g *gpu) launchRows(seq uint64, r *Request, w what, first, end int64) error
 func (g *gpu) launch(seq uint64, stream device.Stream, f *cuda.Function, blocks, threads int) error {
 	s := stream.(*cuda.Stream)
 	if g.engine != nil {
-		return g.engine.LaunchForeign(seq, collective.AllReduceFusion, s, f, blocks, threads, launcher.Params(g.args))
+		return g.engine.LaunchForeign(seq, collective.AllReduceFusion, s, f, blocks, threads, launcher.Raw(g.args))
 	}
 	g.args.ticket = 0
 	cfg := cuda.Launch1D(blocks, threads, 0)
-	return s.LaunchRaw(f, &cfg, launcher.Params(g.args))
+	return s.LaunchRaw(f, &cfg, launcher.Raw(g.args))
 }
 
 // fill sets the parameters of a request.

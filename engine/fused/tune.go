@@ -33,9 +33,10 @@ const (
 )
 
 // Tune measures requests with residual and norm of 1, 2, 4, … rows and keeps the fastest algorithm of each size, for
-// requests that name none. It is collective: the slowest rank counts, and all ranks decide alike. next numbers a
-// request. On the host device, and where ranks do not reach each other's memory, there is one algorithm.
-func (w *Workspace) Tune(ctx context.Context, shape Shape, next func() uint64) error {
+// requests that name none. It is collective: the slowest rank counts, and all ranks decide alike. enqueue is the
+// communicator's path of a request. On the host device, and where ranks do not reach each other's memory, there is one
+// algorithm.
+func (w *Workspace) Tune(ctx context.Context, shape Shape, enqueue func(*Request) error) error {
 	r := Request{Tokens: shape.Tokens, Hidden: shape.Hidden, Type: shape.Type, Input: 16, Norm: 16}
 	if err := r.Validate(); err != nil {
 		return err
@@ -55,7 +56,7 @@ func (w *Workspace) Tune(ctx context.Context, shape Shape, next func() uint64) e
 	r.Stream, r.Input, r.Residual, r.Norm, r.Weight, r.Epsilon = s, at(0), at(1), at(2), at(3), 1e-6
 	r.ResidualOut = r.Residual
 	for r.Tokens = 1; err == nil; r.Tokens = min(2*r.Tokens, shape.Tokens) {
-		err = w.tuneSize(ctx, &r, next)
+		err = w.tuneSize(ctx, &r, enqueue)
 		if r.Tokens == shape.Tokens {
 			break
 		}
@@ -64,12 +65,12 @@ func (w *Workspace) Tune(ctx context.Context, shape Shape, next func() uint64) e
 }
 
 // tuneSize measures the algorithms for one size.
-func (w *Workspace) tuneSize(ctx context.Context, r *Request, next func() uint64) error {
+func (w *Workspace) tuneSize(ctx context.Context, r *Request, enqueue func(*Request) error) error {
 	names := []string{Apart, OneShot, TwoShot} // of equal times the first
 	var mine []byte
 	for _, name := range names {
 		r.Algorithm = name
-		seconds, err := w.measure(ctx, r, next)
+		seconds, err := w.measure(ctx, r, enqueue)
 		if err != nil {
 			return err
 		}
@@ -97,16 +98,16 @@ func (w *Workspace) tuneSize(ctx context.Context, r *Request, next func() uint64
 }
 
 // measure is the time of a request, in seconds.
-func (w *Workspace) measure(ctx context.Context, r *Request, next func() uint64) (seconds float64, err error) {
-	enqueue := func(n int) error {
+func (w *Workspace) measure(ctx context.Context, r *Request, enqueue func(*Request) error) (seconds float64, err error) {
+	times := func(n int) error {
 		for range n {
-			if err := w.Enqueue(next(), r); err != nil {
+			if err := enqueue(r); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if err := enqueue(tuneWarmups); err != nil {
+	if err := times(tuneWarmups); err != nil {
 		return 0, err
 	}
 	from, err := r.Stream.Record()
@@ -114,7 +115,7 @@ func (w *Workspace) measure(ctx context.Context, r *Request, next func() uint64)
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	if err := enqueue(tuneRounds); err != nil {
+	if err := times(tuneRounds); err != nil {
 		return 0, err
 	}
 	to, err := r.Stream.Record()

@@ -29,8 +29,6 @@ type Config struct {
 	OnFailure func(cause error)
 	// Order, on a GPU, orders the operations with the communicator's other work.
 	Order *cuda.Order
-	// Record, when not nil, is called instead of enqueue, with what the flight recorder shall know: it must call enqueue.
-	Record func(seq uint64, q *collective.Request, enqueue func() error) error
 
 	Size
 }

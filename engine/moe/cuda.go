@@ -122,7 +122,7 @@ func (e *cudaEngine) notify(seq uint64, a *NotifyArgs) error {
 	k := notifyArgs{headArgs: e.head(&a.Handle, kindNotify), notes: region{uint64(ar.note(0, 0)), uint64(ar.noteStride())},
 		parityStride: uint64(ar.note(1, 0) - ar.note(0, 0)), index: uint64(a.TopKIndex), inRank: uint64(a.InRank),
 		expertCounts: uint64(a.Counts), signature: a.signature(kindNotify, 0)}
-	return e.launch("moe_notify", seq, a.Stream, e.moved.notify, e.b.size, workThreads, launcher.Params(&k))
+	return e.launch("moe_notify", seq, a.Stream, e.moved.notify, e.b.size, workThreads, launcher.Raw(&k))
 }
 
 func (e *cudaEngine) dispatch(seq uint64, a *DispatchArgs) error {
@@ -145,12 +145,12 @@ func (e *cudaEngine) dispatch(seq uint64, a *DispatchArgs) error {
 			q.powerOfTwo = 1
 		}
 		n := min(4*blocks, (a.Tokens*groups+15)/16)
-		if err := e.launch("moe_dispatch", seq, a.Stream, e.moved.quantize, n, workThreads, launcher.Params(&q)); err != nil {
+		if err := e.launch("moe_dispatch", seq, a.Stream, e.moved.quantize, n, workThreads, launcher.Raw(&q)); err != nil {
 			return err
 		}
 		k.x, k.scales, k.xStride, k.scaleStride = uint64(own), uint64(own)+uint64(r.data), q.stride, q.stride
 	}
-	return e.launch("moe_dispatch", seq, a.Stream, e.moved.dispatch, blocks, moveThreads, launcher.Params(&k))
+	return e.launch("moe_dispatch", seq, a.Stream, e.moved.dispatch, blocks, moveThreads, launcher.Raw(&k))
 }
 
 func (e *cudaEngine) combine(seq uint64, a *CombineArgs) error {
@@ -164,12 +164,12 @@ func (e *cudaEngine) combine(seq uint64, a *CombineArgs) error {
 	if a.Layout == Experts {
 		f = e.moved.experts
 	}
-	return e.launch("moe_combine", seq, a.Stream, f, blocks, moveThreads, launcher.Params(&k))
+	return e.launch("moe_combine", seq, a.Stream, f, blocks, moveThreads, launcher.Raw(&k))
 }
 
 func (e *cudaEngine) count(a *CountArgs) error {
 	k := countArgs{index: uint64(a.TopKIndex), ranks: uint64(a.Ranks), experts: uint64(a.ExpertCounts),
 		inRank: uint64(a.InRank), tokens: uint32(a.Tokens), topK: uint32(a.TopK), nranks: uint32(e.b.size),
 		local: uint32(a.local(e.b.size))}
-	return e.launch("moe_count", 0, a.Stream, e.moved.count, 1, workThreads, launcher.Params(&k))
+	return e.launch("moe_count", 0, a.Stream, e.moved.count, 1, workThreads, launcher.Raw(&k))
 }

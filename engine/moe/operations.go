@@ -6,47 +6,62 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// The operations. Each enqueues on its stream and returns; seq is the operation's number, the same on all ranks. Count
-// is local, the others are collective.
+// operation is one call of a collective operation.
+type operation struct {
+	b       *Buffer
+	request collective.Request
+	check   func() error
+	enqueue func(seq uint64, s device.Stream) error
+}
+
+// Request implements collective.Operation. It checks the arguments.
+func (o *operation) Request() (collective.Request, error) {
+	err := o.b.Err()
+	if err == nil {
+		err = o.check()
+	}
+	return o.request, err
+}
+
+// Enqueue implements collective.Operation.
+func (o *operation) Enqueue(seq uint64, s device.Stream) error { return o.enqueue(seq, s) }
+
+func (b *Buffer) operation(c collective.Collective, count int, t datatype.Type, s device.Stream, check func() error,
+	enqueue func(seq uint64, s device.Stream) error) collective.Operation {
+	return &operation{b, collective.Request{Collective: c, Count: int64(count), Type: t, Stream: s}, check, enqueue}
+}
 
 // Notify fills a handle.
-func (b *Buffer) Notify(seq uint64, a *NotifyArgs) error {
-	q := request(collective.MoENotify, a.Tokens*a.entries(), datatype.Int64, a.Stream)
-	return b.run(seq, q, func() error { return b.checkNotify(a) }, func() error { return b.engine.notify(seq, a) })
+func (b *Buffer) Notify(a NotifyArgs) collective.Operation {
+	return b.operation(collective.MoENotify, a.Tokens*a.entries(), datatype.Int64, a.Stream,
+		func() error { return b.checkNotify(&a) },
+		func(seq uint64, s device.Stream) error {
+			a.Stream = s
+			return b.engine.notify(seq, &a)
+		})
 }
 
 // Dispatch sends the tokens to the ranks of their experts.
-func (b *Buffer) Dispatch(seq uint64, a *DispatchArgs) error {
-	q := request(collective.MoEDispatch, a.Tokens*a.Hidden, a.Type, a.Stream)
-	return b.run(seq, q, func() error { return b.checkDispatch(a) }, func() error { return b.engine.dispatch(seq, a) })
+func (b *Buffer) Dispatch(a DispatchArgs) collective.Operation {
+	return b.operation(collective.MoEDispatch, a.Tokens*a.Hidden, a.Type, a.Stream,
+		func() error { return b.checkDispatch(&a) },
+		func(seq uint64, s device.Stream) error {
+			a.Stream = s
+			return b.engine.dispatch(seq, &a)
+		})
 }
 
 // Combine returns the results to the tokens' ranks and adds them.
-func (b *Buffer) Combine(seq uint64, a *CombineArgs) error {
-	q := request(collective.MoECombine, a.Tokens*a.Hidden, datatype.Bfloat16, a.Stream)
-	return b.run(seq, q, func() error { return b.checkCombine(a) }, func() error { return b.engine.combine(seq, a) })
+func (b *Buffer) Combine(a CombineArgs) collective.Operation {
+	return b.operation(collective.MoECombine, a.Tokens*a.Hidden, datatype.Bfloat16, a.Stream,
+		func() error { return b.checkCombine(&a) },
+		func(seq uint64, s device.Stream) error {
+			a.Stream = s
+			return b.engine.combine(seq, &a)
+		})
 }
 
-// request is what the flight recorder knows of an operation.
-func request(c collective.Collective, count int, t datatype.Type, s device.Stream) *collective.Request {
-	return &collective.Request{Collective: c, Count: int64(count), Type: t, Stream: s}
-}
-
-// run checks the arguments before anything is enqueued, so that the caller may call again.
-func (b *Buffer) run(seq uint64, q *collective.Request, check, enqueue func() error) error {
-	if err := b.Err(); err != nil {
-		return err
-	}
-	if err := check(); err != nil {
-		return b.error(q.Collective.String(), seq, -1, err)
-	}
-	if b.cfg.Record != nil {
-		return b.cfg.Record(seq, q, enqueue)
-	}
-	return enqueue()
-}
-
-// Count counts this rank's tokens by rank and by expert.
+// Count counts this rank's tokens by rank and by expert. It is local.
 func (b *Buffer) Count(a *CountArgs) error {
 	if err := b.Err(); err != nil {
 		return err

@@ -169,7 +169,7 @@ func (e *Engine) launchReduction(r *collective.Request, s *cuda.Stream, what red
 		return missing(reductionName(what, v.protocol, r.Type, fast, e.size))
 	}
 	cfg := e.grid(v, work, btoi(made && e.wholeWords()))
-	return s.LaunchInOrder(f, &cfg, launcher.Params(e.args), e.launcher.Order)
+	return s.LaunchInOrder(f, &cfg, launcher.Raw(e.args), e.launcher.Order)
 }
 
 // words reports whether all addresses and sizes of the next launch are multiples of 8 bytes, as the kernels specialized
@@ -198,7 +198,7 @@ func (e *Engine) launchMove(s *cuda.Stream, what movement, v variant, work int64
 		return missing(movementName(what, v.protocol, fast, e.size))
 	}
 	cfg := e.grid(v, work, btoi(made && e.wholeWords()))
-	return s.LaunchInOrder(f, &cfg, launcher.Params(e.args), e.launcher.Order)
+	return s.LaunchInOrder(f, &cfg, launcher.Raw(e.args), e.launcher.Order)
 }
 
 // grid is the shape of a launch with args, and chooses the area of the window that its protocol uses. For work bytes

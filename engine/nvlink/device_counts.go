@@ -18,7 +18,7 @@ func (e *Engine) allToAllVDevice(r *collective.Request, s *cuda.Stream) error {
 	a.elementBytes = uint32(r.Type.Size())
 	lanes := 2*e.size - 1
 	a.channels = uint32(e.countedChannels(lanes))
-	return e.submit(s, e.kernels.counted, lanes*int(a.channels), p2pThreads, launcher.Params(a))
+	return e.submit(s, e.kernels.counted, lanes*int(a.channels), p2pThreads, launcher.Raw(a))
 }
 
 // lengthOf is the bound that the kernel checks counts and displacements against. If the length of a buffer is unknown,

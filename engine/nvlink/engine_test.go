@@ -166,7 +166,7 @@ func BenchmarkEnqueue(b *testing.B) {
 		s := newStream(b, e)
 		cfg := cuda.Launch1D(1, 64, 0)
 		for b.Loop() {
-			if err := s.LaunchRaw(e.kernels.move[exchanging][ll128][1], &cfg, launcher.Params(e.args)); err != nil {
+			if err := s.LaunchRaw(e.kernels.move[exchanging][ll128][1], &cfg, launcher.Raw(e.args)); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -143,7 +143,7 @@ func argsOf[T any](t testing.TB, c mockcuda.Call) *T {
 	if len(c.Params) != int(unsafe.Sizeof(*a)) {
 		t.Fatalf("%s got %d bytes of parameters, its struct has %d", c.Kernel, len(c.Params), unsafe.Sizeof(*a))
 	}
-	copy(launcher.Params(a), c.Params)
+	copy(launcher.Raw(a), c.Params)
 	return a
 }
 

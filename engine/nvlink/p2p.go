@@ -239,9 +239,9 @@ func (e *Engine) listOwn(a *lists, own []int32) (bytes int64, rest []int32) {
 const p2pThreads = 256
 
 func (e *Engine) launchPackets(s *cuda.Stream, own []int32) (more bool, rest []int32, err error) {
-	a, few, raw := lists{p2pHead: &e.p2p.p2pHead, lane: e.p2p.lane[:], message: e.p2p.message[:]}, 0, launcher.Params(e.p2p)
+	a, few, raw := lists{p2pHead: &e.p2p.p2pHead, lane: e.p2p.lane[:], message: e.p2p.message[:]}, 0, launcher.Raw(e.p2p)
 	if len(e.batch.all) <= p2pFewMessages {
-		a, few, raw = lists{p2pHead: &e.few.p2pHead, lane: e.few.lane[:], message: e.few.message[:]}, 1, launcher.Params(e.few)
+		a, few, raw = lists{p2pHead: &e.few.p2pHead, lane: e.few.lane[:], message: e.few.message[:]}, 1, launcher.Raw(e.few)
 	}
 	aligned, more := e.list(&a)
 	_, rest = e.listOwn(&a, own)
@@ -267,7 +267,7 @@ func (e *Engine) launchStream(s *cuda.Stream, own []int32) (more bool, rest []in
 	if bytes > 0 {
 		blocks += streamCopiers
 	}
-	return more, rest, e.submit(s, e.kernels.stream, blocks, streamThreads, launcher.Params(e.stream))
+	return more, rest, e.submit(s, e.kernels.stream, blocks, streamThreads, launcher.Raw(e.stream))
 }
 
 func (e *Engine) sendRecv(reqs []collective.Request, s *cuda.Stream) error {

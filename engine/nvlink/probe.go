@@ -167,7 +167,7 @@ func (p *prober) open() error {
 
 func (p *prober) launch(f *cuda.Function) error {
 	cfg := cuda.Launch1D(int(p.args.nranks), probeBlock, 0)
-	return p.stream.LaunchRaw(f, &cfg, launcher.Params(&p.args))
+	return p.stream.LaunchRaw(f, &cfg, launcher.Raw(&p.args))
 }
 
 // send is step 1.

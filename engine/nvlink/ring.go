@@ -175,7 +175,7 @@ func (e *Engine) launchRingReduction(r *collective.Request, s *cuda.Stream, job 
 		return missing(ringReductionName(job, r.Type, fast))
 	}
 	cfg := e.ringGrid(v, w)
-	return s.LaunchInOrder(k[fast], &cfg, launcher.Params(e.ring), e.launcher.Order)
+	return s.LaunchInOrder(k[fast], &cfg, launcher.Raw(e.ring), e.launcher.Order)
 }
 
 func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, w ringWork) error {
@@ -185,7 +185,7 @@ func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, w ringWo
 		return missing(ringMovementName(job, fast))
 	}
 	cfg := e.ringGrid(v, w)
-	return s.LaunchInOrder(f, &cfg, launcher.Params(e.ring), e.launcher.Order)
+	return s.LaunchInOrder(f, &cfg, launcher.Raw(e.ring), e.launcher.Order)
 }
 
 // ringGrid is the shape of a launch with ring, and sets the size of its FIFOs: the same on all ranks. All blocks of all

@@ -107,7 +107,7 @@ func (g *onGPU) Put(s device.Stream, dst, src device.Ptr, size int64, t Target) 
 	}
 	a := putArgs{dst: uint64(dst), src: uint64(src), bytes: uint64(size), word: uint64(g.toPeer(t)),
 		sent: uint64(g.sent(t))}
-	return g.launch(cs, g.put, int(min(putThreads, max(32, (size/16+31)&^31))), launcher.Params(&a))
+	return g.launch(cs, g.put, int(min(putThreads, max(32, (size/16+31)&^31))), launcher.Raw(&a))
 }
 
 func (g *onGPU) Signal(s device.Stream, t Target) error { return g.Put(s, 0, 0, 0, t) }
@@ -123,7 +123,7 @@ func (g *onGPU) Wait(s device.Stream, waits []Wait) error {
 		for i, w := range waits[:n] {
 			a.awaited[i] = awaited{uint64(g.fromPeer(w.Target)), uint64(g.used(w.Target)), uint32(w.Count), uint32(w.Peer)}
 		}
-		if err := g.launch(cs, g.wait, (n+31)&^31, launcher.Params(&a)); err != nil {
+		if err := g.launch(cs, g.wait, (n+31)&^31, launcher.Raw(&a)); err != nil {
 			return err
 		}
 		waits = waits[n:]

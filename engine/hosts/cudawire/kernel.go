@@ -84,7 +84,7 @@ func (w *Wire) launch(s *cuda.Stream) error {
 		f = w.kernels.reduce[b.kernel]
 	}
 	if f[1] != nil && b.few(w.few) {
-		return w.start(s, f[1], &cfg, launcher.Params(w.few))
+		return w.start(s, f[1], &cfg, launcher.Raw(w.few))
 	}
-	return w.start(s, f[0], &cfg, launcher.Params(b.args))
+	return w.start(s, f[0], &cfg, launcher.Raw(b.args))
 }

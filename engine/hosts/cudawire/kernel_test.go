@@ -37,13 +37,13 @@ func TestLaunches(t *testing.T) {
 		grid, block uint32
 		params      int
 	}{
-		{wire.Phase{Sends: sends(1, 8)}, "wire_few_move", 1, 64, len(launcher.Params(&fewArgs{}))},
-		{wire.Phase{Sends: sends(1, 8), Recvs: sends(1, 1<<20)}, "wire_few_move", 8, 256, len(launcher.Params(&fewArgs{}))},
-		{wire.Phase{Sends: sends(9, 2048)}, "wire_move", 1, 128, len(launcher.Params(&args{}))},
+		{wire.Phase{Sends: sends(1, 8)}, "wire_few_move", 1, 64, len(launcher.Raw(&fewArgs{}))},
+		{wire.Phase{Sends: sends(1, 8), Recvs: sends(1, 1<<20)}, "wire_few_move", 8, 256, len(launcher.Raw(&fewArgs{}))},
+		{wire.Phase{Sends: sends(9, 2048)}, "wire_move", 1, 128, len(launcher.Raw(&args{}))},
 		{wire.Phase{Sends: sends(1, 4000), Reduces: sum(datatype.Float32, 1000)}, "wire_few_reduce_float32", 1, 256,
-			len(launcher.Params(&fewArgs{}))},
+			len(launcher.Raw(&fewArgs{}))},
 		{wire.Phase{Sends: sends(1, 4<<20), Reduces: sum(datatype.Uint8, 4<<20)}, "wire_reduce_int8", 8, 256,
-			len(launcher.Params(&args{}))},
+			len(launcher.Raw(&args{}))},
 	} {
 		notes.Start()
 		must(t, w.Run(w.stream, someOp, &c.phase))
@@ -63,7 +63,7 @@ func TestLaunches(t *testing.T) {
 			t.Errorf("%s of %d × %d threads, %d bytes of parameters: want %s, %d × %d, %d", x.Kernel, x.Grid, x.Block,
 				len(x.Params), c.kernel, c.grid, c.block, c.params)
 		}
-		if !bytes.Equal(x.Params[8:16], launcher.Params(&w.build.abort)) {
+		if !bytes.Equal(x.Params[8:16], launcher.Raw(&w.build.abort)) {
 			t.Errorf("%s: another abort block", x.Kernel)
 		}
 	}

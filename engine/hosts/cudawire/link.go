@@ -129,7 +129,7 @@ func (w *Wire) describe(l *link) error {
 	x := linkWords{send: rings, recv: rings + uint64(w.geo.ringBytes()), post: words, taken: words + uint64(slots),
 		flag: words + uint64(slots+lanes), credit: words + uint64(2*slots+lanes),
 		counters: uint64(w.launcher.State.Ptr().Add(w.countersAt(l.rank))), peer: uint64(l.rank)}
-	return w.dev.CopyIn(w.launcher.State.Ptr().Add(w.linkAt(l.rank)), bytes.Clone(launcher.Params(&x)))
+	return w.dev.CopyIn(w.launcher.State.Ptr().Add(w.linkAt(l.rank)), bytes.Clone(launcher.Raw(&x)))
 }
 
 // offer is what the peer needs: the geometry, and the key of the rings that it writes.

@@ -1,0 +1,76 @@
+package goccl
+
+import (
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/device"
+)
+
+// run enqueues an operation of another engine than the communicator's, on the path of all requests: part.check compares
+// it with the peers', part.enqueue numbers and records it.
+func (c *Comm) run(op collective.Operation) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.runLocked(op)
+}
+
+// runLocked is run for a caller that holds mu.
+func (c *Comm) runLocked(op collective.Operation) error {
+	r, wrong := op.Request()
+	name := r.Called().String()
+	if err := c.begin(name, &r.Stream); err != nil {
+		return err
+	}
+	if wrong != nil {
+		return c.wrap(name, wrong)
+	}
+	c.single[0] = r
+	p := part{c: c, reqs: c.single[:], collectives: 1, work: op}
+	if err := p.check(); err != nil {
+		return err
+	}
+	return p.enqueue()
+}
+
+// begin checks that the communicator can be used, on stream s, and makes s the default stream if it is nil. The caller
+// holds mu.
+func (c *Comm) begin(op string, s *device.Stream) error {
+	if err := c.usable(op); err != nil {
+		return err
+	}
+	if *s == nil {
+		d, err := c.defaultStream()
+		if err != nil {
+			return c.wrap(op, err)
+		}
+		*s = d
+	}
+	if kind := (*s).Device().ID().Kind; kind != c.dev.ID().Kind {
+		return c.errorf(op, ErrInvalidArgument, "the stream belongs to a %v device, the communicator to a %v device", kind,
+			c.dev.ID().Kind)
+	}
+	return nil
+}
+
+// enqueueWork passes the operation of the part to its engine, behind the earlier work of the communicator.
+func (p *part) enqueueWork(seq uint64) error {
+	c, q := p.c, &p.reqs[0]
+	enqueue := func() error { return p.work.Enqueue(seq, q.Stream) }
+	var err error
+	switch {
+	case q.PartOf != 0: // the communicator's engine orders it, and stamps its parts
+		err = c.enqueued(seq, p.reqs, enqueue())
+	default:
+		if err = c.engine.Follow(q.Stream); err != nil {
+			break
+		}
+		if c.stream0 != nil {
+			err = c.enqueued(seq, p.reqs, enqueue())
+		} else {
+			err = c.stamped(seq, p.reqs, enqueue)
+		}
+	}
+	if err != nil {
+		return c.wrap(q.Called().String(), err)
+	}
+	return nil
+}
