@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"math/bits"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/launcher"
+	"github.com/goccl/goccl/internal/abort"
 	"github.com/goccl/goccl/plan"
 )
 
@@ -29,31 +30,12 @@ import (
 // Nothing here waits for the GPU or for a peer. Staging and scratch grow earlier, in Execute, and never while a stream
 // is captured.
 
-// abortWords mirrors AbortBlock of kernels/include/goccl/abort.cuh.
-type abortWords struct {
-	abort, reported     atomic.Uint32
-	spinLimitNs, detail atomic.Uint64
-	peer, op            atomic.Uint32
-	_                   [32]byte
-}
-
-var _ = [1]struct{}{}[unsafe.Sizeof(abortWords{})-64]
-
-const (
-	statusAborted = 1
-	statusTimeout = 0xffff0001
-	statusInvalid = 0xffff0002
-	waitPacket    = 2
-	unknownPeer   = 0xffffffff
-)
-
 // cudaEngine runs a plan on a GPU.
 type cudaEngine struct {
 	x       *ExecutionPlan
 	u       *gpu
 	program *gpuProgram
 	layout  gpuState
-	state   device.Allocation
 	control *arena
 	scratch *arena
 	staging *arena
@@ -63,14 +45,12 @@ type cudaEngine struct {
 
 	private  device.Allocation // staging when peers touch neither input nor output
 	outgrown []device.Allocation
-	abort    *cuda.HostMemory
-	words    *abortWords
-	args     *gpuArgs // constant fields are set once; C reads it, so it holds no Go pointers
+	launcher *launcher.Launcher // its order is the plan's own, unless the executor or its rings have one
+	args     *gpuArgs           // constant fields are set once; C reads it, so it holds no Go pointers
 	quick    *gpuQuickArgs
 	known    int // number of regions in the kernel's table
 
 	lanes int           // couriers of a launch: 0 if the plan has no links to other hosts
-	order *cuda.Order   // the plan's own, unless the executor or its rings have one
 	seq   atomic.Uint64 // of the latest launch
 }
 
@@ -104,7 +84,12 @@ func (h *cudaEngine) open(ctx context.Context) error {
 	}
 	g := &x.plan.GPUs[x.e.rank]
 	h.layout = newGPUState(x.program, len(g.Semaphores), h.program)
-	if h.state, err = dev.Alloc(h.layout.size); err != nil {
+	order := x.e.order
+	if h.lanes > 0 {
+		order = x.e.rings.order
+	}
+	if h.launcher, err = launcher.New(dev, launcher.Config{State: h.layout.size, Ticket: -1, Order: order,
+		Limit: x.e.timeout}); err != nil {
 		return err
 	}
 	start := make([]byte, h.layout.size)
@@ -112,21 +97,8 @@ func (h *cudaEngine) open(ctx context.Context) error {
 		binary.LittleEndian.PutUint32(start[h.layout.semaphores+8*int64(i):], uint32(s.InitValue))
 	}
 	copy(start[h.layout.program:], h.program.bytes)
-	if err := dev.CopyIn(h.state.Ptr(), start); err != nil {
+	if err := dev.CopyIn(h.launcher.State.Ptr(), start); err != nil {
 		return err
-	}
-	if h.abort, err = dev.HostAlloc(4096); err != nil {
-		return err
-	}
-	h.words = (*abortWords)(h.abort.Pointer())
-	h.words.spinLimitNs.Store(uint64(max(0, x.e.timeout)))
-	if h.order = x.e.order; h.lanes > 0 {
-		h.order = x.e.rings.order
-	}
-	if h.order == nil {
-		if h.order, err = dev.NewOrder(0, cuda.OrderedGraphs); err != nil {
-			return err
-		}
 	}
 	if h.control, err = x.e.newArena(ctx, dev, gpuControlBytes+gpuInboundStride*int64(x.program.maxLinks)); err != nil {
 		return err
@@ -135,10 +107,10 @@ func (h *cudaEngine) open(ctx context.Context) error {
 	for r := range x.e.size {
 		a.rank[r].control = uint64(h.control.Ptr[r])
 	}
-	s := uint64(h.state.Ptr())
+	s := uint64(h.launcher.State.Ptr())
 	a.barriers, a.semaphores = s+uint64(h.layout.barriers), s+uint64(h.layout.semaphores)
 	a.expected, a.peers, a.regions = s+uint64(h.layout.expected), s+uint64(h.layout.peers), s+uint64(h.layout.regions)
-	a.program, a.abort = s+uint64(h.layout.program), uint64(h.abort.Ptr())
+	a.program, a.abort = s+uint64(h.layout.program), uint64(h.launcher.Block())
 	a.self, a.nranks, a.stride = uint32(x.e.rank), uint32(x.e.size), uint32(h.program.stride)
 	if h.program.stride <= gpuShared {
 		a.shared = 1
@@ -154,7 +126,7 @@ func (h *cudaEngine) open(ctx context.Context) error {
 	}
 	if h.lanes > 0 {
 		a.far = s + uint64(h.layout.far)
-		if err := dev.CopyIn(device.Ptr(a.far), raw(x.e.rings.far(x.program, h.program.blocks, a.abort))); err != nil {
+		if err := dev.CopyIn(device.Ptr(a.far), launcher.Raw(x.e.rings.far(x.program, h.program.blocks, a.abort))); err != nil {
 			return err
 		}
 	}
@@ -172,10 +144,10 @@ func (h *cudaEngine) launch(l *launch) error {
 		}
 		defer h.x.e.rings.wire.Launched()
 	}
-	if err := h.order.Enter(s); err != nil {
+	if err := h.launcher.Order.Enter(s); err != nil {
 		return err
 	}
-	return errors.Join(h.enqueue(l, s), h.order.Leave(s)) // leave the order also when enqueue has failed half-way
+	return errors.Join(h.enqueue(l, s), h.launcher.Order.Leave(s)) // leave the order also when enqueue has failed half-way
 }
 
 func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
@@ -274,11 +246,11 @@ func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
 			a.bulk = max(128, (cfg.Shared+127)&^127)
 			cfg.Shared = a.bulk + gpuBulk
 		}
-		f, params := h.u.execute[l.Type], raw(a)
+		f, params := h.u.execute[l.Type], launcher.Raw(a)
 		if quick {
 			q := h.quick
 			q.buffer, q.size, q.chunk = a.buffer, a.rank[x.e.rank].size, a.chunk
-			f, params = h.u.quick[l.Type], raw(q)
+			f, params = h.u.quick[l.Type], launcher.Raw(q)
 		}
 		if err := s.LaunchRaw(f, &cfg, params); err != nil {
 			return err
@@ -319,27 +291,20 @@ func signature32(a *Args) uint32 {
 	return uint32(v ^ v>>32)
 }
 
-// report returns the error of a wait that timed out on the GPU, or of an access that the kernel rejected, or nil.
-func (h *cudaEngine) report() error {
-	status := h.words.reported.Load()
-	if status != statusTimeout && status != statusInvalid {
-		return nil
-	}
-	detail, peer := h.words.detail.Load(), int(h.words.peer.Load())
-	if uint32(peer) == unknownPeer {
-		peer = -1
-	}
+// report returns the error of a wait that timed out on the GPU, or of an access that the kernel rejected.
+func (h *cudaEngine) report(status uint32, words *abort.Block) error {
+	detail, peer := words.Detail.Load(), words.PeerRank()
 	where := "in the plan"
 	if b, pc := int(detail>>32), int(uint32(detail)); b < len(h.program.where) && pc < len(h.program.where[b]) {
 		in := h.program.where[b][pc]
 		where = fmt.Sprintf("at %v (%s)", in.pos, in.op.Name)
-		if h.words.op.Load() == waitPacket && len(in.moves) > 0 {
+		if words.Op.Load() == abort.WaitPacket && len(in.moves) > 0 {
 			srcs := in.moves[0].Src
 			peer = writer(h.x.plan, srcs[min(max(0, peer), len(srcs)-1)])
 		}
 	}
 	seq := h.seq.Load()
-	if status == statusInvalid {
+	if status == abort.Invalid {
 		if peer >= 0 {
 			return h.x.fail(seq, peer, mismatch("rank %d executes the plan with another message size, type or operator (%s)",
 				peer, where))
@@ -352,36 +317,22 @@ func (h *cudaEngine) report() error {
 	return h.x.fail(seq, peer, fmt.Errorf("%w: after %v still waiting %s", collective.ErrTimeout, h.x.e.timeout, where))
 }
 
-func (h *cudaEngine) wake() { h.words.abort.CompareAndSwap(0, statusAborted) }
+func (h *cudaEngine) wake() { h.launcher.Raise() }
 
 func (h *cudaEngine) close() error {
+	if err := h.launcher.Quiesce(); err != nil {
+		return err
+	}
 	var errs []error
-	if h.words != nil {
-		h.wake()
-	}
-	if h.order != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		err := h.order.Wait(ctx)
-		cancel()
-		if err != nil {
-			return err // the GPU may still use the memory, so it is not freed
-		}
-	}
 	for _, w := range append(h.retired, h.scratch, h.staging, h.control) {
 		if w != nil {
 			errs = append(errs, w.Close())
 		}
 	}
-	for _, a := range append(h.outgrown, h.private, h.state) {
+	for _, a := range append(h.outgrown, h.private) {
 		if a != nil {
 			errs = append(errs, a.Close())
 		}
 	}
-	if h.abort != nil {
-		errs = append(errs, h.abort.Close())
-	}
-	if h.order != nil && h.order != h.x.e.order && h.lanes == 0 {
-		errs = append(errs, h.order.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, h.launcher.Free())...)
 }

@@ -34,8 +34,8 @@ func (e *Executor) ended(err error, where string) error {
 	if errors.Is(err, wait.ErrTimeout) {
 		return fmt.Errorf("%w: after %v still %s", collective.ErrTimeout, e.timeout, where)
 	}
-	if cause := e.cause.Load(); cause != nil {
-		return fmt.Errorf("%w, while %s: %w", collective.ErrAborted, where, *cause)
+	if cause := e.cause.Err(); cause != nil {
+		return fmt.Errorf("%w, while %s: %w", collective.ErrAborted, where, cause)
 	}
 	return fmt.Errorf("%w, while %s: %w", collective.ErrAborted, where, err)
 }

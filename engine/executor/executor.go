@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/abort"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -62,7 +63,7 @@ type Executor struct {
 
 	ending  chan struct{} // closed by Abort
 	aborted atomic.Uint32 // abort word of all waits; nonzero once cause is set
-	cause   atomic.Pointer[error]
+	cause   abort.Cause
 
 	gpu     *gpu     // shared by all plans on a GPU; set by the first Load
 	buffers *buffers // on the host device, unless all ranks are in this process; set by the first Load
@@ -103,7 +104,7 @@ func (e *Executor) Abort(cause error) {
 	if cause == nil {
 		cause = collective.ErrAborted
 	}
-	if !e.cause.CompareAndSwap(nil, &cause) {
+	if !e.cause.Set(cause) {
 		return
 	}
 	e.aborted.Store(1)
@@ -121,12 +122,7 @@ func (e *Executor) Abort(cause error) {
 }
 
 // Err returns the cause of the abort or the first failure of a launch, or nil.
-func (e *Executor) Err() error {
-	if p := e.cause.Load(); p != nil {
-		return *p
-	}
-	return nil
-}
+func (e *Executor) Err() error { return e.cause.Err() }
 
 // add registers x with Abort and Close.
 func (e *Executor) add(x *ExecutionPlan) error {

@@ -8,9 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/kernels"
 	"github.com/goccl/goccl/transport/ipc"
 )
@@ -53,26 +55,17 @@ func openGPU(ctx context.Context, e *Executor) (*gpu, error) {
 	}
 	p := dev.Properties()
 	// Containers of a machine may be hosts of their own and have the same GPU.
-	all, err := e.boot.AllGather(ctx, []byte(ipc.Machine()+" "+p.BusID))
+	sharing, err := bootstrap.MostAlike(ctx, e.boot, ipc.Machine()+" "+p.BusID)
 	if err != nil {
 		return nil, err
 	}
-	u := &gpu{dev: dev, stop: make(chan struct{})}
-	count := map[string]int{}
-	for _, id := range all {
-		count[string(id)]++
-		u.sharing = max(u.sharing, count[string(id)])
-	}
+	u := &gpu{dev: dev, sharing: sharing, stop: make(chan struct{})}
 	u.bulk = p.Major >= 9 && p.SharedOptin >= gpuShared+gpuBulk
 	shared := gpuShared
 	if u.bulk {
 		shared += gpuBulk
 	}
-	image, err := kernels.Image("executor", p.Major, p.Minor)
-	if err != nil {
-		return nil, err
-	}
-	if u.module, err = dev.LoadModule(image); err != nil {
+	if u.module, err = launcher.Load(dev, "executor"); err != nil {
 		return nil, err
 	}
 	for t, name := range gpuTypes {
@@ -122,7 +115,8 @@ func (u *gpu) watchReports(e *Executor) {
 			plans := append([]*ExecutionPlan(nil), e.plans...)
 			e.mu.Unlock()
 			for _, x := range plans {
-				if err := x.engine.(*cudaEngine).report(); err != nil {
+				h := x.engine.(*cudaEngine)
+				if err := h.launcher.Reported(h.report); err != nil {
 					e.Abort(err)
 				}
 			}

@@ -17,7 +17,7 @@ func (x *ExecutionPlan) Age(dev device.Device, epoch uint32) error {
 	}
 	for b := range h.program.blocks {
 		at := h.layout.program + int64(b*h.program.stride) + int64(unsafe.Offsetof(gpuHeader{}.epoch))
-		if err := dev.CopyIn(h.state.Ptr().Add(at), binary.LittleEndian.AppendUint32(nil, epoch)); err != nil {
+		if err := dev.CopyIn(h.launcher.State.Ptr().Add(at), binary.LittleEndian.AppendUint32(nil, epoch)); err != nil {
 			return err
 		}
 	}

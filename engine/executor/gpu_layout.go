@@ -94,5 +94,3 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(gpuRank{})-80]
 	_ = [1]struct{}{}[unsafe.Sizeof(gpuArgs{})-(16*80+10*8+2*8+10*4+2*4+2*8+2*4)]
 )
-
-func raw[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }

@@ -100,7 +100,7 @@ func (h *cudaEngine) stagingOf(l *launch) (base device.Ptr, half int64, err erro
 // table writes the addresses of region k to the kernel's table.
 func (h *cudaEngine) table(k int, ptr []device.Ptr) error {
 	for r, p := range ptr {
-		at := h.state.Ptr().Add(h.layout.regions + int64(r*gpuRegions+k)*8)
+		at := h.launcher.State.Ptr().Add(h.layout.regions + int64(r*gpuRegions+k)*8)
 		if err := h.u.dev.CopyIn(at, binary.LittleEndian.AppendUint64(nil, uint64(p))); err != nil {
 			return err
 		}

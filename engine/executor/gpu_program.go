@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/plan"
 )
 
@@ -262,12 +263,12 @@ func (e *gpuEncoder) move(in *instr, src, dst []plan.Place, flags uint8) error {
 
 func (e *gpuEncoder) bytes() []byte {
 	h := gpuHeader{ops: uint32(len(e.ops)), items: uint32(16 + 48*len(e.ops)), count: uint32(len(e.items))}
-	out := append([]byte(nil), raw(&h)...)
+	out := append([]byte(nil), launcher.Raw(&h)...)
 	for i := range e.ops {
-		out = append(out, raw(&e.ops[i])...)
+		out = append(out, launcher.Raw(&e.ops[i])...)
 	}
 	for i := range e.items {
-		out = append(out, raw(&e.items[i])...)
+		out = append(out, launcher.Raw(&e.items[i])...)
 	}
 	return out
 }
