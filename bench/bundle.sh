@@ -9,6 +9,7 @@
 #   build/            libnccl.so.2, libgoccl.so, libmscclpp.so, libgoccl-profiler.so, goccl, include/: where the
 #                     Python package looks in a checkout
 #   python/, capi/testdata/torch/   the Python package and its GPU suite, PyTorch on libnccl.so.2
+#   bench/            steps of gpu.sh, and inference/
 #   capi/testdata/cpp/   programs in C++ with kernels, which are built there
 #   docs/, kernels/, plan/, dsl/   texts and plans that tests of other packages read
 set -euo pipefail
@@ -41,7 +42,7 @@ done
 echo "${packages[*]}" >"$tree/packages"
 
 # 3. Texts: what git knows of these places. No Go sources; kernels as they were compiled are in the programs.
-places=(docs python bench/links.sh capi/testdata/torch capi/testdata/cpp capi/testdata/devapi
+places=(docs python ':(glob)bench/*.sh' bench/inference capi/testdata/torch capi/testdata/cpp capi/testdata/devapi
         plan/testdata/foreign dsl/testdata
         'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.txt' kernels/include kernels/internal/hosttest/testdata)
 for p in "${packages[@]}"; do places+=("$p/testdata"); done

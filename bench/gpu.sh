@@ -18,6 +18,7 @@
 #   plan         every built-in plan run and checked; plan.time: beside native kernels
 #   python       the Python package: its GPU suite and examples (needs torch)
 #   torch        PyTorch on libnccl.so.2: collectives, faults, DDP, FSDP, graphs, beside stock NCCL (needs torch)
+#   inference    all-reduces alone, fused and in a decode step, beside NCCL, symmetric memory, peers (needs torch)
 #   nccl-tests   NVIDIA's nccl-tests on libnccl.so.2 (needs NCCL_TESTS)
 #   tune         the selection table that this machine would have
 #
@@ -26,6 +27,7 @@
 # runs what it can, with small sizes, to test this script.
 #
 # GOCCL_AGAINST=PATH       a libnccl.so.2 to measure beside (default: the one that pip installed, if there is one)
+# GOCCL_PEERS=DIR          a folder of peers of inference (bench/inference/contender.py has their interface)
 # NCCL_TESTS=DIR           the folder of nccl-tests' programs
 # GOCCL_BENCH=quick        fewer sizes and types
 # GOCCL_ORDER_OPERATIONS=N operations of each step of order (default: 100000)
@@ -346,34 +348,9 @@ for s in "${steps[@]}"; do
   fi
 done
 
-# 11. nccl-tests, unmodified: a process per GPU if built with MPI, all GPUs in one process, a thread per GPU.
-preload=(env "LD_PRELOAD=$work/build/libnccl.so.2" NCCL_DEBUG=VERSION)
-nccl_test() { # NAME PROGRAM ARGUMENTS...
-  local name=nccl-tests.$1 program=$NCCL_TESTS/$2
-  shift 2
-  if [ ! -x "$program" ]; then skip "$name" "$program is not there"; return; fi
-  if [ -n "$mpirun" ] && ldd "$program" | grep -q libmpi; then
-    step "$name" 120 "$mpirun" --allow-run-as-root --oversubscribe -np "$n" "${preload[@]}" "$program" -g 1 "$@"
-  else
-    step "$name" 120 "${preload[@]}" "$program" -g "$n" "$@"
-  fi
-}
-if [ -z "${NCCL_TESTS-}" ]; then
-  skip nccl-tests "NCCL_TESTS names no folder"
-elif [ $device = host ]; then
-  skip nccl-tests "no GPU"
-else
-  for t in all_{reduce,gather} reduce_scatter alltoall{,v} broadcast reduce gather scatter sendrecv hypercube; do
-    nccl_test "$t" ${t}_perf -b 8 -e 32M -f 32 -d all -o all -c 1 -n 5 -w 1
-  done
-  nccl_test graph all_reduce_perf -b 1K -e 64M -f 16 -G 10 -c 1
-  nccl_test unaligned all_reduce_perf -b 1K -e 64M -f 16 -u 1 -c 1
-  nccl_test blocking alltoall_perf -b 1K -e 64M -f 16 -z 1 -c 1
-  nccl_test registered all_reduce_perf -b 1K -e 64M -f 16 -R 1 -c 1
-  nccl_test symmetric all_reduce_perf -b 1K -e 64M -f 16 -R 2 -c 1
-  step nccl-tests.threads 120 "${preload[@]}" "$NCCL_TESTS/all_reduce_perf" -t "$n" -g 1 -b 1K -e 64M -f 16 -c 1
-  step nccl-tests.single 120 "${preload[@]}" "$NCCL_TESTS/all_reduce_perf" -g "$n" -b 1K -e 64M -f 16 -c 1
-fi
+# 11. Inference, and nccl-tests.
+. "$work/bench/inference.sh"
+. "$work/bench/nccl_tests.sh"
 
 # 12. The selection table that this machine would have.
 if [ $device = host ]; then

@@ -194,6 +194,8 @@ var table = []Variable{
 		Doc: "of tests over the fake network: runs the schedule of this seed only; a test that fails names it"},
 	{Name: "GOCCL_AGAINST", Section: Tests, Default: "the library that pip installed",
 		Doc: "of `gpu.sh`: the `libnccl.so.2` to measure beside"},
+	{Name: "GOCCL_PEERS", Section: Tests, Default: "none", Doc: "of `gpu.sh` and `bench/inference`: a folder of peers " +
+		"of [inference](inference.md#beside-other-libraries)"},
 	{Name: "NCCL_TESTS", Section: Tests, Default: "none", Doc: "of `gpu.sh`: the folder of nccl-tests' programs"},
 	{Name: "GOCCL_BENCH", Section: Tests, Doc: "of `gpu.sh`: `quick` measures fewer sizes and types"},
 	{Name: "GOCCL_BENCH_SECONDS", Section: Tests, Doc: "of `gpu.sh`: steps that would begin later are left out"},

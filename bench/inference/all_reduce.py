@@ -1,0 +1,49 @@
+"""The all-reduce alone, of 1 KB to 8 MB."""
+
+import torch
+
+import reference
+import timing
+
+SIZES = [1 << s for s in range(10, 24)]
+
+
+def unit(job, contender, quick):
+    """The rows of a contender, every one checked, eager and in a graph, before it is timed."""
+    for size in SIZES[:3] if quick else SIZES:
+        hidden = min(8192, size // 2)
+        shape = (size // 2 // hidden, hidden)
+        if contender.takes(job, *shape):
+            yield from _size(job, contender, shape)
+
+
+def _size(job, contender, shape):
+    x = contender.input(job, shape)
+    out = torch.empty(shape, dtype=torch.bfloat16, device=job.device)
+    row = {"bytes": x.numel() * 2}
+    call, result = job.together(contender.all_reduce, job, x, out)
+
+    def checked(do, seed):
+        def run():
+            if result is not x:
+                result.fill_(reference.POISON)
+            x.copy_(reference.data(job, shape, seed, job.rank))
+            job.wait()
+            job.barrier()
+            do()
+            job.wait()
+            reference.check_sum(job, result, reference.inputs(job, shape, seed))
+        job.together(run)
+
+    checked(call, 1)
+    checked(call, 2)
+    x.zero_()  # sums in place stay finite
+    yield {**row, "mode": "eager", "us": timing.eager(job, call)}
+    if job.cuda:
+        one = timing.Graph(job, call, contender.captured)
+        for seed in (3, 4):
+            checked(one.replay, seed)
+        x.zero_()
+        g = timing.Graph(job, lambda: [call() for _ in range(timing.OPERATIONS)], contender.captured)
+        yield {**row, "mode": "graph", "us": timing.graphs(job, [g])[0] / timing.OPERATIONS}
+        job.together(lambda: None)

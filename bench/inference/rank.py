@@ -1,0 +1,151 @@
+"""One rank of run.py: runs the units, contenders in the parts of the measurement, that the state file lacks.
+
+Rank 0 writes the file after each unit, so that what hangs or crashes costs its own unit alone: run.py starts the ranks
+again without it.
+"""
+
+import argparse
+import json
+import os
+import sys
+
+import torch
+
+import all_reduce
+import captured
+import fused
+import ours
+import step
+import torchs
+from contender import peers
+from job import Failed, Job
+from nccl_abi import ABI
+
+CRASHED = 4  # exit status: start again
+
+
+def contenders(options):
+    """All of them, those that others are made of first."""
+    if options.preloaded:
+        return [torchs.ProcessGroup("goccl preloaded", "nccl")]
+    if options.name:
+        return [ours.library(options.name)]
+    goccl, others = ours.library(), peers()
+    nccl = [ABI("NCCL", options.against)] if options.against else []
+    norms = next((p for p in others if hasattr(p, "norm")), None)
+    found = [goccl, ours.Kernels("one_shot"), ours.Kernels("two_shot"), ours.Kernels("apart"), ours.Operators(), *nccl]
+    if options.device == "cuda":
+        found += [torchs.ProcessGroup("NCCL process group", "nccl"),
+                  *(torchs.Symmetric(shots, copies) for copies in (False, True) for shots in ("one", "two"))]
+    else:
+        found.append(torchs.ProcessGroup("gloo", "gloo"))
+    found += others
+    return found + [torchs.ThenNorm(c, norms) for c in found
+                    if c in (goccl, *nccl) or c in others and getattr(c, "then_norm", False)]
+
+
+class State:
+    """The units that are done, and the one that runs, in a file of rank 0."""
+
+    def __init__(self, path, rank):
+        self.path, self.rank, self.units = path, rank, []
+        if os.path.exists(path):
+            with open(path) as f:
+                self.units = json.load(f)["units"]
+        self.done = {(u["part"], u["contender"]) for u in self.units}
+
+    def write(self, running=None, unit=None):
+        if unit:
+            self.units.append(unit)
+        if self.rank == 0:
+            with open(self.path + ".tmp", "w") as f:
+                json.dump({"running": running, "units": self.units}, f)
+            os.replace(self.path + ".tmp", self.path)
+
+
+def parts(job, options):
+    """(name, whether a contender takes part, its rows) of each part."""
+    quick = options.quick
+    hidden, layers = (256, 4) if quick else (step.HIDDEN, step.LAYERS)
+    made = []
+
+    def model():
+        if not made:
+            made.append(step.Model(job, hidden, layers))
+        return made[0]
+    mine = [c for c in options.found if isinstance(c, (ABI, ours.Kernels)) and c.name.startswith("goccl")]
+    return {
+        "all_reduce": (lambda c: c.plain, lambda c: all_reduce.unit(job, c, quick)),
+        "fused": (lambda c: c.fused, lambda c: fused.unit(job, c, quick)),
+        "step": (lambda c: c.plain, lambda c: step.unit(job, c, quick, model(), True)),
+        "step_fused": (lambda c: c.fused, lambda c: step.unit(job, c, quick, model(), False)),
+        "captured": (lambda c: c.plain and c in mine, lambda c: captured.unit(job, c, quick, options.steps, True)),
+        "captured_fused": (lambda c: c.fused and c.plain and c in mine,
+                           lambda c: captured.unit(job, c, quick, options.steps, False)),
+    }
+
+
+def prepared(job, contender, failures):
+    """Prepares a contender once; raises again what that raised."""
+    if contender.name not in failures:
+        failures[contender.name] = None
+        try:
+            job.together(contender.prepare, job, 8 << 20)
+        except Failed as e:
+            failures[contender.name] = str(e)
+    if failures[contender.name]:
+        raise Failed(failures[contender.name])
+
+
+def measure(job, options, state):
+    failures = {}
+    for part, (takes, unit) in parts(job, options).items():
+        if part not in options.parts.split(","):
+            continue
+        for c in options.found:
+            if not takes(c) or (part, c.name) in state.done:
+                continue
+            state.write(running=[part, c.name])
+            result = {"part": part, "contender": c.name, "rows": []}
+            try:
+                if hasattr(c, "first"):
+                    prepared(job, c.first, failures)
+                prepared(job, c, failures)
+                for row in unit(c):
+                    result["rows"].append(row)
+            except Failed as e:
+                result["failure"] = str(e)
+            state.write(unit=result)
+            if "failure" in result:
+                print(f"{part}, {c.name}: {result['failure']}", file=sys.stderr, flush=True)
+                try:
+                    job.together(lambda: None)
+                except Failed:
+                    os._exit(CRASHED)  # the GPU's context is lost
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("--state", required=True, help="the file of the units")
+    p.add_argument("--parts", required=True)
+    p.add_argument("--device", choices=("cuda", "cpu"), required=True)
+    p.add_argument("--against", default="", help="NVIDIA's libnccl.so.2")
+    p.add_argument("--name", default="", help="only goccl's libnccl.so.2, by this name")
+    p.add_argument("--preloaded", action="store_true", help="only the process group of nccl")
+    p.add_argument("--steps", type=int, default=100000)
+    p.add_argument("--quick", action="store_true")
+    p.add_argument("--seconds", type=int, default=600)
+    options = p.parse_args()
+    torch.set_num_threads(2)
+    job = Job(options.device, options.seconds)
+    options.found = contenders(options)
+    with torch.inference_mode():
+        state = State(options.state, job.rank)
+        state.write()
+        measure(job, options, state)
+    job.barrier()
+    os._exit(0)  # the libraries end with the process
+
+
+if __name__ == "__main__":
+    main()

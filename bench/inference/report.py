@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Prints the results of run.py as tables: report.py FILE."""
+
+import json
+import sys
+
+TITLES = {"all_reduce": "all-reduce alone", "fused": "+ residual + RMSNorm, hidden 8192",
+          "step": "inside a decode step: µs that it adds to a layer",
+          "step_fused": "inside a decode step, with residual and RMSNorm: µs that both add to a layer",
+          "captured": "captured steps with fresh data", "captured_fused": "captured steps with fresh data, fused"}
+
+
+def size(n):
+    return f"{n >> 20}M" if n >= 1 << 20 else f"{n >> 10}K" if n >= 1024 else str(n)
+
+
+def failures(result):
+    """What went wrong with goccl's own contenders."""
+    return [u for u in result["units"] if "failure" in u and u["contender"].startswith("goccl")]
+
+
+def show(result, out=sys.stdout):
+    """Prints a table of each part and mode: a line a contender, in µs."""
+    print(f"{result['ranks']} x {result['machine'].get('gpus', ['host device'])[0]}, {result.get('seconds', 0)} s",
+          file=out)
+    for part, title in TITLES.items():
+        units = [u for u in result["units"] if u["part"] == part]
+        modes = dict.fromkeys((r["mode"], r.get("quantised", False)) for u in units for r in u["rows"])
+        for mode, quantised in modes:
+            lines = [(u["contender"], {r["bytes"]: r for r in u["rows"]
+                                       if (r["mode"], r.get("quantised", False)) == (mode, quantised)}) for u in units]
+            sizes = sorted({n for _, rows in lines for n in rows})
+            print(f"\n## {title}{', FP8' if quantised else ''}, {mode}", file=out)
+            print(f"{'':40}" + "".join(f"{size(n):>8}" for n in sizes), file=out)
+            for name, rows in lines:
+                if rows:
+                    print(f"{name:40}" + "".join(f"{_cell(rows.get(n)):>8}" for n in sizes), file=out)
+    for u in result["units"]:
+        if "failure" in u:
+            print(f"\n{u['part']}, {u['contender']}: {u['failure'][:300]}", file=out)
+
+
+def _cell(row):
+    if row is None:
+        return "-"
+    if row["us"] is None:
+        return f"{row['wrong']} bad" if row["wrong"] else f"{row['steps']}"
+    return f"{row['us']:.2f}" if row["us"] < 100 else f"{row['us']:.0f}"
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1]) as f:
+        show(json.load(f))

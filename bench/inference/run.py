@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Measures goccl beside its peers of inference, on all GPUs of this machine, a process each.
+
+    run.py --json FILE [--parts PART,…] [--quick] [--seconds N]
+
+Parts: all_reduce, alone; fused, with residual, RMSNorm and FP8; step, inside a decode step of GEMMs, and step_fused;
+captured, 10^5 captured steps with fresh data, and captured_fused. Every result is checked before it is timed.
+
+Peers are NVIDIA's NCCL and symmetric memory, which PyTorch brings, and those of the folder that GOCCL_PEERS names
+(contender.py has their interface). What hangs or crashes is left out, and the file says so. Without GPUs the host
+device runs small sizes, to test the program.
+"""
+
+import argparse
+import datetime
+import importlib.util
+import json
+import os
+import pathlib
+import platform
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import report
+
+HERE = pathlib.Path(__file__).resolve().parent
+PARTS = ("all_reduce", "fused", "step", "step_fused", "captured", "captured_fused")
+# No multicast: a program that creates multicast objects can take the host's GPUs out of service.
+NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
+# Seconds without a unit done before a group is ended, for its start (and without GPUs) and then; and how often it is
+# started.
+SLOW, QUIET, STARTS = 150, 45, 4
+
+
+class Group:
+    """The processes of one environment, and the units that they have done."""
+
+    def __init__(self, name, options, arguments, environment):
+        self.name, self.options, self.arguments, self.environment = name, options, arguments, environment
+        self.state = os.path.join(options.folder, f"{name}.state.json")
+        self.log = options.json.removesuffix(".json") + f".{name}.log"
+        self.processes = []
+
+    def read(self):
+        try:
+            with open(self.state) as f:
+                return json.load(f)
+        except FileNotFoundError:
+            return {"running": None, "units": []}
+
+    def written(self):
+        """When the ranks wrote their state."""
+        try:
+            return os.stat(self.state).st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def run(self, end):
+        """Starts the ranks, again without the unit that they did not survive, until all units are done or time ends."""
+        open(self.log, "w").close()
+        for _ in range(STARTS):
+            self.start(end)
+            why = self.watch(end)
+            if not why:
+                return
+            state = self.read()
+            print(f"{self.name}: {why}, in {state['running'] or 'no unit'}; {self.log} says more", file=sys.stderr)
+            if not state["running"] or time.monotonic() > end - 20:
+                return
+            part, contender = state["running"]
+            state["units"].append({"part": part, "contender": contender, "rows": [], "failure": why})
+            with open(self.state, "w") as f:
+                json.dump({"running": None, "units": state["units"]}, f)
+
+    def start(self, end):
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            port = s.getsockname()[1]
+        seconds = max(10, int(end - time.monotonic()))
+        with open(self.log, "a") as log:
+            for r in range(self.options.n):
+                env = {**os.environ, **NO_MULTICAST, "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo",
+                       "OMP_NUM_THREADS": "2", "PYTHONUNBUFFERED": "1", "RANK": str(r), "LOCAL_RANK": str(r),
+                       "WORLD_SIZE": str(self.options.n), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                       **self.environment}
+                command = [sys.executable, str(HERE / "rank.py"), "--state", self.state, "--seconds", str(seconds),
+                           *self.arguments]
+                self.processes.append(subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log,
+                                                       stderr=subprocess.STDOUT))
+
+    def watch(self, end):
+        """Waits for the ranks. Why they did not end well, or None."""
+        before = seen = self.written()
+        since, why = time.monotonic(), None
+        while not why:
+            ended = [p.poll() for p in self.processes]
+            if all(e == 0 for e in ended):
+                break
+            bad = [(r, e) for r, e in enumerate(ended) if e]
+            now = self.written()
+            if now != seen:
+                seen, since = now, time.monotonic()
+            if bad:
+                why = f"rank {bad[0][0]} ended with status {bad[0][1]}"
+            elif time.monotonic() > end:
+                why = "time is over"
+            elif time.monotonic() - since > (QUIET if now != before and self.options.device == "cuda" else SLOW):
+                why = "no unit was done in time"
+            time.sleep(0.05)
+        for p in self.processes:
+            p.send_signal(signal.SIGKILL)
+            p.wait()
+        self.processes = []
+        return why
+
+
+def groups(options):
+    """The main group, and those whose environment differs: one algorithm forced, and goccl preloaded in PyTorch."""
+    common = ["--device", options.device, "--steps", str(options.steps), *(["--quick"] if options.quick else [])]
+
+    def parts(*names):
+        return ["--parts", ",".join(p for p in names if p in options.parts)]
+    host = {} if options.device == "cuda" else {"GOCCL_DEVICE": "host"}
+    found = [Group("main", options, [*common, *parts(*PARTS), "--against", options.against], host)]
+    if options.device == "cuda":
+        found.append(Group("lamport", options, [*common, *parts("all_reduce", "step", "captured"), "--name",
+                                                "goccl one_shot_lamport"],
+                           {"GOCCL_ALGO": "all_reduce:one_shot_lamport"}))
+        found.append(Group("preloaded", options, [*common, *parts("all_reduce", "step"), "--preloaded"],
+                           {"LD_PRELOAD": os.path.join(options.library, "libnccl.so.2")}))
+    return found
+
+
+def stock():
+    """The libnccl.so.2 that pip has installed, or ""."""
+    spec = importlib.util.find_spec("nvidia.nccl") if importlib.util.find_spec("nvidia") else None
+    return next(iter(spec.submodule_search_locations)) + "/lib/libnccl.so.2" if spec else ""
+
+
+def machine(device):
+    import torch
+
+    facts = {"torch": torch.__version__, "python": platform.python_version()}
+    if device == "cuda":
+        facts["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        facts["driver"] = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+                                         capture_output=True, text=True).stdout.split("\n")[0]
+    return facts
+
+
+def main():
+    import torch
+
+    from goccl import get_lib
+
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--json", required=True, help="the file of the results; logs are beside it")
+    p.add_argument("--parts", default=",".join(PARTS))
+    p.add_argument("-n", type=int, default=0, help="ranks (default: one for each GPU; 2 without)")
+    p.add_argument("--against", default=stock(), help="NVIDIA's libnccl.so.2 (default: pip's; \"\": none)")
+    p.add_argument("--commit", default="", help="what the file says of goccl")
+    p.add_argument("--steps", type=int, default=0, help="captured steps (default: 100,000; 200 on the host device)")
+    p.add_argument("--quick", action="store_true", help="few and small sizes")
+    p.add_argument("--seconds", type=int, default=330, help="when to end, at the latest (default: 330)")
+    options = p.parse_args()
+    unknown = set(options.parts.split(",")) - set(PARTS)
+    if unknown:
+        p.error(f"no part {', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
+    options.parts = options.parts.split(",")
+    options.device = "cuda" if torch.cuda.is_available() else "cpu"
+    options.quick |= options.device == "cpu"
+    options.n = options.n or (torch.cuda.device_count() if options.device == "cuda" else 2)
+    options.steps = options.steps or (100000 if options.device == "cuda" else 200)
+    options.library = get_lib()
+    if options.device == "cpu":
+        options.against = ""
+    if options.n < 2:
+        p.error("one GPU has no peer: this needs two")
+    begin, end = time.monotonic(), time.monotonic() + options.seconds
+    result = {"schema": "goccl-inference/1", "commit": options.commit, "command": sys.argv[1:],
+              "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "ranks": options.n,
+              "device": options.device, "machine": machine(options.device), "units": []}
+    with tempfile.TemporaryDirectory() as options.folder:
+        for g in groups(options):
+            if time.monotonic() < end - 15:
+                g.run(end)
+                result["units"] += [{"group": g.name, **u} for u in g.read()["units"]]
+            else:
+                print(f"{g.name}: left out, {options.seconds} s are over", file=sys.stderr)
+            result["seconds"] = round(time.monotonic() - begin, 1)
+            with open(options.json + ".tmp", "w") as f:
+                json.dump(result, f, indent=1)
+                f.write("\n")
+            os.replace(options.json + ".tmp", options.json)
+    report.show(result)
+    return 1 if report.failures(result) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""bench/inference on the host device, with peers of its own: one is right, one has a wrong element, one dies."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+pytest.importorskip("torch")
+
+import jobs  # noqa: E402
+
+PEERS = '''
+import os
+
+import torch.distributed as dist
+
+from contender import Contender
+
+
+class Peer(Contender):
+    def __init__(self, name, wrong):
+        self.name, self.wrong = name, wrong
+
+    def prepare(self, job, most):
+        if self.name == "dies" and job.rank:
+            os._exit(7)
+
+    def all_reduce(self, job, x, out):
+        def call():
+            out.copy_(x)
+            dist.all_reduce(out)
+            out[0, 3] += self.wrong
+        return call, out
+
+
+def contenders():
+    return [Peer("right", 0), Peer("wrong", 1), Peer("dies", 0)]
+'''
+
+
+def test_peers(tmp_path):
+    (tmp_path / "peers").mkdir()
+    (tmp_path / "peers" / "some.py").write_text(PEERS)
+    file = tmp_path / "inference.json"
+    p = subprocess.run([jobs.PYTHON, os.path.join(jobs.ROOT, "bench", "inference", "run.py"), "--json", str(file),
+                        "--parts", "all_reduce,captured_fused", "--steps", "50"], capture_output=True, text=True,
+                       timeout=500, env={**os.environ, "GOCCL_PEERS": str(tmp_path / "peers")})
+    assert p.returncode == 0, p.stdout + p.stderr
+    units = {(u["part"], u["contender"]): u for u in json.loads(file.read_text())["units"]}
+    rows = units["all_reduce", "right"]["rows"]
+    assert [r["bytes"] for r in rows] == [1024, 2048, 4096] and all(r["us"] > 0 for r in rows)
+    assert "1 of 512 elements wrong, the first at 3" in units["all_reduce", "wrong"]["failure"]
+    assert not units["all_reduce", "wrong"]["rows"]
+    assert units["all_reduce", "dies"]["failure"] == "rank 1 ended with status 7"
+    assert len(units["all_reduce", "goccl"]["rows"]) == 3
+    for algorithm in ("one_shot", "two_shot"):
+        assert [r["wrong"] for r in units["captured_fused", f"goccl fusion {algorithm}"]["rows"]] == [0, 0]
+    assert "wrong" in p.stdout and "dies" in p.stdout
