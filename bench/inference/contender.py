@@ -12,11 +12,11 @@ import sys
 class Contender:
     """An all-reduce, a fused all-reduce, or both, of bfloat16. Its methods are called on all ranks in the same order.
 
-    name     what tables call it
+    name     what tables call it; version: the library's, if it has one
     plain    whether it has an all-reduce; fused: all-reduce + residual + RMSNorm; quantises: the same and FP8
     """
 
-    name = ""
+    name = version = ""
     plain = True
     fused = False
     quantises = False

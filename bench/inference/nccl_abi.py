@@ -24,6 +24,9 @@ class ABI(Contender):
         c.ncclGetLastError.argtypes, c.ncclGetLastError.restype = [pointer], ctypes.c_char_p
         c.ncclCommInitRank.argtypes = [ctypes.POINTER(pointer), integer, UniqueId, integer]
         c.ncclAllReduce.argtypes = [pointer, pointer, ctypes.c_size_t, integer, integer, pointer, pointer]
+        number = ctypes.c_int()
+        self.ok(c.ncclGetVersion(ctypes.byref(number)))
+        self.version = f"{number.value // 10000}.{number.value // 100 % 100}.{number.value % 100}"
         id = UniqueId()
         failure = None
         if job.rank == 0:

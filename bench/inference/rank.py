@@ -16,6 +16,7 @@ import captured
 import fused
 import ours
 import step
+import timing
 import torchs
 from contender import peers
 from job import Failed, Job
@@ -103,14 +104,16 @@ def measure(job, options, state):
         if part not in options.parts.split(","):
             continue
         for c in options.found:
-            if not takes(c) or (part, c.name) in state.done:
+            if not takes(c) or options.only not in c.name or (part, c.name) in state.done:
                 continue
             state.write(running=[part, c.name])
             result = {"part": part, "contender": c.name, "rows": []}
             try:
+                timing.warm(job, 0.1 if state.units else 1)
                 if hasattr(c, "first"):
                     prepared(job, c.first, failures)
                 prepared(job, c, failures)
+                result["version"] = c.version
                 for row in unit(c):
                     result["rows"].append(row)
             except Failed as e:
@@ -132,6 +135,7 @@ def main():
     p.add_argument("--against", default="", help="NVIDIA's libnccl.so.2")
     p.add_argument("--name", default="", help="only goccl's libnccl.so.2, by this name")
     p.add_argument("--preloaded", action="store_true", help="only the process group of nccl")
+    p.add_argument("--only", default="")
     p.add_argument("--steps", type=int, default=100000)
     p.add_argument("--quick", action="store_true")
     p.add_argument("--seconds", type=int, default=600)

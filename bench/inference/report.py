@@ -35,6 +35,8 @@ def show(result, out=sys.stdout):
             for name, rows in lines:
                 if rows:
                     print(f"{name:40}" + "".join(f"{_cell(rows.get(n)):>8}" for n in sizes), file=out)
+    for group, why in result.get("cut", {}).items():
+        print(f"\n{group}: units are missing: {why}", file=out)
     for u in result["units"]:
         if "failure" in u:
             print(f"\n{u['part']}, {u['contender']}: {u['failure'][:300]}", file=out)

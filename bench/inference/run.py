@@ -27,6 +27,7 @@ import time
 
 import report
 
+BEGIN = time.monotonic()  # PyTorch's import counts, too
 HERE = pathlib.Path(__file__).resolve().parent
 PARTS = ("all_reduce", "fused", "step", "step_fused", "captured", "captured_fused")
 # No multicast: a program that creates multicast objects can take the host's GPUs out of service.
@@ -34,6 +35,7 @@ NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"
 # Seconds without a unit done before a group is ended, for its start (and without GPUs) and then; and how often it is
 # started.
 SLOW, QUIET, STARTS = 150, 45, 4
+RESERVED = 35  # seconds that each further group may have
 
 
 class Group:
@@ -60,21 +62,23 @@ class Group:
             return 0
 
     def run(self, end):
-        """Starts the ranks, again without the unit that they did not survive, until all units are done or time ends."""
+        """Starts the ranks, again without the unit that they did not survive, until all units are done or time ends.
+        Why units are missing, or None."""
         open(self.log, "w").close()
         for _ in range(STARTS):
             self.start(end)
             why = self.watch(end)
             if not why:
-                return
+                return None
             state = self.read()
             print(f"{self.name}: {why}, in {state['running'] or 'no unit'}; {self.log} says more", file=sys.stderr)
             if not state["running"] or time.monotonic() > end - 20:
-                return
+                return why
             part, contender = state["running"]
             state["units"].append({"part": part, "contender": contender, "rows": [], "failure": why})
             with open(self.state, "w") as f:
                 json.dump({"running": None, "units": state["units"]}, f)
+        return f"{STARTS} starts ended early"
 
     def start(self, end):
         with socket.create_server(("127.0.0.1", 0)) as s:
@@ -119,7 +123,8 @@ class Group:
 
 def groups(options):
     """The main group, and those whose environment differs: one algorithm forced, and goccl preloaded in PyTorch."""
-    common = ["--device", options.device, "--steps", str(options.steps), *(["--quick"] if options.quick else [])]
+    common = ["--device", options.device, "--steps", str(options.steps), "--only", options.only,
+              *(["--quick"] if options.quick else [])]
 
     def parts(*names):
         return ["--parts", ",".join(p for p in names if p in options.parts)]
@@ -163,6 +168,7 @@ def main():
     p.add_argument("--against", default=stock(), help="NVIDIA's libnccl.so.2 (default: pip's; \"\": none)")
     p.add_argument("--commit", default="", help="what the file says of goccl")
     p.add_argument("--steps", type=int, default=0, help="captured steps (default: 100,000; 200 on the host device)")
+    p.add_argument("--only", default="", metavar="TEXT", help="only contenders with this in their names")
     p.add_argument("--quick", action="store_true", help="few and small sizes")
     p.add_argument("--seconds", type=int, default=330, help="when to end, at the latest (default: 330)")
     options = p.parse_args()
@@ -179,24 +185,24 @@ def main():
         options.against = ""
     if options.n < 2:
         p.error("one GPU has no peer: this needs two")
-    begin, end = time.monotonic(), time.monotonic() + options.seconds
+    end = BEGIN + options.seconds
     result = {"schema": "goccl-inference/1", "commit": options.commit, "command": sys.argv[1:],
               "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "ranks": options.n,
-              "device": options.device, "machine": machine(options.device), "units": []}
+              "device": options.device, "machine": machine(options.device), "cut": {}, "units": []}
     with tempfile.TemporaryDirectory() as options.folder:
-        for g in groups(options):
-            if time.monotonic() < end - 15:
-                g.run(end)
-                result["units"] += [{"group": g.name, **u} for u in g.read()["units"]]
-            else:
-                print(f"{g.name}: left out, {options.seconds} s are over", file=sys.stderr)
-            result["seconds"] = round(time.monotonic() - begin, 1)
+        all_groups = groups(options)
+        for i, g in enumerate(all_groups):
+            why = g.run(end - RESERVED * (len(all_groups) - 1 - i))
+            if why:
+                result["cut"][g.name] = why
+            result["units"] += [{"group": g.name, **u} for u in g.read()["units"]]
+            result["seconds"] = round(time.monotonic() - BEGIN, 1)
             with open(options.json + ".tmp", "w") as f:
                 json.dump(result, f, indent=1)
                 f.write("\n")
             os.replace(options.json + ".tmp", options.json)
     report.show(result)
-    return 1 if report.failures(result) else 0
+    return 1 if report.failures(result) or result["cut"] else 0
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Times in microseconds: of each round the slowest rank counts, and of the rounds the median."""
 
+import gc
 import statistics
 import time
 
@@ -11,6 +12,18 @@ CALLS, ROUNDS = 100, 7  # eager
 
 def _slowest(job, times):
     return statistics.median(max(ts) for ts in zip(*job.exchange(times)))
+
+
+def warm(job, seconds):
+    """Brings a GPU's clocks up."""
+    if job.cuda:
+        a = torch.ones(4096, 4096, dtype=torch.bfloat16, device=job.device)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for _ in range(20):
+                torch.mm(a, a)
+            job.wait()
+    job.barrier()
 
 
 def eager(job, call, calls=CALLS, rounds=ROUNDS):
@@ -44,12 +57,14 @@ class Graph:
 
     def _capture(self):
         g = torch.cuda.CUDAGraph()
+        gc.disable()  # what it frees, a capture may not allow
         # On the current stream. thread_local: libraries have threads of their own, which may call the driver.
         g.capture_begin(capture_error_mode="thread_local")
         try:
             self.do()
         finally:
             g.capture_end()
+            gc.enable()
         self.graph = g
 
     def replay(self):
