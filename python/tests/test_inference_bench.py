@@ -45,7 +45,8 @@ def test_peers(tmp_path):
     file = tmp_path / "inference.json"
     p = subprocess.run([jobs.PYTHON, os.path.join(jobs.ROOT, "bench", "inference", "run.py"), "--json", str(file),
                         "--parts", "all_reduce,captured_fused", "--steps", "50", "--seconds", "540"],
-                       capture_output=True, text=True, timeout=580, env={**os.environ, "GOCCL_PEERS": str(tmp_path / "peers")})
+                       capture_output=True, text=True, timeout=580,
+                       env={**os.environ, "GOCCL_PEERS": str(tmp_path / "peers")})
     assert p.returncode == 0, p.stdout + p.stderr
     units = {(u["part"], u["contender"]): u for u in json.loads(file.read_text())["units"]}
     rows = units["all_reduce", "right"]["rows"]
