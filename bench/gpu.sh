@@ -19,6 +19,8 @@
 #   python       the Python package: its GPU suite and examples (needs torch)
 #   torch        PyTorch on libnccl.so.2: collectives, faults, DDP, FSDP, graphs, beside stock NCCL (needs torch)
 #   inference    all-reduces alone, fused and in a decode step, beside NCCL, symmetric memory, peers (needs torch)
+#   moe          mixtures of experts beside DeepEP and all_to_all_single; DeepEP's test on goccl.moe (needs torch)
+#   channels     memory channels beside MSCCL++'s tutorial 03
 #   nccl-tests   NVIDIA's nccl-tests on libnccl.so.2 (needs NCCL_TESTS)
 #   tune         the selection table that this machine would have
 #
@@ -28,6 +30,7 @@
 #
 # GOCCL_AGAINST=PATH       a libnccl.so.2 to measure beside (default: the one that pip installed, if there is one)
 # GOCCL_PEERS=DIR          a folder of peers of inference (bench/inference/contender.py has their interface)
+# DEEP_EP=DIR, MSCCLPP=DIR the folders of DeepEP and MSCCL++: see bench/moe/buffers.py, bench/channels.sh
 # NCCL_TESTS=DIR           the folder of nccl-tests' programs
 # GOCCL_BENCH=quick        fewer sizes and types
 # GOCCL_ORDER_OPERATIONS=N operations of each step of order (default: 100000)
@@ -41,8 +44,7 @@ case ${1-} in
   '' | -*) usage; exit 2 ;;
   *) mkdir -p "$1" || exit 1; out=$(cd "$1" && pwd) ;;
 esac
-shift
-only=("$@")
+shift && only=("$@")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 here_script=$here/$(basename "${BASH_SOURCE[0]}")
 # No multicast: a program that creates multicast objects can take the host's GPUs out of service.
@@ -62,8 +64,7 @@ export PATH=$work/bin:$PATH
 
 # 2. What is there.
 gpus=$(goccl topo --json 2>/dev/null | grep -c '"uuid"')
-device=cuda n=$gpus
-if [ "$gpus" = 0 ]; then device=host n=2; fi
+if [ "$gpus" = 0 ]; then device=host n=2; else device=cuda n=$gpus; fi
 python=$(command -v python3 || command -v python || true)
 torch= mpirun=$(command -v mpirun || true)
 against=${GOCCL_AGAINST-}
@@ -86,8 +87,7 @@ if [ $list = 0 ]; then
   [ "$gpus" != 0 ] || echo "no GPU: small sizes on the host device; its figures say nothing about GPUs"
 fi
 
-names=() results=() seconds=() commands=()
-bad=0
+names=() results=() seconds=() commands=() bad=0
 
 # quoted prints its argument as a JSON string.
 quoted() {
@@ -224,15 +224,14 @@ step communicator 120 communicator -device $device -json "$out/communicator.json
 
 # 7. Right results. Processes of GPUs take seconds to start, so one set of them does as much as it can.
 large=9M huge=1G
-if [ $device = host ]; then large=100K huge=1M; fi
+[ $device = cuda ] || large=100K huge=1M
 timed="all_reduce all_gather reduce_scatter all_to_all all_to_all_v all_to_all_v_device broadcast reduce send_recv"
 every="$timed gather scatter"
 for c in $every; do
   perf "correct.$c" 200 $c -d all -o all --sizes 0,1,2,4,8,16,32,$((8 * n)),30011,$large -i 1 -c 1
   perf "correct.$c.odd" 120 $c -d all -o all --sizes 0,$((8 * n)),30011,$large -u 1 -i 1 -c 1
 done
-types=all
-if [ "${GOCCL_BENCH-}" = quick ]; then types=float,bfloat16; fi
+types=all && [ "${GOCCL_BENCH-}" != quick ] || types=float,bfloat16
 perf correct.1G 590 all_reduce -d $types -o all --sizes $huge -i 1 -c 1 --out-of-place
 
 # Large messages once more, around the ring and by streams.
@@ -347,6 +346,7 @@ for s in "${steps[@]}"; do
       "$work/build/libnccl.so.2" "$s"
   fi
 done
+for s in moe channels; do . "$work/bench/$s.sh"; done
 
 # 11. Inference, and nccl-tests.
 . "$work/bench/inference.sh"

@@ -1,0 +1,17 @@
+# Steps of gpu.sh, which sources this: memory channels of two GPUs at the sizes of MSCCL++'s tutorial 03. $MSCCLPP has
+# that program as bidir_memory_channel, on its own library, and its source under tutorials/, which is built here on
+# goccl's headers and libmscclpp.so.
+if [ "$gpus" -lt 2 ]; then
+  skip channels "fewer than two GPUs"
+else
+  for mib in 64 128; do
+    step "channels.goccl.${mib}M" 60 goccl run -n 2 -- "$work/bin/03-memory-channel" -bytes $((mib << 20)) \
+      -iterations 200
+  done
+  if [ -x "${MSCCLPP-}/bidir_memory_channel" ]; then
+    step channels.mscclpp 120 env MSCCLPP_FORCE_DISABLE_NVLS=1 "$MSCCLPP/bidir_memory_channel"
+    step channels.rebuilt 300 "$work/capi/testdata/cpp/run_all.sh" "$work/build" "$MSCCLPP/tutorials"
+  else
+    skip channels.mscclpp "MSCCLPP names no folder with bidir_memory_channel"
+  fi
+fi

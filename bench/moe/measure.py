@@ -1,0 +1,123 @@
+"""Dispatch and combine of a mixture of experts on all GPUs of a host: DeepEP's intranode kernels, goccl's, and
+all_to_all_single of the same rows on NCCL and on goccl. Each result is checked before it is timed.
+
+    torchrun --nproc_per_node=N bench/moe/measure.py --json FILE
+
+$DEEP_EP is a folder with DeepEP's package deep_ep and its extension, built without NVSHMEM; without it DeepEP is left
+out. Without GPUs the host device runs goccl's part, which says nothing about GPUs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+
+import buffers
+import exchange
+import goccl
+import goccl.moe
+import goccl.torch
+from clock import Clock
+from routing import Routing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def arguments() -> argparse.Namespace:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--tokens", type=int, nargs="+", default=[4096, 128], help="of each rank")
+    p.add_argument("--hidden", type=int, default=7168)
+    p.add_argument("--top-k", type=int, default=8)
+    p.add_argument("--experts", type=int, default=256)
+    p.add_argument("--sms", type=int, nargs="+", default=[16, 24], help="of goccl's kernels")
+    p.add_argument("--deep-ep-sms", type=int, nargs="+", default=[24, 12])
+    p.add_argument("--calls", type=int, default=20, help="in a graph, and between two events")
+    p.add_argument("--repeats", type=int, default=20)
+    p.add_argument("--json", help="where the figures go")
+    return p.parse_args()
+
+
+def head(cuda: bool) -> dict:
+    """What a file of figures says of its run."""
+    try:
+        build = json.loads(subprocess.run(["goccl", "version", "--json"], capture_output=True, check=True).stdout)
+    except (OSError, subprocess.CalledProcessError, ValueError):
+        build = dict(goccl.version)
+    machine = {"processors": os.cpu_count(), "system": platform.platform()}
+    if cuda:
+        machine |= {"gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+                    "cuda": torch.version.cuda, "nccl": ".".join(map(str, torch.cuda.nccl.version()))}
+    return {"schema": "goccl-moe/1", "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "command": [os.path.basename(sys.argv[0]), *sys.argv[1:]], "build": build, "torch": torch.__version__,
+            "machine": machine}
+
+
+def libraries(args: argparse.Namespace, ranks: int, cuda: bool) -> list[buffers.Buffers]:
+    size = goccl.moe.Config().get_nvl_buffer_size_hint(2 * args.hidden, ranks)
+    if max(args.tokens) > 4096:
+        size = size * max(args.tokens) // 4096
+    all_ = [buffers.Buffers("goccl", goccl.moe, goccl.moe.Buffer(dist.group.WORLD, size), args.sms, tuned=False)]
+    peer = buffers.deep_ep() if cuda else None
+    if peer is not None:
+        all_.append(buffers.Buffers("DeepEP", peer, peer.Buffer(dist.group.WORLD, 2_000_000_000),
+                                    args.deep_ep_sms, tuned=True))
+    return all_
+
+
+def figures(args: argparse.Namespace, rank: int, ranks: int, clock: Clock, device: torch.device) -> Iterator[dict]:
+    groups = {"goccl": dist.new_group(backend="goccl")}
+    if clock.cuda:
+        groups["NCCL"] = dist.group.WORLD
+    used = libraries(args, ranks, clock.cuda)
+    for tokens in args.tokens:
+        r = Routing(tokens, args.hidden, args.top_k, args.experts, ranks, rank, device)
+        for library in used:
+            for figure in library.measure(clock, r):
+                yield {"tokens": tokens, **figure}
+        for name, group in groups.items():
+            for figure in exchange.measure(name, group, clock, r):
+                yield {"tokens": tokens, **figure}
+    for library in used:
+        library.buffer.destroy()
+
+
+def main() -> None:
+    args = arguments()
+    cuda = torch.cuda.is_available()
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)
+        dist.init_process_group("nccl", device_id=device)
+    else:
+        dist.init_process_group("gloo")
+    clock = Clock(dist.new_group(backend="gloo"), cuda, args.calls, args.repeats)
+    report = {**head(cuda), "ranks": ranks, "hidden": args.hidden, "top_k": args.top_k, "experts": args.experts,
+              "figures": []}
+    if rank == 0:
+        print("| tokens | operation | type | library | SMs | eager, us | graph, us | rows | |\n" + "|---" * 9 + "|")
+    for f in figures(args, rank, ranks, clock, device):
+        if rank != 0:
+            continue
+        graph = f["graph"] if isinstance(f["graph"], str) else f"{f['graph']:.1f}"
+        print(f"| {f['tokens']} | {f['operation']} | {f['type']} | {f['library']} | {f.get('sms', '')} "
+              f"| {f['eager']:.1f} | {graph} | {f['rows']} | {f.get('configuration', '')} |", flush=True)
+        report["figures"].append(f)
+        if args.json:  # after each figure, so that an end by force leaves those before
+            with open(args.json, "w") as out:
+                json.dump(report, out, indent=1)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
