@@ -144,6 +144,46 @@ func TestOrderOfOneStreamCostsTwoNodes(t *testing.T) {
 	}
 }
 
+// PyTorch runs asynchronous collectives on a stream of their own, which the stream of the model joins after each. An
+// operation depends on what the model has done since the one before, and on nothing else, so it may overlap that. A
+// driver that does not tell the dependencies of nodes keeps the others, and nothing overlaps.
+func TestOrderReducesTheDependenciesOfACommunicationStream(t *testing.T) {
+	for _, weak := range []mockcuda.Weakness{0, mockcuda.KeepsEdges} {
+		e := mockEngines(t, 2)[0]
+		model, comm, mem := newStream(t, e), newStream(t, e), memory(t, e, 1<<20)
+		const layers, kernels = 6, 5
+		step := func() []mockcuda.Call {
+			return noted(t, func() {
+				notes.Weaken(weak)
+				defer notes.Weaken(0)
+				for range layers {
+					for range kernels {
+						must(t, model.Memset(mem, 0, 64))
+					}
+					must(t, device.Join(comm, model))
+					must(t, e.Enqueue(1, []collective.Request{allReduce(mem, 512, comm)}))
+					must(t, device.Join(model, comm))
+				}
+			})
+		}
+		var calls []mockcuda.Call
+		x, nodes := captureOn(t, []*cuda.Stream{model, comm}, func() { calls = step() })
+		apart := 0
+		for _, l := range launches(calls) {
+			apart += btoi(!l.Overlap)
+		}
+		want := 1 // the first one follows the wait for work outside of the graph, too
+		if weak != 0 {
+			want = layers
+		}
+		if apart != want || nodes != layers*(kernels+1)+2 {
+			t.Errorf("weak %d: %d launches overlap nothing, want %d; %d nodes", weak, apart, want, nodes)
+		}
+		must(t, errors.Join(x.Launch(model), e.Enqueue(1, []collective.Request{allReduce(mem, 512, comm)})))
+		drained(t, e)
+	}
+}
+
 // A graph launch counts as work until it has ended; a bounded wait for it returns an error in time.
 func TestOrderWaitsForReplays(t *testing.T) {
 	e := mockEngines(t, 2)[0]

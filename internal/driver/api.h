@@ -56,7 +56,7 @@ enum {
 	GOCCL_PEER_ALREADY = 704, GOCCL_NOT_SUPPORTED = 801, GOCCL_CAPTURE_INVALIDATED = 901,
 	GOCCL_CAPTURE_RELAXED = 2, GOCCL_HANDLE_POSIX_FD = 1, GOCCL_LOCATION_DEVICE = 1, GOCCL_PROT_RW = 3,
 	GOCCL_RANGE_DMA_BUF = 1,
-	GOCCL_MEM_PINNED = 1, GOCCL_WAIT_GEQ = 0, GOCCL_STREAM_NON_BLOCKING = 1, GOCCL_ADD_DEPENDENCIES = 0,
+	GOCCL_MEM_PINNED = 1, GOCCL_WAIT_GEQ = 0, GOCCL_STREAM_NON_BLOCKING = 1, GOCCL_ADD_DEPENDENCIES = 0, GOCCL_SET_DEPENDENCIES = 1,
 };
 
 // R(symbol, parameters) is a required function. O is optional: if it is missing, a call of it fails with
@@ -144,6 +144,7 @@ enum {
 	O(cuGraphAddEventWaitNode, (CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUevent)) \
 	O(cuGraphAddDependencies, (CUgraph, const CUgraphNode *, const CUgraphNode *, size_t)) \
 	O(cuGraphRemoveDependencies, (CUgraph, const CUgraphNode *, const CUgraphNode *, size_t)) \
+	O(cuGraphNodeGetDependencies_v2, (CUgraphNode, CUgraphNode *, CUgraphEdgeData *, size_t *)) \
 	R(cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long)) \
 	R(cuGraphUpload, (CUgraphExec, CUstream)) \
 	R(cuGraphLaunch, (CUgraphExec, CUstream)) \

@@ -5,9 +5,10 @@
 //
 //  enter, not captured  1. Wait for the mark of the latest work, unless that was on this stream.
 //  leave, not captured  2. Mark the end of this work.
-//  enter, captured      3. In the first operation of a capture: add a node that waits for the event.
-//                       4. In a later one, if on another stream than the previous: add an edge from the previous tail.
-//  leave, captured      5. Move the capture's record of the event behind this work.
+//  enter, captured      3. Drop dependencies of the stream that come before others of them.
+//                       4. In the first operation of a capture: add a node that waits for the event.
+//                       5. In a later one, if on another stream than the previous: add an edge from the previous tail.
+//  leave, captured      6. Move the capture's record of the event behind this work.
 //
 // The mark of kernels with tickets is a word in device memory, if there is one: each of their blocks adds 1 to it when
 // it ends, and blocks is the number of blocks launched so far. This is free unless another stream is used; an event
@@ -39,13 +40,16 @@ struct frontier {
 	CUgraph graph;
 	const CUgraphNode *nodes; // owned by the driver, valid until the next call for the stream
 	size_t n;
+	int lossy; // not all edges to the next node will be plain
 };
 
 static uint64_t frontier(CUstream s, struct frontier *f) {
 	int status = 0;
+	f->lossy = 0;
 	CUresult r = goccl_cu.cuStreamGetCaptureInfo_v2(s, &status, &f->id, &f->graph, &f->nodes, &f->n);
 	if (r == GOCCL_LOSSY_QUERY) { // some edges are not plain; their kind does not matter here
 		const CUgraphEdgeData *edges = NULL;
+		f->lossy = 1;
 		TRY(cuStreamGetCaptureInfo_v3, s, &status, &f->id, &f->graph, &f->nodes, &edges, &f->n);
 	} else if (r) {
 		return FAIL(cuStreamGetCaptureInfo_v2, r);
@@ -102,10 +106,43 @@ static uint64_t share(struct order *o) {
 	return 0;
 }
 
+enum { REDUCED = 8, WALKED = 96 }; // dependencies of a node, and nodes of a walk, that are looked at
+
+// reduce drops from a stream's dependencies what comes before another of them. PyTorch runs asynchronous collectives on
+// a stream of their own: an operation there depends on the one before it there, and on the kernels of the model, which
+// follow that one too. With one dependency it may overlap the last of these kernels. A walk that is too long, or an old
+// driver, leaves everything as it is.
+static void reduce(CUstream s, struct frontier *f) {
+	CUgraphNode stack[WALKED], keep[REDUCED];
+	if (f->n < 2 || f->n > REDUCED || f->lossy || !goccl_cu.cuGraphNodeGetDependencies_v2) return;
+	int drop[REDUCED] = {0}, walked = 0;
+	size_t kept = 0, n = 0;
+	for (size_t i = 0; i < f->n; i++) stack[n++] = f->nodes[i];
+	while (n && walked++ < WALKED) {
+		CUgraphNode deps[REDUCED];
+		CUgraphEdgeData edges[REDUCED];
+		size_t m = REDUCED;
+		if (goccl_cu.cuGraphNodeGetDependencies_v2(stack[--n], deps, edges, &m)) return;
+		for (size_t d = 0; d < m && d < REDUCED; d++) {
+			size_t i = 0;
+			if (edges[d].type || edges[d].from_port) continue; // the node may begin before this dependency has ended
+			while (i < f->n && f->nodes[i] != deps[d]) i++;
+			if (i < f->n) drop[i] = 1; // what is before this one is walked from there
+			else if (n < WALKED) stack[n++] = deps[d];
+		}
+	}
+	for (size_t i = 0; i < f->n; i++)
+		if (!drop[i]) keep[kept++] = f->nodes[i];
+	if (kept == f->n || !kept) return;
+	if (goccl_cu.cuStreamUpdateCaptureDependencies(s, keep, kept, GOCCL_SET_DEPENDENCIES)) return;
+	frontier(s, f);
+}
+
 static uint64_t enter_capture(CUstream s, struct order *o) {
 	struct frontier f;
 	uint64_t r = frontier(s, &f);
 	if (r) return r;
+	reduce(s, &f);
 	struct capture *c = find(o, f.id);
 	if (!c->id) {
 		if (!o->separate) {

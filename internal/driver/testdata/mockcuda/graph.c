@@ -38,6 +38,16 @@ CUresult cuGraphRemoveDependencies(CUgraph g, const CUgraphNode *from, const CUg
 	}
 	return OK;
 }
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode x, CUgraphNode *deps, CUgraphEdgeData *edges, size_t *n) {
+	LOCKED;
+	if (weak(F_KEEP_EDGES)) return UNSUPPORTED;
+	for (size_t i = 0; i < *n; i++) {
+		deps[i] = i < x->deps.n ? x->deps.at[i] : NULL;
+		memset(&edges[i], 0, sizeof edges[i]);
+	}
+	if (x->deps.n < *n) *n = x->deps.n;
+	return OK;
+}
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g, unsigned long long f) {
 	LOCKED;
 	UNSAFE;
