@@ -17,6 +17,7 @@
 #   perf         time beside NCCL's library in the same run, eager and in graphs
 #   plan         every built-in plan run and checked; plan.time: beside native kernels
 #   python       the Python package: its GPU suite and examples (needs torch)
+#   overlap      GEMMs that overlap an all-gather or a reduce-scatter, beside symm_mem (needs torch; .triton: Triton)
 #   torch        PyTorch on libnccl.so.2: collectives, faults, DDP, FSDP, graphs, beside stock NCCL (needs torch)
 #   inference    all-reduces alone, fused and in a decode step, beside NCCL, symmetric memory, peers (needs torch)
 #   moe          mixtures of experts beside DeepEP and all_to_all_single; DeepEP's test on goccl.moe (needs torch)
@@ -335,6 +336,14 @@ elif [ -z "$torch" ]; then
 else
   at python.suite 590 "$work" bash python/tests/gpu/run.sh "$n"
 fi
+for g in triton cuda; do # GEMMs that overlap communication, beside PyTorch's symmetric memory
+  if [ "$gpus" -lt 2 ] || [ -z "$torch" ]; then
+    skip "overlap.$g" "fewer than two GPUs, or python3 has no torch"
+  else
+    step "overlap.$g" 200 torchrun --nproc_per_node="$n" "$work/python/examples/gemm_overlap_$g.py" \
+      --json "$out/overlap.$g.json"
+  fi
+done
 steps=(collectives expandable faults order ddp fsdp graph bf16)
 for s in "${steps[@]}"; do
   if [ $device = host ]; then

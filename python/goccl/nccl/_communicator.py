@@ -248,4 +248,4 @@ class Communicator(OneSided):
         ranks register the same windows in the same order."""
         if not flags & 1:
             return None
-        return Window(self._handle, buffer)
+        return Window(self._handle, self.nranks, buffer)
