@@ -33,7 +33,7 @@ func TestDeviceCountsLaunch(t *testing.T) {
 			t.Errorf("%d ranks: %+v", n, a)
 		}
 		if a.window != e.p2p.window || a.counters != e.p2p.counters || a.abort != e.p2p.abort || a.rank != uint32(n-1) ||
-			a.nranks != uint32(n) {
+			a.nranks != uint32(n) || a.width != uint32(e.p2pChannels) {
 			t.Errorf("%d ranks: %+v", n, a.p2pHead)
 		}
 		if a.channels != p2pChannels || calls[0].Grid != uint32(2*n-1)*p2pChannels || calls[0].Block != p2pThreads {

@@ -144,7 +144,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if terms.copies != copyNever && n > 1 && terms.gpu.Link < HostMemory {
 		e.windows, e.copyMode = share.NewWindows(cfg.Bootstrap, tags.Window, dev, waitLimit(&cfg)), terms.copies
 	}
-	e.stream.streams = uint32(max(1, terms.share(2*streamChannels)/2))
+	e.stream.width = uint32(max(1, terms.share(2*streamChannels)/2))
 	if err := e.choose(&terms, env.Algorithms); err != nil {
 		return nil, errors.Join(err, e.free())
 	}
@@ -219,6 +219,7 @@ func (e *Engine) fillConstants() {
 	state, block := uint64(e.launcher.State.Ptr()), uint64(e.launcher.Block())
 	e.args.abort, e.args.epochs, e.args.rank, e.args.nranks = block, state, uint32(e.rank), uint32(n)
 	e.p2p.abort, e.p2p.counters, e.p2p.rank, e.p2p.nranks = block, state+stateCounters, uint32(e.rank), uint32(n)
+	e.p2p.width = uint32(e.p2pChannels)
 	e.few.p2pHead = e.p2p.p2pHead
 	e.counted = &allToAllVArgs{p2pHead: e.p2p.p2pHead}
 	e.stream.abort, e.stream.counters, e.stream.rank, e.stream.nranks = block, state+stateStream, uint32(e.rank), uint32(n)

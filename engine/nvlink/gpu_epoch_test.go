@@ -177,7 +177,7 @@ func TestGPUEpochsWrap(t *testing.T) {
 	sends := func(what string, steps int, count func(i int) int64) wrapCase {
 		return wrapCase{what, collective.Send, datatype.Float32, steps, count}
 	}
-	const piece = p2pPieceBytes / 4
+	const piece = p2pSpreadBytes / 4
 	cases := []wrapCase{
 		reduces("one_shot_ll", 3*before, some), reduces("one_shot_ll128", 3*before, some),
 		reduces("two_shot_ll", 3*before, some),

@@ -9,8 +9,8 @@ const (
 
 	p2pChannels    = 32
 	p2pDepth       = 4
-	p2pPieceBytes  = 15360 // of LL128
-	p2pPieceLL     = 8192
+	p2pSpreadBytes = 15360 // of LL128
+	p2pSpreadLL    = 2048
 	p2pSlotBytes   = 16384
 	p2pMaxMessages = 128
 	p2pFewMessages = 16
@@ -61,7 +61,7 @@ type p2pHead struct {
 	window          [maxRanks]uint64
 	abort, counters uint64
 	rank, nranks    uint32
-	lanes, streams  uint32
+	lanes, width    uint32
 }
 
 type p2pArgs struct {

@@ -194,7 +194,7 @@ func (e *Engine) list(a *lists) (aligned, more bool) {
 				aligned = aligned && (int64(t.ptr)|t.bytes)&7 == 0
 				a.used++
 				l.count++
-				l.channels = max(l.channels, uint8(min(most, e.pieces(t.bytes))))
+				l.channels = max(l.channels, uint8(min(most, e.channels(t.bytes))))
 			}
 			b.head[q] = i
 			more = more || i >= 0
@@ -206,13 +206,13 @@ func (e *Engine) list(a *lists) (aligned, more bool) {
 	return aligned, more
 }
 
-// pieces is the number of ring pieces of a packet message.
-func (e *Engine) pieces(bytes int64) int64 {
-	piece := int64(p2pPieceBytes)
+// channels is how many channels a packet message would use if there were enough.
+func (e *Engine) channels(bytes int64) int64 {
+	spread := int64(p2pSpreadBytes)
 	if e.table.noLines {
-		piece = p2pPieceLL
+		spread = p2pSpreadLL
 	}
-	return (bytes + piece - 1) / piece
+	return (bytes + spread - 1) / spread
 }
 
 // listOwn adds a lane with as many pairs of own as fit. It returns their bytes and the remaining pairs.
@@ -228,7 +228,7 @@ func (e *Engine) listOwn(a *lists, own []int32) (bytes int64, rest []int32) {
 		own = own[2:]
 	}
 	if l.count > 0 {
-		l.channels = uint8(min(int64(e.p2pChannels), e.pieces(bytes)))
+		l.channels = uint8(min(int64(e.p2pChannels), e.channels(bytes)))
 		a.lane[a.lanes] = l
 		a.lanes++
 	}
@@ -262,7 +262,7 @@ const streamCopiers = 16
 func (e *Engine) launchStream(s *cuda.Stream, own []int32) (more bool, rest []int32, err error) {
 	a := lists{p2pHead: &e.stream.p2pHead, lane: e.stream.lane[:], message: e.stream.message[:]}
 	_, more = e.list(&a)
-	blocks := 2 * int(e.stream.streams)
+	blocks := 2 * int(e.stream.width)
 	bytes, rest := e.listOwn(&a, own)
 	if bytes > 0 {
 		blocks += streamCopiers

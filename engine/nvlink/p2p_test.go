@@ -29,6 +29,10 @@ func sides(t *testing.T, engines []*Engine, calls [][]mockcuda.Call) (sent, rece
 			blocks := 0
 			for _, l := range lanes {
 				blocks += int(l.channels)
+				if most := int64(engines[r].p2pChannels); class == "words" && int(l.peer) != r &&
+					int64(l.channels) != min(most, engines[r].channels(longest(messages[l.first:l.first+l.count]))) {
+					t.Errorf("rank %d has %d blocks for a lane of %v", r, l.channels, messages[l.first:l.first+l.count])
+				}
 				for _, m := range messages[l.first : l.first+l.count] {
 					what := fmt.Sprintf("%s launch %d: %d bytes", class, round[class], m.bytes)
 					if l.send == 1 {
@@ -47,6 +51,14 @@ func sides(t *testing.T, engines []*Engine, calls [][]mockcuda.Call) (sent, rece
 	return sent, received
 }
 
+// longest is the size of the longest of the messages.
+func longest(messages []message) (bytes int64) {
+	for _, m := range messages {
+		bytes = max(bytes, int64(m.bytes))
+	}
+	return bytes
+}
+
 // listsOf reads the lanes and messages of a launch.
 func listsOf(t testing.TB, c mockcuda.Call) ([]lane, []message) {
 	if strings.Contains(c.Kernel, "_few_") {
@@ -63,7 +75,12 @@ func listsOf(t testing.TB, c mockcuda.Call) ([]lane, []message) {
 
 // For any matching pattern of sends and receives, both sides of every message launch alike.
 func TestMessagesMatch(t *testing.T) {
-	const n = 4
+	for _, n := range []int{4, maxRanks} { // these have fewer channels than there are
+		t.Run(fmt.Sprint(n), func(t *testing.T) { messagesMatch(t, n) })
+	}
+}
+
+func messagesMatch(t *testing.T, n int) {
 	engines := mockEngines(t, n)
 	sizes := []int64{0, 8, 100, 0, streamFrom + 1<<20, 8, 4096, streamFrom, 1}
 	calls := make([][]mockcuda.Call, n)
@@ -119,7 +136,7 @@ func TestSelfMessages(t *testing.T) {
 		channels uint8
 		grid     uint32
 	}{{"point_to_point_few_words", mem.Add(64), 8, 1, 1},
-		{"point_to_point_stream", mem.Add(large), large, 32, 2*e.stream.streams + streamCopiers}} {
+		{"point_to_point_stream", mem.Add(large), large, 32, 2*e.stream.width + streamCopiers}} {
 		got := launches(calls)[i]
 		lanes, messages := listsOf(t, got)
 		if got.Kernel != c.kernel || got.Grid != c.grid || len(lanes) != 1 ||

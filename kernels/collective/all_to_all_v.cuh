@@ -144,15 +144,18 @@ GOCCL_DEVICE void allToAllV(const AllToAllVArgs& a) {
   const uint32_t used = channelsOf<Words>(a, m.bytes);
   for (uint32_t channel = block; channel < used; channel += a.channels) {
     uint32_t* counter = counterOf(a, peer, send, channel, p2pChannels);
-    uint32_t k = send ? 0 : *counter;
+    uint32_t k = send ? 0 : *counter, ahead = 0;
     Status s;
     if (send)
-      s = words ? sendPieces<Words>(a, m, peer, channel, counter, k)
-                : sendPieces<Bytes>(a, m, peer, channel, counter, k);
+      s = words ? sendPieces<Words>(a, m, peer, channel, counter, k, ahead)
+                : sendPieces<Bytes>(a, m, peer, channel, counter, k, ahead);
     else
       s = words ? receivePieces<Words>(a, m, peer, channel, k) : receivePieces<Bytes>(a, m, peer, channel, k);
     const bool stop = __syncthreads_or(s != statusOk);
-    if (threadIdx.x == 0) *counter = send ? *counter + k : k;
+    if (threadIdx.x == 0) {
+      *counter = send ? *counter + k : k;
+      if (send) refreshCredit<Bytes>(a, peer, channel, counter, ahead);
+    }
     if (stop) return;
   }
 }

@@ -3,14 +3,19 @@
 //
 // A pair has, for each direction, `channels` rings of `depth` pieces in the receiver's window. A block serves one
 // channel of one peer and direction; it takes the messages of that peer and direction in the order of the list, so the
-// k-th send meets the k-th receive. Both sides compute from the size of a message alone how large its pieces are and
-// how many channels it uses; piece i travels on channel i mod that number.
+// k-th send meets the k-th receive. Both sides compute from the size of a message and the launch's width alone how large
+// its pieces are and how many channels it uses; piece i travels on channel i mod that number.
 //
 //   sender     1. each warp waits until the receiver has taken piece k−depth
 //              2. stores the piece as packets (LL128; LL for ranks without NVLink), flag = k+1
 //   receiver   1. waits for the packets, thread by thread, and stores the data
 //              2. after a block barrier, one thread posts the credit, a word in the sender's window: all loads of the
 //                 piece have returned their values
+//
+// Without NVLink a word for the peer, or from it, takes about as long as a small message. So there the receiver posts
+// the credit when it begins the next piece of the channel: a launch that ended with it would wait for it. A sender that
+// needs this credit waits until its peer begins to receive. And a launch that has used half of the ring looks for new
+// credit when it has sent its data, for the next launch.
 //
 // k counts the pieces of a channel for ever, in device memory, so launches can be replayed. It has 32 bits and wraps
 // harmlessly: flags compare equal or not, credits by signed difference.
@@ -28,6 +33,10 @@ constexpr uint32_t p2pUnits = 1024;               // of a piece
 constexpr uint32_t p2pSlotBytes = p2pUnits * 16;  // 16384 in the window
 template <class Packet>
 constexpr uint32_t p2pPieceBytes = Packet::payload(p2pUnits);  // of data: LL128 15360, LL 8192
+// A message gets another channel for each of these bytes. A warp's failed look at LL packets beyond NVLink delays its
+// next one by as many bytes as it reads, so a thread should have one unit.
+template <class Packet>
+constexpr uint32_t p2pSpreadBytes = Packet::group > 1 ? p2pPieceBytes<Packet> : p2pPieceBytes<Packet> / 4;
 constexpr uint32_t p2pMaxMessages = 128;
 constexpr uint32_t p2pFewMessages = 16;
 constexpr uint32_t p2pMaxLanes = 2 * maxRanks;  // both directions of every peer, and the rank to itself
@@ -54,7 +63,7 @@ struct P2PHead {
   AbortBlock* abort;
   uint32_t* counters;  // device memory: [peer][direction][channel], pieces so far
   uint32_t rank, nranks, lanes;
-  uint32_t streams;  // channels of stream.cuh
+  uint32_t width;  // channels of stream.cuh; the most that a message uses of p2pChannels
 };
 
 template <uint32_t Lanes, uint32_t Messages>
@@ -78,13 +87,12 @@ GOCCL_DEVICE uint64_t creditOffset(const P2PHead& a, uint32_t target, uint32_t c
   return ringOffset(a.nranks, 0) + (static_cast<uint64_t>(target) * p2pChannels + channel) * 128;
 }
 
-// channelsOf spreads a message over more channels the larger it is; both sides use it. With many ranks fewer channels
-// keep all blocks resident.
+// channelsOf spreads a message over more channels the larger it is; both sides use it. The host chooses a width with
+// which all blocks are resident, the same on all ranks.
 template <class Packet>
 GOCCL_DEVICE uint32_t channelsOf(const P2PHead& a, uint64_t bytes) {
-  const uint64_t pieces = (bytes + p2pPieceBytes<Packet> - 1) / p2pPieceBytes<Packet>;
-  const uint32_t most = a.nranks <= 8 ? p2pChannels : p2pChannels / 2;
-  return pieces < most ? static_cast<uint32_t>(pieces) : most;
+  const uint64_t parts = (bytes + p2pSpreadBytes<Packet> - 1) / p2pSpreadBytes<Packet>;
+  return parts < a.width ? static_cast<uint32_t>(parts) : a.width;
 }
 
 // pieceSize is the size of the pieces of a message but the last: such that all its channels have the same number of
@@ -111,7 +119,7 @@ struct Pieces {
 
   // A message of one piece needs no divisions, which take a tenth of a microsecond together.
   GOCCL_DEVICE Pieces(const P2PHead& a, const Message& message, uint32_t channel)
-      : m(message), all(1), index(channel), size(p2pPieceBytes<Packet>), stride(1) {
+      : m(message), all(1), index(channel), size(p2pSpreadBytes<Packet>), stride(1) {
     if (m.bytes <= size) return;
     size = pieceSize<Packet>(a, m.bytes);
     stride = channelsOf<Packet>(a, m.bytes);
@@ -135,10 +143,10 @@ GOCCL_DEVICE uint32_t* creditOf(const P2PHead& a, uint32_t of, uint32_t by, uint
 // has sent through the channel. The counter, the credit and the data are loaded together, so that they take the time of
 // one load: nothing before the data depends on the other two. Ranks that use LL may have their windows in host memory,
 // from which a load takes longer than a message: they begin with the credit that an earlier message has seen. It lies
-// beside the counter. Credits only grow, so an old one is safe.
+// beside the counter. Credits only grow, so an old one is safe. ahead is how many pieces the ring holds by that credit.
 template <class Packet>
 GOCCL_DEVICE Status sendPieces(const P2PHead& a, const Message& m, uint32_t peer, uint32_t channel,
-                               uint32_t* counter, uint32_t& done) {
+                               uint32_t* counter, uint32_t& done, uint32_t& ahead) {
   uint8_t* ring = a.window[peer] + ringOffset(a.rank, channel);
   const uint32_t* credit = creditOf(a, a.rank, peer, channel);
   const uint32_t before = loadRelaxed<Scope::gpu>(counter);
@@ -170,15 +178,25 @@ GOCCL_DEVICE Status sendPieces(const P2PHead& a, const Message& m, uint32_t peer
         if (base + j * blockDim.x < units) Packet::send(slot, base + j * blockDim.x, d[j], pieceFlag(k));
     }
   }
+  ahead = before + done - taken;
   if (!lines && threadIdx.x == 0) storeRelaxed<Scope::gpu>(counter + 1, taken);
   return statusOk;
+}
+
+// refreshCredit is for one thread of a block that has sent all its pieces: see above.
+template <class Packet>
+GOCCL_DEVICE void refreshCredit(const P2PHead& a, uint32_t peer, uint32_t channel, uint32_t* counter, uint32_t ahead) {
+  if (Packet::group == 1 && ahead >= p2pDepth / 2)
+    storeRelaxed<Scope::gpu>(counter + 1, loadRelaxed<Scope::sys>(creditOf(a, a.rank, peer, channel)));
 }
 
 template <class Packet>
 GOCCL_DEVICE Status receivePieces(const P2PHead& a, const Message& m, uint32_t peer, uint32_t channel, uint32_t& k) {
   const uint8_t* ring = a.window[a.rank] + ringOffset(peer, channel);
   uint32_t* credit = creditOf(a, peer, a.rank, channel);
+  constexpr bool lines = Packet::group > 1;
   for (Pieces<Packet> p(a, m, channel); p.more(); p.next(), ++k) {
+    if (!lines && threadIdx.x == 0) storeRelaxed<Scope::sys>(credit, k);  // the pieces before this one
     uint8_t* to = p.data();
     const uint32_t bytes = p.bytes();
     const uint8_t* slot = ring + (k % p2pDepth) * p2pSlotBytes;
@@ -202,7 +220,7 @@ GOCCL_DEVICE Status receivePieces(const P2PHead& a, const Message& m, uint32_t p
         if (base + j * blockDim.x < units) Packet::store(to, base + j * blockDim.x, bytes, d[j]);
     }
     if (__syncthreads_or(s != statusOk)) return statusAborted;
-    if (threadIdx.x == 0) storeRelaxed<Scope::sys>(credit, k + 1);
+    if (lines && threadIdx.x == 0) storeRelaxed<Scope::sys>(credit, k + 1);
   }
   return statusOk;
 }
@@ -227,20 +245,22 @@ GOCCL_DEVICE void pointToPoint(const Lists& a) {
     return;
   }
   uint32_t* counter = counterOf(a, lane.peer, lane.send, channel, p2pChannels);
-  uint32_t k = lane.send ? 0 : *counter;  // see sendPieces
+  uint32_t k = lane.send ? 0 : *counter, ahead = 0;  // see sendPieces
   for (uint32_t i = 0; i < lane.count; ++i) {
     const Message m = a.message[lane.first + i];
     if (channel >= channelsOf<Packet>(a, m.bytes)) continue;
-    Status s = lane.send ? sendPieces<Packet>(a, m, lane.peer, channel, counter, k)
+    Status s = lane.send ? sendPieces<Packet>(a, m, lane.peer, channel, counter, k, ahead)
                          : receivePieces<Packet>(a, m, lane.peer, channel, k);
     if (s != statusOk) break;
   }
   __syncthreads();
   if (threadIdx.x != 0) return;
-  if (lane.send)
+  if (lane.send) {
     addRelaxed<Scope::gpu>(counter, k);  // k counts from 0 here, and nobody waits for the sum
-  else
+    refreshCredit<Packet>(a, lane.peer, channel, counter, ahead);
+  } else {
     *counter = k;
+  }
 }
 
 }  // namespace collective

@@ -30,7 +30,7 @@ constexpr uint32_t streamWorkers = 256;  // threads that move data
 static_assert(streamRingBytes % (2 * streamPieceBytes) == 0, "a ring is whole pieces of either size");
 
 // The arguments are P2PArgs with windows at the stream region. Lanes are in the order of the steps; Lane::channels is
-// not used. Blocks: the first `streams` send, the next `streams` receive, the rest copy the rank's messages to itself
+// not used. Blocks: the first `width` send, the next `width` receive, the rest copy the rank's messages to itself
 // (lanes whose peer is the rank: pairs of messages from, to). All ranks have the same number of channels, always.
 
 GOCCL_DEVICE uint64_t streamRing(uint32_t channel) { return static_cast<uint64_t>(channel) * streamRingBytes; }
@@ -67,7 +67,7 @@ struct Flow {
   uint32_t* limit;  // pieces that may be sent
 
   GOCCL_DEVICE Flow(const P2PArgs& a, const Lane& lane, uint32_t c, uint32_t k)
-      : peer(lane.peer), channel(c), channels(a.streams), start(k), total(0), base(0), user(nullptr), bytes(0),
+      : peer(lane.peer), channel(c), channels(a.width), start(k), total(0), base(0), user(nullptr), bytes(0),
         piece(0), depth(0), mine(0) {
     for (uint32_t i = 0; i < lane.count; ++i) total += piecesOf(a.message[lane.first + i].bytes, c, channels);
     const uint32_t source = lane.send ? a.rank : peer, target = lane.send ? peer : a.rank;
@@ -147,14 +147,14 @@ struct Stream {
 
 GOCCL_DEVICE void stream(const P2PArgs& a) {
   Stream block(a);
-  const uint32_t role = blockIdx.x / a.streams;  // 0 sends, 1 receives, more copy
-  const uint32_t channel = blockIdx.x % a.streams;
+  const uint32_t role = blockIdx.x / a.width;  // 0 sends, 1 receives, more copy
+  const uint32_t channel = blockIdx.x % a.width;
   for (uint32_t l = 0; l < a.lanes; ++l) {
     const Lane lane = a.lane[l];
     if (lane.peer == a.rank) {
       if (role < 2) continue;
-      const uint64_t copiers = gridDim.x - 2 * a.streams;
-      const uint64_t copier = blockIdx.x - 2 * a.streams;
+      const uint64_t copiers = gridDim.x - 2 * a.width;
+      const uint64_t copier = blockIdx.x - 2 * a.width;
       for (uint32_t i = 0; i < lane.count; i += 2) {
         const Message from = a.message[lane.first + i], to = a.message[lane.first + i + 1];
         copyBytes<8>(reinterpret_cast<void*>(to.address), reinterpret_cast<const void*>(from.address), from.bytes,

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "pcie",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "7aab220162dd28b90d0c77b45b22a6a3006ddea68cc9d171ccab2b490ed38029",
+	Source:   "8e147e78de853c905d460c38636fd12773786631e5ed17a6fee5041fb3d04f90",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float64",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float8e4m3",

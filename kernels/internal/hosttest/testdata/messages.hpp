@@ -56,7 +56,7 @@ struct Exchange {
     a.counters = counters[rank].data();
     a.rank = rank;
     a.nranks = n;
-    a.streams = channels;
+    a.width = channels;
     std::vector<std::unique_ptr<Memory>> buffers;
     uint32_t m = 0;
     for (uint32_t k = 1; k < n; ++k)
@@ -110,14 +110,17 @@ struct Exchange {
 };
 
 inline void messages() {
-  auto make = [](uint32_t n, uint32_t threads, uint32_t first) {
-    return Exchange(n, threads, p2pChannels, ringOffset(n, 0) + n * p2pChannels * 128, n * 2 * p2pChannels * 32, first);
+  auto make = [](uint32_t n, uint32_t threads, uint32_t first, uint32_t width = p2pChannels) {
+    return Exchange(n, threads, width, ringOffset(n, 0) + n * p2pChannels * 128, n * 2 * p2pChannels * 32, first);
   };
   make(2, 64, 0).run(2, 1, false, pointToPoint<LineBytes, P2PArgs>);
   make(2, 32, 0xfffffff0).run(3, 8, false, pointToPoint<LineWords, P2PFewArgs>);
   make(3, 32, 0).run(1, 1, false, pointToPoint<LineBytes, P2PFewArgs>);
   make(2, 32, 0).run(2, 1, false, pointToPoint<PacketBytes, P2PArgs>);
   make(3, 32, 0xfffffff0).run(2, 8, false, pointToPoint<PacketBytes, P2PFewArgs>);
+  // Where not all channels would be resident, a launch uses fewer.
+  make(2, 32, 0, 1).run(2, 1, false, pointToPoint<LineBytes, P2PFewArgs>);
+  make(2, 32, 0, 1).run(2, 1, false, pointToPoint<PacketBytes, P2PArgs>);
 }
 
 // Device counts: what the ranks exchange is drawn anew for every launch, and ordinary messages go by the same rings in
@@ -177,6 +180,7 @@ struct Counted : Exchange {
     a.counters = counters[rank].data();
     a.rank = rank;
     a.nranks = n;
+    a.width = p2pChannels;
     a.send = send.data;
     a.recv = recv.data;
     for (uint32_t side : {0u, 1u})
