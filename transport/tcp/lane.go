@@ -1,7 +1,6 @@
 package tcp
 
 import (
-	"net"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -20,7 +19,8 @@ type frame struct {
 
 // line is one TCP connection of a lane.
 type line struct {
-	conn    *net.TCPConn
+	conn    conn
+	sock    *socket // conn, of a lane 0
 	raw     syscall.RawConn
 	in, out *aead.Cipher // nil without encryption
 	nIn     uint64

@@ -56,7 +56,7 @@ func TestJunkFromAPeer(t *testing.T) {
 	w := l.line
 	l.line = nil // its writer must not send in between
 	l.mu.Unlock()
-	if _, err := w.conn.Write(make([]byte, 3*packetSize)); err != nil {
+	if _, err := w.conn.(*net.TCPConn).Write(make([]byte, 3*packetSize)); err != nil {
 		t.Fatal(err)
 	}
 	for name, s := range map[string]*nettest.Side{"sender": x, "receiver": y} {

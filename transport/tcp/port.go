@@ -81,4 +81,4 @@ func (p *Port) Close() error {
 func (p *Port) Poll() { p.poller.try() }
 
 // Polling implements transport.Poller.
-func (p *Port) Polling(delta int) { p.poller.waiters.Add(int32(delta)) }
+func (p *Port) Polling(delta int) { p.poller.leave(delta) }

@@ -50,9 +50,7 @@ func (p *Peer) dial(ctx context.Context, l *lane) error {
 			_ = conn.Close()
 			return errRetry{err}
 		}
-		w, err := newLine(s, p.encrypted())
 		switch {
-		case err != nil:
 		case h.op == opBye:
 			err = errGone
 		case h.op == opAck:
@@ -60,9 +58,17 @@ func (p *Peer) dial(ctx context.Context, l *lane) error {
 		case h.op != opJoin || h.region != uint64(l.index):
 			err = fmt.Errorf("%w: operation %d instead of a join", errFrame, h.op)
 		}
-		if err != nil || !p.attach(l, w, h.offset) {
+		if err != nil {
 			_ = conn.Close()
 			return errors.Join(err, p.failure.Err())
+		}
+		w, err := l.newLine(s, p.encrypted())
+		if err != nil {
+			return err
+		}
+		if !p.attach(l, w, h.offset) {
+			w.close()
+			return p.failure.Err()
 		}
 		if !p.goes(func() { l.serve(w) }) { // nobody reads it, so nobody else ends it
 			w.close()
@@ -116,21 +122,37 @@ func (l *lane) replace(s *stream, h *header) (*line, error) {
 	if err := s.write(header{op: opJoin, region: h.region, offset: l.received.Load()}, nil); err != nil {
 		return nil, nil // the dialler tries again
 	}
-	w, err := newLine(s, h.value&1 != 0)
-	if err != nil || !l.peer.attach(l, w, h.offset) {
+	w, err := l.newLine(s, h.value&1 != 0)
+	if err != nil {
 		return nil, err
+	}
+	if !l.peer.attach(l, w, h.offset) {
+		w.close()
+		return nil, nil
 	}
 	return w, nil
 }
 
-func newLine(s *stream, encrypted bool) (*line, error) {
-	conn := s.conn.(*net.TCPConn)
-	raw, err := conn.SyscallConn()
-	w := &line{conn: conn, raw: raw, closed: make(chan struct{}), ended: make(chan struct{})}
+// newLine takes over the connection of s, also when it fails.
+func (l *lane) newLine(s *stream, encrypted bool) (*line, error) {
+	c := s.conn.(*net.TCPConn)
+	w := &line{conn: c, closed: make(chan struct{}), ended: make(chan struct{})}
 	if encrypted {
 		w.in, w.out, w.nIn, w.nOut = s.in, s.out, s.nIn, s.nOut
 	}
-	return w, errors.Join(err, conn.SetDeadline(time.Time{}))
+	err := c.SetDeadline(time.Time{})
+	if err == nil && l.index == 0 {
+		w.sock, err = detach(c, l.peer.port.poller)
+		w.conn = w.sock
+	}
+	if err == nil {
+		w.raw, err = w.conn.SyscallConn()
+	}
+	if err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return w, nil
 }
 
 // goes runs f on a goroutine that Close waits for, unless Close has begun.

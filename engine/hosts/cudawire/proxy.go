@@ -135,10 +135,20 @@ func (w *Wire) noKernels() bool {
 	return err == nil && idle
 }
 
-// progress puts what is posted, in one system call if the network can.
-func (l *link) progress() (moved bool) {
-	g := &l.w.geo
+// progress puts what is posted, in one system call if the network can. The lanes of a small message are posted within
+// a microsecond, so it looks again before it makes the call.
+func (l *link) progress() bool {
 	defer l.release()
+	moved := l.look()
+	if moved && !l.full {
+		l.look()
+	}
+	return moved
+}
+
+// look puts what is posted on all lanes.
+func (l *link) look() (moved bool) {
+	g := &l.w.geo
 	for lane := range g.lanes {
 		for {
 			k := l.put[lane]
