@@ -28,6 +28,10 @@ func (c *Comm) acrossHostsOfGPUs(ctx context.Context, net transport.Net, nic int
 	if inside.Sharing, err = bootstrap.MostAlike(ctx, c.boot, gpu); err != nil {
 		return nil, err
 	}
+	crowd, err := bootstrap.MostAlike(ctx, c.boot, string(ipc.ProcessID[:])+gpu) // ranks of a process on a GPU
+	if err != nil {
+		return nil, err
+	}
 	order, err := hosts.NewCUDAOrder(c.dev.(*cuda.Device), inside.GraphOrder())
 	if err != nil {
 		return nil, err
@@ -35,7 +39,7 @@ func (c *Comm) acrossHostsOfGPUs(ctx context.Context, net transport.Net, nic int
 	overlaps, blocks := false, 0
 	e, err := hosts.New(ctx, hosts.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Network: why,
 		NetworkName: net.Name(), Tuning: c.cfg.settings.Tuning, Algorithms: c.cfg.settings.Algorithms,
-		Order: order, OnFailure: c.failAlone,
+		Order: order, OnFailure: c.failAlone, Crowded: hosts.Crowded(crowd),
 		Local: func(ctx context.Context, boot bootstrap.Bootstrap, names []int, failed func(error)) (
 			collective.Engine, error,
 		) {

@@ -28,6 +28,8 @@ type Config struct {
 	Wire func(peers int, failed func(error)) (wire.Wire, error)
 	// Order makes work on a stream follow all earlier work of the engine.
 	Order Order
+	// Crowded says that so many ranks of this process are on the GPU that their streams share its queues: see Crowded.
+	Crowded bool
 	// Check, when not nil, is the engine's Check.
 	Check func(seq uint64, reqs []collective.Request) error
 	// Network names the network, for the log, and NetworkName is transport.Net's, for tables.
@@ -65,6 +67,7 @@ type Engine struct {
 	wire    wire.Wire
 	order   Order
 	inPlace bool
+	crowded bool
 	rules   *rules
 	lanes   [2]device.Stream // of the local engine and of the wire, for requests with several chunks
 	retired []device.Stream  // lanes that were part of a capture when another stream needed lanes
@@ -87,7 +90,7 @@ type Engine struct {
 func New(ctx context.Context, cfg Config) (e *Engine, err error) {
 	hosts, rank := cfg.Bootstrap.Hosts(), cfg.Bootstrap.Rank()
 	e = &Engine{topology: newTopology(rank, hosts), name: cfg.Name, dev: cfg.Device, order: cfg.Order,
-		check: cfg.Check, onFail: cfg.OnFailure, closing: make(chan struct{})}
+		crowded: cfg.Crowded, check: cfg.Check, onFail: cfg.OnFailure, closing: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())

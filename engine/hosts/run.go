@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
@@ -38,11 +39,23 @@ func (e *Engine) run(s device.Stream, seq uint64, reqs []collective.Request) err
 	if err != nil {
 		return e.error(r, seq, err)
 	}
-	if len(chunks) == 1 {
-		return e.chain(s, op, chunks[0])
+	if len(chunks) > 1 && !e.crowded {
+		return e.pipeline(s, op, chunks)
 	}
-	return e.pipeline(s, op, chunks)
+	for _, c := range chunks {
+		if err := e.chain(s, op, c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
+
+// Crowded says whether a process must not have three streams for each of its ranks on a GPU, as pipeline uses. All
+// streams of a context go through 8 hardware queues (CUDA_DEVICE_MAX_CONNECTIONS). In a queue a kernel waits for those
+// before it, and kernels of these ranks wait for each other: a rank that is ahead can stand in the way of the kernel
+// that it waits for. One rank on each GPU is safe whatever shares a queue: a kernel waits only for kernels that are
+// earlier in the order of the calls, which is the same on all ranks.
+func Crowded(ranks int) bool { return ranks > 1 && 3*ranks > 8 }
 
 // chain enqueues a chunk on one stream.
 func (e *Engine) chain(s device.Stream, op wire.Op, c *chunk) error {
@@ -174,6 +187,13 @@ func (e *Engine) pairs(s device.Stream, op wire.Op, reqs []collective.Request) e
 	c.phase(p)
 	if len(inside) == 0 || p.IsEmpty() {
 		return e.chain(s, op, c)
+	}
+	if e.crowded {
+		err := e.error(&reqs[0], op.Seq, fmt.Errorf("%w: a group with messages inside of the host and to other hosts, "+
+			"whose two kernels run at the same time, where several ranks of a process share a GPU: give each rank a process",
+			collective.ErrUnsupported))
+		e.fail(err) // the peers would wait
+		return err
 	}
 	return e.pipeline(s, op, []*chunk{{phases: c.phases}, {before: c.before}})
 }
