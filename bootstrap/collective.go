@@ -10,16 +10,14 @@ import (
 // leaveTimeout bounds the time that Close spends on notices to peers.
 const leaveTimeout = 500 * time.Millisecond
 
-// exchange implements the collectives as a direct exchange: every rank sends to every other, then waits for all at
-// once.
+// exchange implements the collectives of fewer than relayFrom ranks as a direct exchange: every rank sends to every
+// other, then waits for all at once.
 //
 //  1. Take the next sequence number. The numbers agree because all ranks make the same calls.
 //  2. Send op and data to every other rank, starting with the next higher one, so that the ranks do not all send to
 //     the same rank first.
 //  3. Receive one message of that number from every rank. The death of a missing rank ends the wait at once; a timeout
-//     names exactly the ranks that are missing. A tree or a ring could not do this.
-//
-// Each rank sends n-1 messages; there are few ranks and the parts are small.
+//     names exactly the ranks that are missing.
 func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][]byte, error) {
 	if len(data) > MaxMessage {
 		return nil, g.fail(op.String(), -1, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), MaxMessage))
@@ -32,6 +30,9 @@ func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][
 	tag := g.sequence
 
 	n := len(g.members)
+	if n >= relayFrom {
+		return g.relay(ctx, op, tag, data)
+	}
 	out := make([][]byte, n)
 	out[g.rank] = append([]byte{}, data...)
 	if n == 1 {
@@ -59,9 +60,7 @@ func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][
 	})
 	switch {
 	case wrong >= 0:
-		return nil, g.fail(op.String(), wrong,
-			fmt.Errorf("%w: the peer is in another collective; all ranks must make the same calls in the same order",
-				ErrProtocol))
+		return nil, g.fail(op.String(), wrong, errOtherCollective)
 	case err != nil && i >= 0:
 		return nil, g.culprit(op, (g.rank+1+i)%n, err)
 	case err != nil:
@@ -74,6 +73,9 @@ func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][
 	}
 	return out, nil
 }
+
+var errOtherCollective = fmt.Errorf("%w: the peer is in another collective; all ranks must make the same calls in "+
+	"the same order", ErrProtocol)
 
 // causeDelay is how long a collective that failed because a peer left waits for a death that explains it.
 const causeDelay = 100 * time.Millisecond
