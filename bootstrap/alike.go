@@ -2,7 +2,8 @@ package bootstrap
 
 import "context"
 
-// MostAlike returns the largest number of ranks that give the same key, such as the name of their GPU. It is collective.
+// MostAlike returns the largest number of ranks that give the same key, such as the name of their GPU. It is
+// collective.
 func MostAlike(ctx context.Context, b Bootstrap, key string) (most int, err error) {
 	all, err := b.AllGather(ctx, []byte(key))
 	count := map[string]int{}

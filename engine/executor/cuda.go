@@ -126,7 +126,8 @@ func (h *cudaEngine) open(ctx context.Context) error {
 	}
 	if h.lanes > 0 {
 		a.far = s + uint64(h.layout.far)
-		if err := dev.CopyIn(device.Ptr(a.far), launcher.Raw(x.e.rings.far(x.program, h.program.blocks, a.abort))); err != nil {
+		far := x.e.rings.far(x.program, h.program.blocks, a.abort)
+		if err := dev.CopyIn(device.Ptr(a.far), launcher.Raw(far)); err != nil {
 			return err
 		}
 	}

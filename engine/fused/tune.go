@@ -98,7 +98,9 @@ func (w *Workspace) tuneSize(ctx context.Context, r *Request, enqueue func(*Requ
 }
 
 // measure is the time of a request, in seconds.
-func (w *Workspace) measure(ctx context.Context, r *Request, enqueue func(*Request) error) (seconds float64, err error) {
+func (w *Workspace) measure(ctx context.Context, r *Request, enqueue func(*Request) error) (seconds float64,
+	err error,
+) {
 	times := func(n int) error {
 		for range n {
 			if err := enqueue(r); err != nil {

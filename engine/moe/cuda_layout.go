@@ -80,8 +80,9 @@ var (
 func (e *cudaEngine) head(h *Handle, kind int) headArgs {
 	b := e.b
 	l := handle{h.Shape, b.size, b.places(&h.Shape)}
-	a := headArgs{abort: uint64(e.launcher.Block()), state: uint64(e.launcher.State.Ptr()) + stateTicket + uint64(kind)*stateStride,
-		rank: uint32(b.rank), nranks: uint32(b.size), tokens: uint32(h.Tokens), places: uint32(l.tokens),
+	a := headArgs{abort: uint64(e.launcher.Block()),
+		state: uint64(e.launcher.State.Ptr()) + stateTicket + uint64(kind)*stateStride,
+		rank:  uint32(b.rank), nranks: uint32(b.size), tokens: uint32(h.Tokens), places: uint32(l.tokens),
 		byExpert: uint32(h.Layout), entries: uint32(h.entries()), topK: uint32(h.TopK), local: uint32(l.local())}
 	for r := range b.size {
 		a.arena[r] = uint64(b.memory.Ptr[r])

@@ -66,7 +66,8 @@ func TestLaunches(t *testing.T) {
 			if strings.Contains(c.kernel, "_ll_") {
 				area = e.areas[1-ll128]
 			}
-			if a.rank != 1 || a.nranks != uint32(n) || a.window != area || a.abort == 0 || a.epochs != uint64(e.launcher.State.Ptr()) {
+			if a.rank != 1 || a.nranks != uint32(n) || a.window != area || a.abort == 0 ||
+				a.epochs != uint64(e.launcher.State.Ptr()) {
 				t.Errorf("%s: %+v", c.kernel, a)
 			}
 			if c.r.Collective != collective.Barrier && c.r.Collective != collective.Broadcast &&

@@ -92,10 +92,11 @@ func TestOrderForgetsFailedLaunches(t *testing.T) {
 	must(t, e.Enqueue(1, []collective.Request{allReduce(mem, 16, a)}))
 	for _, s := range []*cuda.Stream{a, b} {
 		cfg := cuda.Launch1D(7, 4096, 0)
-		if err := s.LaunchInOrder(e.kernels.move[exchanging][ll128][0], &cfg, launcher.Raw(e.args), e.launcher.Order); err == nil {
+		f, order := e.kernels.move[exchanging][ll128][0], e.launcher.Order
+		if err := s.LaunchInOrder(f, &cfg, launcher.Raw(e.args), order); err == nil {
 			t.Fatal("4096 threads")
 		}
-		if err := s.LaunchInOrder(e.kernels.move[exchanging][ll128][0], &cfg, nil, e.launcher.Order); err == nil {
+		if err := s.LaunchInOrder(f, &cfg, nil, order); err == nil {
 			t.Fatal("no room for a ticket")
 		}
 	}

@@ -74,8 +74,8 @@ func (e *Engine) reportCounts(status uint32, b *abort.Block) *collective.Error {
 	if op == peerSends {
 		verb, side = "sends", "receive"
 	}
-	err.Err = fmt.Errorf("%w: rank %d %s %d bytes here, and this rank's %s count, read on the device, is for another number",
-		collective.ErrMismatch, peer, verb, detail, side)
+	err.Err = fmt.Errorf("%w: rank %d %s %d bytes here, and this rank's %s count, read on the device, is for another "+
+		"number", collective.ErrMismatch, peer, verb, detail, side)
 	return err
 }
 
