@@ -50,6 +50,17 @@ func (c *Comm) acrossHosts(ctx context.Context) (collective.Engine, error) {
 		}})
 }
 
+// overNetwork makes the engine of a communicator of one host whose ranks share no memory: the network connects them.
+// From here on each rank counts as a host of its own.
+func (c *Comm) overNetwork(ctx context.Context) error {
+	c.boot = bootstrap.Apart(c.boot)
+	e, err := c.acrossHosts(ctx)
+	if err == nil {
+		c.engine = e
+	}
+	return err
+}
+
 // NetworkName names the network that carries messages between hosts: "tcp", "ib", or that of a plugin. It is "" if all
 // ranks are on one host.
 func (c *Comm) NetworkName() string {

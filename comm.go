@@ -62,9 +62,9 @@ type Comm struct {
 	messages uint64                // sends and receives so far
 	single   [1]collective.Request // the request of a call with a single collective
 
-	flats      *share.Windows   // flat windows; nil: none was registered
-	signals    onesided.Signals // made with flats; nil if the ranks cannot have them
-	dependents []dependent      // closed with the communicator
+	flats     *share.Windows   // flat windows; nil: none was registered
+	signals   onesided.Signals // made with flats; nil if the ranks cannot have them
+	resources []resource       // closed with the communicator
 
 	registered *registered // registered algorithms; nil if there are none
 	extended   atomic.Bool // an algorithm is registered, so the engine does not see all work
@@ -373,7 +373,7 @@ func (c *Comm) Close() error {
 		err, stopped = errors.Join(err, e), e == nil
 	}
 	if stopped { // else a kernel may still use them
-		err = errors.Join(err, c.closeDependents())
+		err = errors.Join(err, c.closeResources())
 	}
 	if aborted {
 		c.flats.Halt()

@@ -12,3 +12,12 @@ func (c *Comm) Drain(ctx context.Context) error {
 	}
 	return c.drain(ctx)
 }
+
+// drain waits until the work of the engine and the one-sided operations so far have ended.
+func (c *Comm) drain(ctx context.Context) error {
+	err := c.engine.Drain(ctx)
+	if err == nil && c.signals != nil {
+		err = c.signals.Drain(ctx)
+	}
+	return err
+}

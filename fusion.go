@@ -36,24 +36,15 @@ type Fusion struct {
 // NewFusion makes a workspace. It is collective: all ranks call it with the same configuration, at the same place among
 // their collectives.
 func (c *Comm) NewFusion(ctx context.Context, cfg FusionConfig) (*Fusion, error) {
-	const op = "fusion"
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.usable(op); err != nil {
-		return nil, err
-	}
-	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer stop()
-	bounded, stop2 := c.status.bound(ctx)
-	defer stop2()
-	f, err := c.newFusion(bounded, cfg)
-	if err != nil {
-		return nil, c.ended(op, err)
-	}
-	return f, nil
+	var f *Fusion
+	err := c.bounded(ctx, "fusion", func(ctx context.Context) (err error) {
+		f, err = c.newFusion(ctx, cfg)
+		return err
+	})
+	return f, err
 }
 
-// newFusion requires that no one else uses the communicator.
+// newFusion requires mu.
 func (c *Comm) newFusion(ctx context.Context, cfg FusionConfig) (*Fusion, error) {
 	gpus, _ := c.engine.(*nvlink.Engine)
 	w, err := fused.New(ctx, fused.Comm{Rank: c.rank, Size: c.size, Bootstrap: c.boot, Device: c.dev, Engine: gpus,
@@ -62,7 +53,7 @@ func (c *Comm) newFusion(ctx context.Context, cfg FusionConfig) (*Fusion, error)
 		return nil, err
 	}
 	f := &Fusion{c: c, inner: w}
-	c.add(f)
+	c.own(f)
 	return f, nil
 }
 
@@ -102,7 +93,7 @@ func (f *fusedCall) Enqueue(seq uint64, s device.Stream) error {
 }
 
 // Close frees the workspace on this rank. Its work must have ended. Closing the communicator closes its fusions.
-func (f *Fusion) Close() error { return f.c.drop(f) }
+func (f *Fusion) Close() error { return f.c.disown(f) }
 
 func (f *Fusion) close() error {
 	f.closed = true
@@ -115,21 +106,7 @@ type FusionShape = fused.Shape
 // Tune measures the algorithms for up to shape.Tokens rows, and keeps the fastest of each size for requests that name
 // none. It is collective. Without it such requests run apart: as an all-reduce and a kernel.
 func (f *Fusion) Tune(ctx context.Context, shape FusionShape) error {
-	const op = "tune fusion"
-	c := f.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.usable(op); err != nil {
-		return err
-	}
-	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer stop()
-	bounded, stop2 := c.status.bound(ctx)
-	defer stop2()
-	if err := f.inner.Tune(bounded, shape, f.run); err != nil {
-		return c.ended(op, err)
-	}
-	return nil
+	return f.c.bounded(ctx, "tune fusion", func(ctx context.Context) error { return f.inner.Tune(ctx, shape, f.run) })
 }
 
 // lamport builds the all-reduce by packets without flags.

@@ -87,7 +87,7 @@ const growMark = "grow"
 
 // agreeOnID returns the id that one rank of c has.
 func (c *Comm) agreeOnID(ctx context.Context, size int, id *bootstrap.UniqueID) (agreed bootstrap.UniqueID, err error) {
-	ctx, call := c.together(ctx, "grow")
+	ctx, call := c.beginJoint(ctx, "grow")
 	defer func() { call.end(err == nil) }()
 	mine := binary.LittleEndian.AppendUint64([]byte(growMark), uint64(size))
 	common := len(mine)
@@ -98,7 +98,7 @@ func (c *Comm) agreeOnID(ctx context.Context, size int, id *bootstrap.UniqueID) 
 	}
 	all, err := c.boot.AllGather(ctx, mine)
 	if err != nil {
-		return agreed, c.togetherError(ctx, "grow", err)
+		return agreed, c.jointError(ctx, "grow", err)
 	}
 	from := -1
 	for r, b := range all {
@@ -107,7 +107,7 @@ func (c *Comm) agreeOnID(ctx context.Context, size int, id *bootstrap.UniqueID) 
 				"Grow to %d ranks and the peer in something else: all ranks must make the same calls in the same order",
 				ErrMismatch, size)}
 		}
-		call.heard(b[common:])
+		call.take(b[common:])
 		if len(b) == length {
 			continue
 		}

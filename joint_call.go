@@ -21,9 +21,9 @@ type jointCall struct {
 	stop   func()
 }
 
-// together begins a joint call. The context derived from ctx also ends with the communicator, or when a peer that has
+// beginJoint begins a joint call. The context derived from ctx also ends with the communicator, or when a peer that has
 // not completed this call calls Shrink. The caller calls end.
-func (c *Comm) together(ctx context.Context, op string) (context.Context, *jointCall) {
+func (c *Comm) beginJoint(ctx context.Context, op string) (context.Context, *jointCall) {
 	j := &jointCall{c: c}
 	j.number.Store(c.joint.Add(1))
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -59,8 +59,8 @@ func (j *jointCall) mark(message []byte) []byte {
 	return binary.LittleEndian.AppendUint64(message, j.number.Load())
 }
 
-// heard takes the number of a peer, as mark has written it.
-func (j *jointCall) heard(number []byte) {
+// take continues with the larger number: this rank's, or that of a peer as mark has written it.
+func (j *jointCall) take(number []byte) {
 	j.number.Store(max(j.number.Load(), binary.LittleEndian.Uint64(number)))
 }
 
@@ -74,9 +74,9 @@ func (j *jointCall) end(completed bool) {
 	j.stop()
 }
 
-// togetherError returns the error of a Split or Grow that failed with err: the communicator's end, a peer that is in
-// Shrink, or err itself. A peer mostly shrinks because a rank has died, of which this rank may hear a little later.
-func (c *Comm) togetherError(ctx context.Context, op string, err error) error {
+// jointError returns the error of a Split or Grow that failed with err: the communicator's end, a peer that is in
+// Shrink, or err itself. A peer mostly shrinks because a rank has died, which this rank may learn a little later.
+func (c *Comm) jointError(ctx context.Context, op string, err error) error {
 	var elsewhere *Error
 	if errors.As(context.Cause(ctx), &elsewhere) {
 		select {

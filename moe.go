@@ -16,25 +16,20 @@ type MoE struct {
 
 // NewMoE makes the memory for dispatches and combines. It is collective: all ranks give the same size.
 func (c *Comm) NewMoE(ctx context.Context, size moe.Size) (*MoE, error) {
-	const op = "moe"
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.usable(op); err != nil {
+	m := &MoE{c: c}
+	err := c.bounded(ctx, "moe", func(ctx context.Context) (err error) {
+		if m.b, err = moe.New(ctx, moe.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Order: c.order,
+			OpTimeout: c.cfg.OpTimeout, OnFailure: c.status.end, Size: size}); err != nil {
+			return err
+		}
+		c.own(m)
+		c.status.onEnd(m.b.Abort)
+		c.extended.Store(true)
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
-	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer stop()
-	bounded, stop2 := c.status.bound(ctx)
-	defer stop2()
-	b, err := moe.New(bounded, moe.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, OpTimeout: c.cfg.OpTimeout,
-		Order: c.order, OnFailure: c.status.end, Size: size})
-	if err != nil {
-		return nil, c.ended(op, err)
-	}
-	m := &MoE{c, b}
-	c.add(m)
-	c.status.onEnd(b.Abort)
-	c.extended.Store(true)
 	return m, nil
 }
 
@@ -70,7 +65,7 @@ func (m *MoE) Offsets(s moe.Shape) moe.HandleOffsets { return m.b.Offsets(s) }
 
 // Close frees the memory. The work must have ended or the communicator have been aborted. Closing the communicator
 // closes it too.
-func (m *MoE) Close() error { return m.c.drop(m) }
+func (m *MoE) Close() error { return m.c.disown(m) }
 
 func (m *MoE) close() error {
 	if m.c.closed.Load() { // and with it the engine, whose order the operations have

@@ -1,6 +1,8 @@
 package goccl
 
 import (
+	"context"
+
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 )
@@ -47,6 +49,24 @@ func (c *Comm) begin(op string, s *device.Stream) error {
 	if kind := (*s).Device().ID().Kind; kind != c.dev.ID().Kind {
 		return c.errorf(op, ErrInvalidArgument, "the stream belongs to a %v device, the communicator to a %v device", kind,
 			c.dev.ID().Kind)
+	}
+	return nil
+}
+
+// bounded calls f, in which ranks may wait for each other, with mu held and a context that ends after Config.Timeout and
+// with the communicator.
+func (c *Comm) bounded(ctx context.Context, op string, f func(context.Context) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.usable(op); err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer stop()
+	ctx, stop2 := c.status.bound(ctx)
+	defer stop2()
+	if err := f(ctx); err != nil {
+		return c.ended(op, err)
 	}
 	return nil
 }

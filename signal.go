@@ -75,15 +75,6 @@ func (c *Comm) endSignals() bool {
 	return false
 }
 
-// drain waits until the work of the engine and the one-sided operations so far have ended.
-func (c *Comm) drain(ctx context.Context) error {
-	err := c.engine.Drain(ctx)
-	if err == nil && c.signals != nil {
-		err = c.signals.Drain(ctx)
-	}
-	return err
-}
-
 // PutSignal copies size bytes at src into the part of rank peer of a flat window, at an offset, and then signals the
 // peer, which takes no part until it waits. The window must have been awaited.
 //
@@ -132,7 +123,7 @@ func (c *Comm) oneSided(op string, s device.Stream, peers []SignalWait,
 		}
 	}
 	c.mu.Lock()
-	err := c.usable(op)
+	err := c.begin(op, &s)
 	x := c.signals
 	switch {
 	case err != nil:
@@ -140,8 +131,6 @@ func (c *Comm) oneSided(op string, s device.Stream, peers []SignalWait,
 		err = c.errorf(op, ErrInvalidUsage, "register a window first")
 	case x == nil:
 		err = c.errorf(op, ErrUnsupported, "kernels of some rank cannot address the memory of all ranks")
-	case s == nil:
-		s, err = c.defaultStream()
 	}
 	if err == nil && c.dev.ID().Kind == device.Host {
 		err = c.engine.Follow(s)

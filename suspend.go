@@ -1,8 +1,6 @@
 package goccl
 
-import (
-	"context"
-)
+import "context"
 
 // suspender is an engine that can give back memory of the device.
 type suspender interface {
@@ -78,17 +76,5 @@ func (c *Comm) pause(ctx context.Context, op string, f func(context.Context, sus
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.usable(op); err != nil {
-		return err
-	}
-	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer stop()
-	bounded, stop2 := c.status.bound(ctx)
-	defer stop2()
-	if err := f(bounded, s); err != nil {
-		return c.ended(op, err)
-	}
-	return nil
+	return c.bounded(ctx, op, func(ctx context.Context) error { return f(ctx, s) })
 }

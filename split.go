@@ -29,14 +29,14 @@ func (c *Comm) Split(ctx context.Context, color, key int, change ...func(*Config
 	}
 	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer stop()
-	ctx, call := c.together(ctx, "split")
+	ctx, call := c.beginJoint(ctx, "split")
 	defer func() { call.end(err == nil) }()
 	mine := binary.LittleEndian.AppendUint64([]byte(splitMark), rand.Uint64())
 	mine = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(mine, uint64(color)), uint64(key))
 	mine = call.mark(mine)
 	all, err := c.boot.AllGather(ctx, mine)
 	if err != nil {
-		return nil, c.togetherError(ctx, "split", err)
+		return nil, c.jointError(ctx, "split", err)
 	}
 	type member struct{ rank, key int }
 	var members []member
@@ -49,7 +49,7 @@ func (c *Comm) Split(ctx context.Context, color, key int, change ...func(*Config
 		}
 		agreed = append(agreed, b...)
 		b = b[len(splitMark)+8:]
-		call.heard(b[16:])
+		call.take(b[16:])
 		if int(int64(binary.LittleEndian.Uint64(b))) == color {
 			members = append(members, member{r, int(int64(binary.LittleEndian.Uint64(b[8:])))})
 		}
@@ -64,7 +64,7 @@ func (c *Comm) Split(ctx context.Context, color, key int, change ...func(*Config
 	}
 	sub, err = join(ctx, "split", cfg, c.boot, ranks, bootstrap.OnceSpace(agreed))
 	if err != nil {
-		return nil, c.togetherError(ctx, "split", err)
+		return nil, c.jointError(ctx, "split", err)
 	}
 	return sub, nil
 }
