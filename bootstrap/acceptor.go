@@ -49,7 +49,7 @@ func (g *acceptor) accept(l net.Listener) {
 			if g.closed.Load() || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			// Out of descriptors, or the connection was aborted: drop the oldest visitor and continue.
+			// Out of descriptors, or the connection was aborted: drop the oldest connection and continue.
 			g.refuse("accept", "", err)
 			g.lobby.Evict()
 			if lasts {
