@@ -1,7 +1,7 @@
 // Package choice chooses the network between the hosts of a job.
 //
 //  1. Every rank looks for the networks that it has, and for the adapter of each that is nearest to its device.
-//  2. The ranks tell each other.
+//  2. The ranks exchange what they have found.
 //  3. All of them take the first network that all have.
 //
 // # Lifetime and threads
@@ -32,7 +32,7 @@ import (
 // ErrNone is the error of ranks that have no network in common.
 var ErrNone = errors.New("no common network")
 
-// Config says for whom a network is chosen.
+// Config names the rank for which a network is chosen.
 type Config struct {
 	Bootstrap bootstrap.Bootstrap
 	Device    device.Device
@@ -51,7 +51,7 @@ type Choice struct {
 	Why string
 }
 
-// offer is a network that a rank has, or why it has none of this kind. Ranks tell each other theirs and use the
+// offer is a network that a rank has, or why it has none of this kind. Ranks exchange theirs and use the
 // first one that all have.
 type offer struct {
 	Kind string // kindPlugin, kindIB, kindTCP
@@ -70,7 +70,7 @@ const (
 	kindTCP    = "tcp"
 )
 
-// offers is what one rank tells.
+// offers is the message of one rank.
 type offers struct {
 	Forced string // GOCCL_NET, or NCCL_NET
 	Offers []offer
@@ -184,7 +184,7 @@ func choose(ranks []offers) (kind, why string, err error) {
 			return o.Kind, strings.ReplaceAll(why, "\n", "; "), nil
 		}
 		if forced != "" || o.Kind == kindTCP || rankHas(ranks, i) {
-			errs = append(errs, lacking) // a network that nobody has needs no word
+			errs = append(errs, lacking) // a network that no rank has needs no message
 		}
 	}
 	if len(errs) == 0 {

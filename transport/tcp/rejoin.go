@@ -293,7 +293,7 @@ func (p *Peer) recover(l *lane, w *line, cause error) {
 	}
 }
 
-// probe connects to the listener of the other half and says nothing.
+// probe connects to the listener of the other half and sends nothing.
 func probe(ctx context.Context, remote *address) error {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", remote.at.String())
 	if err == nil {
