@@ -101,7 +101,7 @@ func (w *Wire) take(port transport.Poller) {
 	}
 }
 
-// signal wakes who waits for c, now or later.
+// signal wakes the goroutine that waits for c, now or later.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -4,7 +4,7 @@
 //     of the half, and an offer, for example the keys of the memory that the peer may write.
 //  2. A rank that gets a hello makes its half too, if it has none, and answers with its own hello. A goroutine of its
 //     process does that, so the peer may be in any call, or in none.
-//  3. Whoever has both hellos connects.
+//  3. The rank that has both hellos connects.
 //
 // Both ranks may begin at the same time: each sends one hello and gets one.
 //
