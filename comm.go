@@ -51,8 +51,8 @@ type Comm struct {
 	record    *record.Recorder       // nil: operations are not recorded
 	stamps    bool                   // the engine does not record the start and end of its work on the host device
 	roster    atomic.Pointer[roster] // nil until the ranks have agreed
-	marker    marker                 // nil: the engine stamps its work, or nobody does
-	watchdog  *watchdog              // nil: nobody asks for verdicts
+	marker    marker                 // nil: the engine stamps its work, or nothing does
+	watchdog  *watchdog              // nil: there are no verdicts
 	notices   *notices               // nil without peers
 	council   *agreement.Member
 	joint     atomic.Uint64 // number of Split and Grow calls so far

@@ -70,7 +70,7 @@ func (c *Comm) Grow(ctx context.Context, size int, id *bootstrap.UniqueID, chang
 }
 
 // joinError returns the error of a rank that could not join the grown communicator. The death of a rank of c explains
-// it best: a rank that has heard of it gives up, of which this rank may hear first.
+// it best: a rank that knows of it gives up, and this rank may learn of that first.
 func (c *Comm) joinError(err error) error {
 	if !errors.Is(err, bootstrap.ErrTimeout) && !errors.Is(err, ErrTimeout) {
 		select {

@@ -35,7 +35,7 @@ func (g *Windows) send(number, what int, record []byte) {
 		}
 		ctx, cancel := context.WithTimeout(g.ctx, sendLimit)
 		if err := g.boot.Send(ctx, p, g.tag, message); err != nil {
-			slog.Debug("a peer cannot be told of a window", "rank", g.rank, "peer", p, "window", number, "cause", err)
+			slog.Debug("a message about a window cannot be sent", "rank", g.rank, "peer", p, "window", number, "cause", err)
 		}
 		cancel()
 	}

@@ -38,6 +38,16 @@ func newParts(parts []part, own int) *Parts {
 	return all
 }
 
+// Here counts the ranks of this process.
+func (p *Parts) Here() (n int) {
+	for _, same := range p.SameProcess {
+		if same {
+			n++
+		}
+	}
+	return n
+}
+
 // mapAll maps the parts of the other ranks.
 func (x *exchange) mapAll(ctx context.Context, parts []part) (*Parts, error) {
 	if x.flat != 0 {

@@ -134,7 +134,7 @@ func (w *Window) late() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for round, missing := range [rounds]string{"registered it: all ranks register the same windows in the same order",
-		"said whether it could map the other ranks' parts"} {
+		"reported whether it could map the other ranks' parts"} {
 		if p := slices.IndexFunc(w.records[round], func(b []byte) bool { return b == nil }); p >= 0 && p != g.rank {
 			return blame(p, "%w: after %v rank %d has not, for window %d (%d bytes at %#x here), %s",
 				bootstrap.ErrTimeout, g.limit, p, w.number, w.bytes, w.base, missing)

@@ -55,7 +55,7 @@ func typeIndex(t datatype.Type) int {
 	return 2
 }
 
-// newGPU loads the kernels and, where ranks reach each other's memory, makes the windows: filled with ones, before any
+// newGPU loads the kernels and, where ranks reach each other's memory, makes the arenas: filled with ones, before any
 // peer can write to them.
 func newGPU(ctx context.Context, dev *cuda.Device, engine *nvlink.Engine, boot bootstrap.Bootstrap, cfg Config) (
 	g *gpu, err error,

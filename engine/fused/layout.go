@@ -24,5 +24,5 @@ type kernelArgs struct {
 	first, end, slice                       uint32
 }
 
-// blockBytes is the part of a window that belongs to one block.
+// blockBytes is the part of an arena that belongs to one block.
 func blockBytes(ranks int, slot int64) int64 { return areas * 2 * int64(ranks) * slot }

@@ -31,13 +31,7 @@ type hostEngine struct {
 }
 
 func newHostEngine(b *Buffer) *hostEngine {
-	here := 0
-	for _, same := range b.memory.SameProcess {
-		if same {
-			here++
-		}
-	}
-	return &hostEngine{b: b, policy: wait.For(here, b.size)}
+	return &hostEngine{b: b, policy: wait.For(b.memory.Here(), b.size)}
 }
 
 // task is one operation while it runs.
@@ -122,7 +116,7 @@ func (t *task) begin(kind int) (uint32, error) {
 	return n, nil
 }
 
-// end tells all ranks that this one has ended an operation.
+// end publishes to all ranks that this one has ended an operation.
 func (t *task) end(kind int, n uint32) {
 	for p := range t.b.size {
 		t.word(p, t.b.arena.ended(kind, t.b.rank)).Store(n)

@@ -26,7 +26,7 @@ func (e *hostEngine) combine(seq uint64, args *CombineArgs) error {
 //  2. weights  layout Experts: send those of the own tokens to the ranks of their experts
 //  3. return   to each rank, in the order of its tokens, a row for each that came; after a piece, its flag
 //  4. add      for each own token: the bias, then the ranks' rows, in the order of the token's list
-//  5. end      tell the peers
+//  5. end      publish the number
 func (t *task) combine(a *CombineArgs) error {
 	n, err := t.begin(kindCombine)
 	if err != nil {

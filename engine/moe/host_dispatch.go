@@ -35,7 +35,7 @@ func (v *view) places(source, i int) []int32 {
 	return at[int32](v.memory, v.handle.places()+int64((source*v.handle.tokens+i)*n)*4, n)
 }
 
-// present says whether the token has come.
+// present reports whether the token has come.
 func present(places []int32) bool {
 	for _, p := range places {
 		if p >= 0 {
@@ -55,7 +55,7 @@ func (e *hostEngine) dispatch(seq uint64, args *DispatchArgs) error {
 //  1. begin    wait until the peers have ended the dispatch before
 //  2. send     each row to the peers of its token; after a piece, its flag
 //  3. receive  the rows of each source, piece by piece; the own ones directly
-//  4. end      tell the peers
+//  4. end      publish the number
 func (t *task) dispatch(a *DispatchArgs) error {
 	n, err := t.begin(kindDispatch)
 	if err != nil {
@@ -113,7 +113,7 @@ func (t *task) slot(rank, kind, source int, r row, i int) []byte {
 	return device.Bytes(t.b.memory.Ptr[rank].Add(t.b.arena.rows(kind, source)+int64(i)*r.slot()), int64(r.bytes()))
 }
 
-// flag tells all peers that a piece is there, once token i is the last of it.
+// flag publishes to all peers that a piece is there, once token i is the last of it.
 func (t *task) flag(kind, i, tokens int, n uint32) {
 	if (i+1)%PieceTokens != 0 && i+1 != tokens {
 		return

@@ -109,7 +109,7 @@ func (l *ladder) refuse(rank int, m medium) error {
 	return nil
 }
 
-// announce logs the links in one line, at INFO if a pair has no NVLink. There is a warning if nobody has asked for it.
+// announce logs the links in one line, at INFO if a pair has no NVLink. There is a warning unless GOCCL_LINK asks for it.
 func (l *ladder) announce(worst Pair) {
 	at := slog.LevelDebug
 	if worst.Rung > NVLink {

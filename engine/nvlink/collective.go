@@ -201,7 +201,7 @@ func (e *Engine) launchMove(s *cuda.Stream, what movement, v variant, work int64
 	return s.LaunchInOrder(f, &cfg, launcher.Raw(e.args), e.launcher.Order)
 }
 
-// grid is the shape of a launch with args, and chooses the area of the window that its protocol uses. For work bytes
+// grid is the shape of a launch with args, and chooses the area of the arena that its protocol uses. For work bytes
 // per slice it has one thread per unit, up to the limit of blocks. All ranks must choose the same grid, so made, which
 // selects the limit, does not depend on the alignment of this rank's buffers.
 func (e *Engine) grid(v variant, work int64, made int) cuda.Config {

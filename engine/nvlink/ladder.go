@@ -51,7 +51,7 @@ func meetPaths(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, all
 	for r, x := range records {
 		if err := json.Unmarshal(x, &rows[r]); err != nil || len(rows[r]) != len(all) {
 			return nil, &collective.Error{Op: "init", Rank: b.Rank(), Peer: r, Err: fmt.Errorf(
-				"%w: rank %d says nothing of its links: do all ranks run one version of goccl?", collective.ErrMismatch, r)}
+				"%w: rank %d sends nothing about its links: do all ranks run one version of goccl?", collective.ErrMismatch, r)}
 		}
 	}
 	return rows, nil

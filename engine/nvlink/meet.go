@@ -35,7 +35,7 @@ type hello struct {
 	SMs          int
 	Tuning       uint64 // hash of this rank's tuning environment
 
-	// What this rank's environment says of links.
+	// The settings of this rank's environment for links.
 	Link                setting.Link
 	P2PLevel            setting.P2PLevel
 	NoP2P, NoHostMemory bool
@@ -114,7 +114,7 @@ func helloAll(ctx context.Context, b bootstrap.Bootstrap, own hello) ([]hello, e
 	for r, x := range records {
 		if err := json.Unmarshal(x, &all[r]); err != nil || all[r].BusID == "" {
 			return nil, &collective.Error{Op: "init", Rank: b.Rank(), Peer: r,
-				Err: fmt.Errorf("%w: rank %d says nothing of its GPU: do all ranks run one version of goccl?",
+				Err: fmt.Errorf("%w: rank %d sends nothing about its GPU: do all ranks run one version of goccl?",
 					collective.ErrMismatch, r)}
 		}
 	}

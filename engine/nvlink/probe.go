@@ -69,7 +69,7 @@ func found(result uint32, from, to int) string {
 //     peer's arena: a load from memory that cannot be reached may never return, and no process can end it.
 //  4. The ranks exchange what they have found.
 //
-// A rank that fails says so in step 2 or 4, so that no rank waits for it.
+// A rank that fails sends that in step 2 or 4, so that no rank waits for it.
 func probe(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, arena *share.Arena, at layout) ([][]uint32,
 	error,
 ) {
@@ -95,7 +95,7 @@ func probe(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, arena *
 // errHangs means that this rank's GPU still works on a probe.
 var errHangs = errors.New("the GPU has not ended a probe of its links")
 
-// probeRecord is what a rank says of its probe.
+// probeRecord is the result of a rank's probe.
 type probeRecord struct {
 	Results []uint32
 	Error   string
@@ -119,7 +119,7 @@ func meetProbe(ctx context.Context, b bootstrap.Bootstrap, mine []uint32, own er
 		var rec probeRecord
 		if err := json.Unmarshal(x, &rec); err != nil || rec.Error == "" && all != nil && len(rec.Results) != len(all) {
 			return &collective.Error{Op: "init", Rank: b.Rank(), Peer: r, Err: fmt.Errorf(
-				"%w: rank %d says nothing of its probe: do all ranks run one version of goccl?", collective.ErrMismatch, r)}
+				"%w: rank %d sends nothing about its probe: do all ranks run one version of goccl?", collective.ErrMismatch, r)}
 		}
 		if rec.Error != "" {
 			return &collective.Error{Op: "init", Rank: b.Rank(), Peer: r, Err: fmt.Errorf(

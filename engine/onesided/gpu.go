@@ -45,7 +45,7 @@ const (
 )
 
 // onGPU is Signals of a GPU. Its operations are kernels, and large copies by the copy engine before them. They are
-// ordered by their stream only. An order for each stream, which adds nothing to the stream's own, tells when they have
+// ordered by their stream only. An order for each stream, which adds nothing to the stream's own, shows when they have
 // ended.
 type onGPU struct {
 	*counters

@@ -41,7 +41,7 @@ func (b *Bounds) fits(which int, name string, p device.Ptr, n int64) error {
 	}
 	region, err := b.Dev.Lookup(p)
 	if err != nil || !region.Shareable {
-		return nil //nolint:nilerr // not a device's memory: nobody knows where it ends
+		return nil //nolint:nilerr // not a device's memory: its end is not known
 	}
 	if room := region.Size - int64(p-region.Base); n > room {
 		return fmt.Errorf("%w: the %s buffer at %#x takes %d bytes, but its allocation of %d bytes at %#x ends "+

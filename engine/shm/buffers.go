@@ -42,8 +42,8 @@ func (b *buffers) place(p device.Ptr, n int64, other place, written bool) place 
 	return out
 }
 
-// say stores what this rank has mapped, for the phase that is published next.
-func (b *buffers) say() {
+// publish stores what this rank has mapped, for the phase that is published next.
+func (b *buffers) publish() {
 	e := b.e
 	known := e.arenas[e.rank].known(e.phase + 1)
 	for r := range known {

@@ -52,7 +52,7 @@ func (o *op) enter(sends, recvs rankSet, sendBytes, recvBytes int64) (direct, pu
 				e.lent = lent{o.req.Recv, recvBytes}
 			}
 		}
-		e.buffers.say()
+		e.buffers.publish()
 	}
 	if err := o.step(); err != nil {
 		return false, false, err

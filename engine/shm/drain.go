@@ -40,8 +40,8 @@ func (e *Engine) Drain(ctx context.Context) error {
 		}
 		break
 	}
-	if p := e.failed.Load(); p != nil {
-		return *p
+	if err := e.failed.Err(); err != nil {
+		return err
 	}
 	if !e.foreign {
 		return nil

@@ -8,13 +8,13 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/internal/abort"
 	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/record"
 	"github.com/goccl/goccl/share"
@@ -84,9 +84,9 @@ type Engine struct {
 	order   host.Order
 	foreign bool // Follow was called since the latest Drain
 
-	aborted atomic.Pointer[error]
-	failed  atomic.Pointer[error]
-	end     sync.Mutex // guards the arena against an Abort during the unmap
+	aborted abort.Cause
+	failed  abort.Cause // names the request that met the cause
+	end     sync.Mutex  // guards the arena against an Abort during the unmap
 	mapped  *share.Arena
 	dev     *host.Device
 	closed  bool
@@ -120,17 +120,13 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, errors.Join(err, e.dev.Close())
 	}
 	e.mapped = mapped
-	here := 0
 	for r := range n {
 		e.arenas[r] = newArena(mapped.Ptr[r], n)
-		if mapped.SameProcess[r] {
-			here++
-		}
 	}
 	e.meeting = e.arenas[0].meeting()
 	e.buffers = newBuffers(e)
-	e.local = here == n
-	e.policy = wait.For(here, n)
+	e.local = mapped.Here() == n
+	e.policy = wait.For(mapped.Here(), n)
 	return e, nil
 }
 
@@ -231,7 +227,7 @@ func (e *Engine) execute(seq uint64, batch []collective.Request) (err error) {
 	e.run.Lock()
 	defer e.run.Unlock()
 	if err := e.Err(); err != nil {
-		e.failed.CompareAndSwap(nil, &err)
+		e.failed.Set(err)
 		return err
 	}
 	limit := wait.Limit{Deadline: wait.After(e.timeout), Abort: e.arenas[e.rank].abort(), Stall: e.stall}
@@ -277,7 +273,7 @@ func (e *Engine) Abort(cause error) {
 	if !e.closed {
 		cause = e.first(cause)
 	}
-	if e.aborted.CompareAndSwap(nil, &cause) && !e.closed {
+	if e.aborted.Set(cause) && !e.closed {
 		e.arenas[e.rank].abort().Store(1)
 		e.leave(cause)
 	}
@@ -285,13 +281,10 @@ func (e *Engine) Abort(cause error) {
 
 // Err implements collective.Engine.
 func (e *Engine) Err() error {
-	if p := e.failed.Load(); p != nil { // more specific: names the request that met the cause
-		return *p
+	if err := e.failed.Err(); err != nil {
+		return err
 	}
-	if p := e.aborted.Load(); p != nil {
-		return *p
-	}
-	return nil
+	return e.aborted.Err()
 }
 
 // Close implements collective.Engine.

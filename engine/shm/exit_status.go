@@ -112,7 +112,7 @@ func (e *Engine) first(cause error) error {
 			kind = collective.ErrTimeout
 		}
 		cause = &collective.Error{Comm: e.name, Op: ae.Op, Rank: ae.Rank, Peer: blamed,
-			Err: fmt.Errorf("%w: rank %d said so before it ended", kind, ae.Peer)}
+			Err: fmt.Errorf("%w: rank %d reported it before it ended", kind, ae.Peer)}
 	}
 	return cause
 }
@@ -142,7 +142,7 @@ func (o *op) abandoned(peer int) bool {
 // left returns the error of a request that cannot complete because peer has left. It blames the rank that peer blames,
 // unless that is this rank or peer itself.
 func (o *op) left(peer int) error {
-	if o.e.aborted.Load() != nil { // peers leave because of this rank's abort, and may be seen first
+	if o.e.aborted.Err() != nil { // peers leave because of this rank's abort, and may be seen first
 		return o.fail(peer, wait.ErrAborted)
 	}
 	f := o.e.arenas[peer].exitStatus()

@@ -119,14 +119,14 @@ func (o *op) fail(peer int, err error) error {
 			collective.ErrTimeout, o.e.global(peer), o.e.timeout,
 			o.e.arenas[peer].phase().Load(), o.e.phase))
 	}
-	if cause := o.e.aborted.Load(); cause != nil {
+	if cause := o.e.aborted.Err(); cause != nil {
 		var ae *collective.Error
-		if errors.As(*cause, &ae) {
+		if errors.As(cause, &ae) {
 			e := o.named(ae.Peer, ae.Err)
 			e.Verdict = ae.Verdict
 			return e
 		}
-		return o.error(-1, fmt.Errorf("%w: %w", collective.ErrAborted, *cause))
+		return o.error(-1, fmt.Errorf("%w: %w", collective.ErrAborted, cause))
 	}
 	return o.error(peer, err)
 }

@@ -26,7 +26,7 @@ const (
 // peer can write to the request's buffers any more (direct.go), unless the error reports a failed TakeBack. The caller
 // holds run.
 func (e *Engine) quit(err error) error {
-	e.failed.CompareAndSwap(nil, &err)
+	e.failed.Set(err)
 	if e.onFailure != nil {
 		defer e.onFailure(err)
 	}

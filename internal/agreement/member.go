@@ -39,13 +39,13 @@ type Member struct {
 	tag        int
 	rank, size int
 
-	mu      sync.Mutex
-	queues  [][]*message  // by peer, oldest first
-	gone    []error       // by peer: why no more messages arrive
-	changed chan struct{} // closed and replaced when a message has arrived or a peer is gone
-	hearing bool
-	closed  bool
-	without int // a peer that has decided without this rank; -1: none
+	mu        sync.Mutex
+	queues    [][]*message  // by peer, oldest first
+	gone      []error       // by peer: why no more messages arrive
+	changed   chan struct{} // closed and replaced when a message has arrived or a peer is gone
+	receiving bool
+	closed    bool
+	without   int // a peer that has decided without this rank; -1: none
 
 	number uint64 // of this rank's latest call
 	joint  uint64 // this rank's latest completed joint call
@@ -63,18 +63,18 @@ func New(b bootstrap.Bootstrap, tag int) *Member {
 func (m *Member) Listen() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.hearing || m.closed {
+	if m.receiving || m.closed {
 		return
 	}
-	m.hearing = true
+	m.receiving = true
 	for p := range m.size {
 		if p != m.rank {
-			m.tasks.Go(func() { m.hear(p) })
+			m.tasks.Go(func() { m.receive(p) })
 		}
 	}
 }
 
-func (m *Member) hear(peer int) {
+func (m *Member) receive(peer int) {
 	for {
 		b, err := m.boot.Recv(context.Background(), peer, m.tag)
 		var msg *message
@@ -146,23 +146,23 @@ func (m *Member) Agree(ctx context.Context, step uint32, mine Contribution) (*Ou
 	s := newState(m.rank, m.size, place{m.number, step}, mine)
 	s.joint = m.joint
 	m.mu.Unlock()
-	m.tell(ctx, s.message(), s.done)
+	m.send(ctx, s.message(), s.done)
 	for {
-		changed, heard, err := m.digest(s)
+		changed, arrived, err := m.digest(s)
 		if err != nil {
 			return nil, err
 		}
 		if s.decided() {
-			m.tell(ctx, s.message(), s.done)
-			m.tellExcluded(s)
+			m.send(ctx, s.message(), s.done)
+			m.sendOutcome(s)
 			return &Outcome{Known: s.known, place: s.place}, nil
 		}
 		if changed {
-			m.tell(ctx, s.message(), s.done)
+			m.send(ctx, s.message(), s.done)
 			continue
 		}
 		select {
-		case <-heard:
+		case <-arrived:
 		case <-ctx.Done():
 			missing := s.waitsFor()
 			return nil, &Error{missing[0], fmt.Errorf("still waiting for ranks %v: %w", missing, context.Cause(ctx))}
@@ -171,10 +171,10 @@ func (m *Member) Agree(ctx context.Context, step uint32, mine Contribution) (*Ou
 }
 
 // digest processes the received messages. The channel is closed when there are more.
-func (m *Member) digest(s *state) (changed bool, heard <-chan struct{}, err error) {
+func (m *Member) digest(s *state) (changed bool, arrived <-chan struct{}, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	heard = m.changed
+	arrived = m.changed
 	for p := range m.queues {
 		for len(m.queues[p]) > 0 && err == nil && !s.outcome {
 			msg := m.queues[p][0]
@@ -199,7 +199,7 @@ func (m *Member) digest(s *state) (changed bool, heard <-chan struct{}, err erro
 	if err == nil && !s.outcome && m.without >= 0 {
 		err = &Error{m.without, fmt.Errorf("%w: rank %d and others have gone on without it", ErrExcluded, m.without)}
 	}
-	return changed, heard, err
+	return changed, arrived, err
 }
 
 // consider processes one message.
@@ -211,7 +211,7 @@ func (m *Member) consider(s *state, p int, msg *message) (changed bool, err erro
 	case msg.kind == kindWithdrawn:
 		return false, withdrawn(p, msg.blames)
 	case msg.done.Has(m.rank):
-		return false, &Error{p, fmt.Errorf("%w: rank %d does without it", ErrExcluded, p)}
+		return false, &Error{p, fmt.Errorf("%w: rank %d goes on without it", ErrExcluded, p)}
 	case msg.place == s.place:
 		return s.take(p, msg), nil
 	}
@@ -228,8 +228,8 @@ func withdrawn(peer, blames int) error {
 // sendWait bounds a send to a peer that may not be listening.
 const sendWait = 500 * time.Millisecond
 
-// tell sends msg to all ranks except those in done. If a send fails because the peer is dead, hear detects that.
-func (m *Member) tell(ctx context.Context, msg *message, done Set) {
+// send sends msg to all ranks except those in done. If a send fails because the peer is dead, receive detects that.
+func (m *Member) send(ctx context.Context, msg *message, done Set) {
 	b := msg.encode()
 	for i := 1; i < m.size; i++ {
 		if p := (m.rank + i) % m.size; !done.Has(p) {
@@ -238,8 +238,8 @@ func (m *Member) tell(ctx context.Context, msg *message, done Set) {
 	}
 }
 
-// tellExcluded sends the outcome to excluded ranks, because they may be alive. It does not wait for them.
-func (m *Member) tellExcluded(s *state) {
+// sendOutcome sends the outcome to excluded ranks, because they may be alive. It does not wait for them.
+func (m *Member) sendOutcome(s *state) {
 	b := s.message().encode()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -260,6 +260,6 @@ func (m *Member) Withdraw(blames int) {
 	ctx, stop := context.WithTimeout(context.Background(), sendWait)
 	defer stop()
 	none := NewSet(m.size)
-	m.tell(ctx, &message{kind: kindWithdrawn, place: place{number: m.number}, blames: blames, done: none,
+	m.send(ctx, &message{kind: kindWithdrawn, place: place{number: m.number}, blames: blames, done: none,
 		known: make([]*Contribution, m.size)}, none)
 }

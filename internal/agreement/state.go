@@ -7,13 +7,13 @@ type state struct {
 	joint   uint64          // this rank's latest completed joint call
 	known   []*Contribution // by rank
 	done    Set             // the ranks that this rank ignores
-	said    []*message      // by rank: its latest state
+	latest  []*message      // by rank: its latest state
 	outcome bool            // the step is decided
 }
 
 func newState(rank, size int, at place, mine Contribution) *state {
 	s := &state{rank: rank, place: at, known: make([]*Contribution, size), done: NewSet(size),
-		said: make([]*message, size)}
+		latest: make([]*message, size)}
 	s.learn(rank, &mine)
 	return s
 }
@@ -37,7 +37,7 @@ func (s *state) take(from int, m *message) (changed bool) {
 		changed = s.learn(r, c) || changed
 	}
 	changed = s.done.join(m.done) || changed
-	s.said[from] = m
+	s.latest[from] = m
 	s.outcome = m.kind == kindDecided
 	return changed
 }
@@ -69,7 +69,7 @@ func (s *state) waitsFor() (ranks []int) {
 		return ranks
 	}
 	known := knownSet(s.known)
-	for r, m := range s.said {
+	for r, m := range s.latest {
 		if r == s.rank || s.done.Has(r) {
 			continue
 		}
