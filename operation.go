@@ -53,8 +53,8 @@ func (c *Comm) begin(op string, s *device.Stream) error {
 	return nil
 }
 
-// bounded calls f, in which ranks may wait for each other, with mu held and a context that ends after Config.Timeout and
-// with the communicator.
+// bounded calls f, in which ranks may wait for each other, with mu held and with a context that ends after
+// Config.Timeout and with the communicator.
 func (c *Comm) bounded(ctx context.Context, op string, f func(context.Context) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

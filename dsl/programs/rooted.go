@@ -63,8 +63,8 @@ var _ = register(&Program{
 
 var _ = register(&Program{
 	Name: "broadcast_ll", Collective: plan.Broadcast, MaxSize: 1 << 20,
-	Doc: "The root sends packets to every rank that has signalled that it is ready. Two flights, one of them empty; (n-1)·S bytes of payload " +
-		"out of the root.",
+	Doc: "The root sends packets to every rank that has signalled that it is ready. Two flights, one of them empty; " +
+		"(n-1)·S bytes of payload out of the root.",
 	spec: func(o Options) dsl.AlgoSpec {
 		return dsl.AlgoSpec{Collective: dsl.Broadcast(o.Ranks, 1, o.Root, o.InPlace), Protocol: dsl.LL,
 			UseDoubleScratchBuffer: true}

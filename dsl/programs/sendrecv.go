@@ -45,7 +45,8 @@ var _ = register(&Program{
 
 var _ = register(&Program{
 	Name: "sendrecv_ll", Collective: plan.SendRecv, Instances: 4, MaxSize: 1 << 20,
-	Doc: "Every rank sends packets to the next one, once that has signalled that it is ready. Two flights, one of them empty.",
+	Doc: "Every rank sends packets to the next one, once that has signalled that it is ready. Two flights, one of " +
+		"them empty.",
 	spec: func(o Options) dsl.AlgoSpec {
 		return dsl.AlgoSpec{Collective: dsl.SendRecv(o.Ranks, 1, o.InPlace), Protocol: dsl.LL, UseDoubleScratchBuffer: true}
 	},

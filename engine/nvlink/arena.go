@@ -109,7 +109,8 @@ func (l *ladder) refuse(rank int, m medium) error {
 	return nil
 }
 
-// announce logs the links in one line, at INFO if a pair has no NVLink. There is a warning unless GOCCL_LINK asks for it.
+// announce logs the links in one line, at INFO if a pair has no NVLink. There is then a warning, too, unless GOCCL_LINK
+// asks for such a link.
 func (l *ladder) announce(worst Pair) {
 	at := slog.LevelDebug
 	if worst.Rung > NVLink {
