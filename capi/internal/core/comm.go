@@ -54,9 +54,8 @@ type comm struct {
 	opMu sync.Mutex
 	ops  []redop
 
-	windowMu sync.Mutex
-	windows  map[Handle]struct{} // the windows that are not closed yet
-	fusions  map[Handle]struct{} // the fusions, too
+	ownedMu sync.Mutex
+	owned   map[Handle]func(Handle) bool // how the handles of its objects are removed
 }
 
 const (

@@ -14,13 +14,7 @@ import (
 
 const kindFusion = 0x0c81
 
-// fusion belongs to a communicator and ends with it.
-type fusion struct {
-	c     *comm
-	inner *goccl.Fusion
-}
-
-var fusions = table[*fusion]{kind: kindFusion, name: "fusion"}
+var fusions = ownedTable[*goccl.Fusion]{table[*owned[*goccl.Fusion]]{kind: kindFusion, name: "fusion"}}
 
 // FusionConfig is goccl_fusion_config, field by field.
 type FusionConfig struct{ Size, RowBytes, ScratchBytes uint64 }
@@ -58,18 +52,7 @@ func CreateFusion(h Handle, cfg *FusionConfig) (Handle, error) {
 	if err != nil {
 		return 0, err
 	}
-	c.windowMu.Lock()
-	defer c.windowMu.Unlock()
-	made, err := fusions.add(func(Handle) *fusion { return &fusion{c, f} })
-	if err != nil {
-		_ = f.Close()
-		return 0, err
-	}
-	if c.fusions == nil {
-		c.fusions = map[Handle]struct{}{}
-	}
-	c.fusions[made] = struct{}{}
-	return made, nil
+	return fusions.give(c, f)
 }
 
 // sized checks the size field of a struct.
@@ -120,29 +103,4 @@ func TuneFusion(h Handle, tokens, hidden uint64, typ uint32) error {
 }
 
 // DestroyFusion frees a workspace. Freeing it again, or after its communicator, is harmless.
-func DestroyFusion(h Handle) error {
-	f, err := fusions.get(h)
-	if err != nil {
-		if h>>48 == kindFusion {
-			return nil
-		}
-		return err
-	}
-	if !fusions.remove(h) {
-		return nil
-	}
-	f.c.windowMu.Lock()
-	delete(f.c.fusions, h)
-	f.c.windowMu.Unlock()
-	return f.inner.Close()
-}
-
-// forgetFusions removes the fusions of a communicator that is closed.
-func (c *comm) forgetFusions() {
-	c.windowMu.Lock()
-	defer c.windowMu.Unlock()
-	for h := range c.fusions {
-		fusions.remove(h)
-	}
-	c.fusions = nil
-}
+func DestroyFusion(h Handle) error { return fusions.end(h) }

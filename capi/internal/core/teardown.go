@@ -137,8 +137,7 @@ func (c *comm) free(inner *goccl.Comm, end func()) (freed chan struct{}) {
 			}
 		}
 		_ = inner.Close()
-		c.forgetWindows()
-		c.forgetFusions()
+		c.forgetOwned()
 		if c.boot != nil {
 			_ = c.boot.Close()
 		}

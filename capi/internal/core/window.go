@@ -12,13 +12,8 @@ import (
 
 const kindWindow = 0x0c91
 
-// window belongs to a communicator and is removed from it when it is closed.
-type window struct {
-	c     *comm
-	inner io.Closer // *goccl.Window or *goccl.FlatWindow
-}
-
-var windows = table[*window]{kind: kindWindow, name: "window"}
+// windows holds each *goccl.Window and *goccl.FlatWindow.
+var windows = ownedTable[io.Closer]{table[*owned[io.Closer]]{kind: kindWindow, name: "window"}}
 
 // RegisterWindow makes memory this rank's part of the communicator's next window.
 func RegisterWindow(h Handle, ptr unsafe.Pointer, size uint64) (Handle, error) {
@@ -43,22 +38,11 @@ func register(h Handle, ptr unsafe.Pointer, size uint64,
 	if size > math.MaxInt64 {
 		return 0, fmt.Errorf("%w: a window of %d bytes at %#x", ErrInvalidArgument, size, uintptr(ptr))
 	}
-	c.windowMu.Lock()
-	defer c.windowMu.Unlock()
 	w, err := by(inner, device.Ptr(uintptr(ptr)), int64(size))
 	if err != nil {
 		return 0, err
 	}
-	made, err := windows.add(func(Handle) *window { return &window{c, w} })
-	if err != nil {
-		_ = w.Close()
-		return 0, err
-	}
-	if c.windows == nil {
-		c.windows = map[Handle]struct{}{}
-	}
-	c.windows[made] = struct{}{}
-	return made, nil
+	return windows.give(c, w)
 }
 
 // Flat is goccl_flat.
@@ -82,29 +66,4 @@ func WaitFlat(h Handle) (Flat, error) {
 }
 
 // DeregisterWindow ends a window. Ending it again, or after its communicator, is harmless.
-func DeregisterWindow(h Handle) error {
-	w, err := windows.get(h)
-	if err != nil {
-		if h>>48 == kindWindow {
-			return nil
-		}
-		return err
-	}
-	if !windows.remove(h) {
-		return nil
-	}
-	w.c.windowMu.Lock()
-	delete(w.c.windows, h)
-	w.c.windowMu.Unlock()
-	return w.inner.Close()
-}
-
-// forgetWindows removes the windows of a communicator that is closed.
-func (c *comm) forgetWindows() {
-	c.windowMu.Lock()
-	defer c.windowMu.Unlock()
-	for h := range c.windows {
-		windows.remove(h)
-	}
-	c.windows = nil
-}
+func DeregisterWindow(h Handle) error { return windows.end(h) }
