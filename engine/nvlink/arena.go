@@ -110,7 +110,7 @@ func (l *ladder) refuse(rank int, m medium) error {
 }
 
 // announce logs the links in one line, at INFO if a pair has no NVLink. There is then a warning, too, unless GOCCL_LINK
-// asks for such a link.
+// names a link.
 func (l *ladder) announce(worst Pair) {
 	at := slog.LevelDebug
 	if worst.Rung > NVLink {
