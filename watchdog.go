@@ -52,7 +52,7 @@ const (
 	// mostNote bounds an answer: a rank that is of this job sends it, but a fault in it must not harm this one.
 	mostNote = 4 << 20
 	// Operations in an answer, of the communicator in question and of each other one.
-	mostOperations, mostOthers = 64, 8
+	mostOperations, mostOthers = 128, 8
 	// slowFrom is the part of the time in operations from which it is worth while to look for a slow rank.
 	slowFrom = 0.3
 )

@@ -19,7 +19,7 @@ import (
 //	        entries, runs     of messages, as many
 const (
 	fileMagic    = 0x636572_6c63636f67 // "goccl" "rec"
-	fileVersion  = 1
+	fileVersion  = 2
 	headerBytes  = 64 << 10 // a multiple of every page size
 	verdictAt    = 2048
 	verdictBytes = 2048
@@ -82,8 +82,9 @@ type entry struct {
 	count    uint64
 	what     uint64 // from the lowest byte: collective, type, operator; in the upper half root or peer
 	stream   uint64
-	enqueued uint64 // ticks
-	_        [3]uint64
+	enqueued uint64 // ticks, or untimed
+	mark     uint64 // 1 + that of Recorder.Marked; 0: none yet
+	_        [2]uint64
 }
 
 // run is what the engine knows of it. The engine runs on another processor than the caller, so neither touches the
@@ -91,7 +92,7 @@ type entry struct {
 // word, which readers see whole.
 type run struct {
 	number  uint64
-	started uint64 // ticks
+	started uint64 // 0, untimed or ticks
 	ended   uint64
 	flags   uint64 // the lowest byte: 1 + the algorithm
 }
@@ -100,9 +101,6 @@ type run struct {
 const (
 	flagSampled = 1 << 63 // the end is the time of a look: the operation ended before it
 	flagFailed  = 1 << 62
-
-	flagMarkShift = 8 // to flagFailed: the mark of an operation on a GPU
-	flagMarks     = flagFailed - 1<<flagMarkShift
 )
 
 var _ = [1]struct{}{}[unsafe.Sizeof(entry{})-entryBytes]

@@ -135,17 +135,19 @@ func (x *Recorder) look() {
 	if x.closed || x.watch.Watch == nil {
 		return
 	}
-	own.header().clock.adjust()
+	c := &own.header().clock
+	c.adjust()
 	w := &x.watch
+	x.pace.set(x.r.latest(false)+x.r.latest(true), Now(), c.rate())
 	x.sampleLate()
 	waiting := false
 	for i, message := range []bool{false, true} {
 		x.learn(message, &w.next[i])
-		o, since, next := x.r.unfinished(message, w.next[i], &own.header().clock)
+		o, since, next := x.unfinished(message, w.next[i], c)
 		if w.told[i] != 0 && (next > w.told[i]) {
 			told := w.told[i]
 			w.told[i] = 0
-			e, ok := x.r.operation(message, told, &own.header().clock, nil)
+			e, ok := x.r.operation(message, told, c, nil)
 			if ok && w.Over != nil {
 				w.Over(e)
 			}
@@ -175,7 +177,7 @@ func (x *Recorder) look() {
 		for _, t := range x.r.spent {
 			busy += t
 		}
-		part := float64(busy-w.busy) * own.header().clock.rate() / float64(d)
+		part := float64(busy-w.busy) * c.rate() / float64(d)
 		w.window, w.busy = Now(), busy
 		w.Window(part)
 	}
@@ -189,7 +191,7 @@ func (x *Recorder) sampleLate() {
 	}
 	late := false
 	for i, message := range []bool{false, true} {
-		o, since, next := x.r.unfinished(message, w.next[i], &own.header().clock)
+		o, since, next := x.unfinished(message, w.next[i], &own.header().clock)
 		w.next[i] = next
 		late = late || o.Number != 0 && age(since) > min(sampleAfter, w.After/2)
 	}
@@ -213,7 +215,7 @@ func (x *Recorder) learn(message bool, next *uint64) {
 	from = max(from, last-min(last, 63)) // a sample is enough
 	for n := from; n <= last; n++ {
 		o, ok := x.r.operation(message, n, c, nil)
-		if !ok || o.Ended == 0 || o.Started == 0 {
+		if !ok || o.Ended == 0 || o.Started == 0 || o.Sampled {
 			continue
 		}
 		x.watch.sample(o.key(), o.Ended-o.Started)

@@ -64,7 +64,7 @@ type Operation struct {
 	Enqueued   int64  `json:"enqueued_ns"`
 	Started    int64  `json:"started_ns,omitempty"`
 	Ended      int64  `json:"ended_ns,omitempty"`
-	Sampled    bool   `json:"sampled,omitempty"` // Ended is when somebody looked
+	Sampled    bool   `json:"sampled,omitempty"` // Ended is when somebody looked, or times are estimates
 }
 
 // Wait is what this rank waits for: until a flag of a peer, which has the value Have, reaches Epoch.
@@ -101,10 +101,19 @@ func (r *region) operation(message bool, want uint64, c *clock, algorithms []str
 	if atomic.LoadUint64(&e.number) != want {
 		return o, false
 	}
+	estimated := false
+	for _, x := range []struct {
+		time *uint64
+		of   moment
+	}{{&enqueued, calledAt}, {&started, startedAt}, {&ended, endedAt}} {
+		if *x.time == untimed {
+			*x.time, estimated = ring.estimate(x.of, want, c), true
+		}
+	}
 	coll, t, op := collective.Collective(what), datatype.Type(what>>8&0xff), datatype.Op(what>>16&0xff)
 	o = Operation{Number: want, Message: message, Collective: coll.String(), Type: t.String(), Count: int64(count),
 		Bytes: int64(count) * t.Size(), Root: -1, Peer: -1, Stream: stream, State: Enqueued, Enqueued: c.unix(enqueued),
-		Started: c.unix(started), Ended: c.unix(ended), Sampled: flags&flagSampled != 0}
+		Started: c.unix(started), Ended: c.unix(ended), Sampled: estimated || flags&flagSampled != 0}
 	switch other := int(int32(what >> 32)); coll {
 	case collective.Send, collective.Recv:
 		o.Peer = other

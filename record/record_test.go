@@ -289,15 +289,33 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// What recording costs one operation.
+// What recording costs one operation of the host device, and one of a GPU: alone, and among many.
 func BenchmarkOperation(b *testing.B) {
-	x, s := open(b, record.Options{Entries: 512})
-	r := allReduce(s, 256)
-	for n := uint64(1); b.Loop(); n++ {
-		x.Enqueued(n, r)
-		x.Started(r, n, 1)
-		x.Algorithm(false, n, 0)
-		x.Ended(r, n, 1, nil)
+	for name, rapid := range map[string]bool{"each stamped": false, "rapid": true} {
+		b.Run(name, func(b *testing.B) {
+			x, s := open(b, record.Options{Entries: 512})
+			if rapid {
+				record.Hurry(x)
+			}
+			r := allReduce(s, 256)
+			for n := uint64(1); b.Loop(); n++ {
+				x.Enqueued(n, r)
+				x.Started(r, n, 1)
+				x.Algorithm(false, n, 0)
+				x.Ended(r, n, 1, nil)
+			}
+		})
+		b.Run(name+", on a GPU", func(b *testing.B) {
+			x, s := open(b, record.Options{Entries: 512})
+			if rapid {
+				record.Hurry(x)
+			}
+			r := allReduce(s, 256)
+			for n := uint64(1); b.Loop(); n++ {
+				x.Enqueued(n, r)
+				x.Marked(r, n, 1, n)
+			}
+		})
 	}
 }
 

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"cmp"
 	"encoding/json"
 	"log/slog"
 	"slices"
@@ -35,6 +34,7 @@ type Recorder struct {
 	mask  uint64
 	index int // of the region
 	meta  Meta
+	pace
 
 	verdict atomic.Pointer[collective.Verdict]
 
@@ -75,7 +75,11 @@ func Open(m Meta, o Options) *Recorder {
 
 // kind is what a request counts as: what it is a part of, or its collective.
 func kind(q *collective.Request) collective.Collective {
-	return cmp.Or(q.PartOf, q.Collective) % mostKinds
+	k := q.PartOf // cmp.Or is a call that is not inlined
+	if k == 0 {
+		k = q.Collective
+	}
+	return k % mostKinds
 }
 
 // Enqueued writes the entry of an operation that is about to be enqueued.
@@ -83,7 +87,7 @@ func (x *Recorder) Enqueued(number uint64, q *collective.Request) {
 	if x == nil {
 		return
 	}
-	message := q.PointToPoint()
+	message, k := q.PointToPoint(), kind(q)
 	e := &x.r.ring(message).entries[number&x.mask]
 	publish(&e.number, 0)
 	other := int32(q.Root)
@@ -94,9 +98,9 @@ func (x *Recorder) Enqueued(number uint64, q *collective.Request) {
 	for _, n := range q.SendCounts {
 		e.count += uint64(n)
 	}
-	e.what = uint64(kind(q)) | uint64(q.Type)<<8 | uint64(q.Op)<<16 | uint64(uint32(other))<<32
-	e.stream, e.enqueued = uint64(q.Stream.Raw()), ticks()
-	t := &x.r.totals[kind(q)]
+	e.what = uint64(k) | uint64(q.Type)<<8 | uint64(q.Op)<<16 | uint64(uint32(other))<<32
+	e.stream, e.enqueued, e.mark = uint64(q.Stream.Raw()), x.stamp(number), 0
+	t := &x.r.totals[k]
 	t.operations++
 	t.bytes += e.count * uint64(q.Type.Size())
 	if message {
@@ -112,7 +116,7 @@ func (x *Recorder) Started(q *collective.Request, number uint64, n int) {
 	if x == nil {
 		return
 	}
-	runs, t := x.r.ring(q.PointToPoint()).runs, ticks()
+	runs, t := x.r.ring(q.PointToPoint()).runs, x.stamp(number)
 	for i := range uint64(n) {
 		e := &runs[(number+i)&x.mask]
 		e.started, e.ended, e.flags = t, 0, 0
@@ -125,15 +129,18 @@ func (x *Recorder) Ended(q *collective.Request, number uint64, n int, err error)
 	if x == nil {
 		return
 	}
-	runs, t := x.r.ring(q.PointToPoint()).runs, ticks()
+	runs, t := x.r.ring(q.PointToPoint()).runs, uint64(untimed)
 	for i := range uint64(n) {
 		e := &runs[(number+i)&x.mask]
-		if e.number != number+i { // it was never started
+		ran := e.number == number+i
+		if i == 0 && (!ran || e.started != untimed || err != nil) {
+			if t = ticks(); ran && e.started != untimed {
+				x.r.spent[kind(q)] += x.weighed(number, t-e.started)
+			}
+		}
+		if !ran { // it was never started
 			e.started, e.ended, e.flags = t, 0, 0
 			publish(&e.number, number+i)
-		}
-		if i == 0 {
-			x.r.spent[kind(q)] += t - e.started
 		}
 		if err != nil {
 			e.flags |= flagFailed
@@ -142,16 +149,15 @@ func (x *Recorder) Ended(q *collective.Request, number uint64, n int, err error)
 	}
 }
 
-// Marked stores the mark, behind n operations, that the GPU's progress is compared with (Watch.Passed).
+// Marked stores the mark, behind n operations, that the GPU's progress is compared with (Watch.Passed). The caller of
+// Enqueued calls it, so the entries are in its cache.
 func (x *Recorder) Marked(q *collective.Request, number uint64, n int, mark uint64) {
 	if x == nil {
 		return
 	}
-	runs := x.r.ring(q.PointToPoint()).runs
+	entries := x.r.ring(q.PointToPoint()).entries
 	for i := range uint64(n) {
-		e := &runs[(number+i)&x.mask]
-		e.started, e.ended, e.flags = 0, 0, mark<<flagMarkShift&flagMarks
-		publish(&e.number, number+i)
+		entries[(number+i)&x.mask].mark = mark + 1
 	}
 }
 
@@ -161,7 +167,7 @@ func (x *Recorder) Unseen(q *collective.Request, number uint64, n int) {
 	if x == nil {
 		return
 	}
-	runs, t := x.r.ring(q.PointToPoint()).runs, ticks()
+	runs, t := x.r.ring(q.PointToPoint()).runs, x.stamp(number)
 	for i := range uint64(n) {
 		e := &runs[(number+i)&x.mask]
 		e.started, e.ended, e.flags = 0, t, flagSampled
@@ -176,19 +182,19 @@ func (x *Recorder) sample(message bool, from uint64, passed uint64, all bool) {
 	if n := x.mask + 1; last >= n {
 		from = max(from, last-n+1)
 	}
-	runs := x.r.ring(message).runs
+	ring := x.r.ring(message)
 	for number := max(from, 1); number <= last; number++ {
-		e := &runs[number&x.mask]
-		if e.number != number || e.ended != 0 {
+		e := &ring.runs[number&x.mask]
+		if e.number == number && e.ended != 0 {
 			continue
 		}
-		mark := e.flags & flagMarks >> flagMarkShift
-		before := runs[(number-1)&x.mask].flags & flagMarks >> flagMarkShift
-		if mark > passed || mark == passed && mark == before && !all {
+		mark := ring.marked(number)
+		if mark == 0 || mark > passed+1 || mark == passed+1 && mark == ring.marked(number-1) && !all {
 			return
 		}
-		e.flags |= flagSampled
-		e.ended = t
+		e.number = 0
+		e.started, e.ended, e.flags = 0, t, flagSampled
+		publish(&e.number, number)
 	}
 }
 

@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"sync/atomic"
 	"unsafe"
 )
 
@@ -37,6 +38,17 @@ func (r *region) ring(message bool) *ring {
 		return &r.rings[1]
 	}
 	return &r.rings[0]
+}
+
+// marked is the mark of an operation on a GPU (Recorder.Marked) plus one; 0 if it has none, or the ring does not have
+// it.
+func (g *ring) marked(number uint64) uint64 {
+	e := &g.entries[number%uint64(len(g.entries))]
+	mark := e.mark
+	if atomic.LoadUint64(&e.number) != number {
+		return 0
+	}
+	return mark
 }
 
 // latest is the number of the latest message or collective.

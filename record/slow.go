@@ -34,7 +34,7 @@ func Slow(me int, reports []*Report) *collective.Verdict {
 	times := make([]time.Duration, len(all))
 	for i := range reports[me].Record.Operations {
 		o := &reports[me].Record.Operations[i]
-		if o.Message || o.Ended == 0 || o.Started == 0 || !finished(all, o.Number, times) {
+		if o.Message || !finished(all, o.Number, times) {
 			continue
 		}
 		if n++; begin == 0 {
@@ -68,11 +68,12 @@ func Slow(me int, reports []*Report) *collective.Verdict {
 	return nil
 }
 
-// finished stores how long each rank took for an operation. It returns false if one has not finished it.
+// finished stores how long each rank took for an operation. It returns false if one has not finished it, or does not
+// know its times.
 func finished(all []*Report, number uint64, times []time.Duration) bool {
 	for j, r := range all {
 		o := r.Record.find(false, number)
-		if o == nil || o.Ended == 0 || o.Started == 0 {
+		if o == nil || o.Ended == 0 || o.Started == 0 || o.Sampled {
 			return false
 		}
 		times[j] = time.Duration(o.Ended - o.Started)

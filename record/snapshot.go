@@ -147,9 +147,10 @@ func (x *Recorder) Judged(v *collective.Verdict) {
 }
 
 // unfinished returns the oldest operation of a ring that has not ended, and when it can have begun: not before the one
-// before it ended. from is where to look; next is where to look the next time.
-func (r *region) unfinished(message bool, from uint64, c *clock) (o Operation, since int64, next uint64) {
-	ring, last := r.ring(message), r.latest(message)
+// before it ended. from is where to look; next is where to look the next time. The
+// caller holds mu.
+func (x *Recorder) unfinished(message bool, from uint64, c *clock) (o Operation, since int64, next uint64) {
+	ring, last := x.r.ring(message), x.r.latest(message)
 	size := uint64(len(ring.entries))
 	if n := size; last >= n {
 		from = max(from, last-n+1)
@@ -158,10 +159,13 @@ func (r *region) unfinished(message bool, from uint64, c *clock) (o Operation, s
 		e := &ring.runs[number%size]
 		end := e.ended
 		if atomic.LoadUint64(&e.number) == number && end != 0 {
-			since = c.unix(end)
+			if end != untimed {
+				since = c.unix(end)
+			}
 			continue
 		}
-		if o, ok := r.operation(message, number, c, nil); ok {
+		x.adopt(message, number)
+		if o, ok := x.r.operation(message, number, c, nil); ok {
 			if o.Started != 0 {
 				since = o.Started
 			}
