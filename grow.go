@@ -71,8 +71,11 @@ func (c *Comm) Grow(ctx context.Context, size int, id *bootstrap.UniqueID, chang
 
 // joinError returns the error of a rank that could not join the grown communicator. The death of a rank of c explains
 // it best: a rank that knows of it gives up, and this rank may learn of that first.
+// Of the death of a new rank c does not learn.
 func (c *Comm) joinError(err error) error {
-	if !errors.Is(err, bootstrap.ErrTimeout) && !errors.Is(err, ErrTimeout) {
+	named := c.wrap("grow", err)
+	newcomer := errors.Is(named, ErrPeerDead) && blamed(named) >= c.size
+	if !newcomer && !errors.Is(err, bootstrap.ErrTimeout) && !errors.Is(err, ErrTimeout) {
 		select {
 		case <-c.status.ctx.Done():
 		case <-time.After(blameDelay):

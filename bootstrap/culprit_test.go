@@ -82,8 +82,8 @@ func TestTheMakerOfAnIDIsNamed(t *testing.T) {
 	if err := id.Close(); err != nil {
 		t.Fatal(err)
 	}
-	err = NewTCP(1, 2, quiet(), WithTimeout(200*time.Millisecond)).Init(context.Background(), id)
-	if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), ownOrigin().String()) {
+	err = NewTCP(1, 2, quiet()).Init(context.Background(), id)
+	if !errors.Is(err, ErrPeerDead) || !strings.Contains(err.Error(), ownOrigin().String()) {
 		t.Error(err)
 	}
 }

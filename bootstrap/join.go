@@ -34,20 +34,38 @@ type dialer struct {
 // dial tries the targets in turn until it is admitted, a verdict rejects it, or ctx ends. A refused connection, or one
 // that ends before a verdict, is retried: the other side may not be up yet.
 func (d *dialer) dial(ctx context.Context, targets []target, me greeting) (*frameConn, greeting, error) {
-	return d.dialKnown(ctx, targets, me, false)
+	return d.dialKnown(ctx, targets, me, 0)
 }
 
-// A root that was up is given up when its address has refused connections for goneAfter and at least goneRefusals
-// times. A busy listener does not refuse; the kernel refuses where there is no listener.
+// A root that was up is given up when its address has refused connections for some time, and at least goneRefusals
+// times. A busy listener does not refuse; the kernel refuses where there is no listener. That of this host is right at
+// once. Between hosts something else may refuse for a moment. An agreed address may be taken by the next attempt of the
+// job.
 const (
+	goneHere     = 50 * time.Millisecond
+	goneFar      = 700 * time.Millisecond
 	goneAfter    = 3 * time.Second
-	goneRefusals = 10
+	goneRefusals = 5
 )
 
-// dialKnown is dial, but gives up if the other side is known to have been up and then refuses connections for
-// goneAfter. A greeting without a verdict also makes it known.
-func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, known bool) (*frameConn, greeting,
-	error) {
+// goneFrom is how long refusals of an address must last, at which a root was.
+func goneFrom(at netip.Addr) time.Duration {
+	own, _ := net.InterfaceAddrs()
+	for _, a := range own {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == at.Unmap() {
+			return goneHere
+		}
+	}
+	if at.IsLoopback() {
+		return goneHere
+	}
+	return goneFar
+}
+
+// dialKnown is dial, but gives up if the other side is known to have been up and then refuses connections for gone,
+// unless that is 0. A greeting without a verdict also makes it known; then the time is goneAfter.
+func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, gone time.Duration) (*frameConn,
+	greeting, error) {
 	var last error
 	var since time.Time // time of the first refusal of the current run of refusals
 	refusals := 0
@@ -68,7 +86,9 @@ func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, k
 			if !cut && (!errors.As(err, &again) || shortage.Lasts(err)) {
 				return nil, them, last
 			}
-			known = known || them.version != 0
+			if gone == 0 && them.version != 0 {
+				gone = goneAfter
+			}
 			refused = refused && errors.Is(err, syscall.ECONNREFUSED)
 		}
 		switch {
@@ -79,10 +99,10 @@ func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, k
 		default:
 			refusals++
 		}
-		if known && refusals >= goneRefusals && time.Since(since) >= goneAfter {
+		if gone > 0 && refusals >= goneRefusals && time.Since(since) >= gone {
 			return nil, greeting{}, fmt.Errorf("%w: nobody listens there any more: its process has ended, or it has finished "+
 				"with the job without this rank; %d attempts in %v, the last: %w",
-				ErrPeerDead, refusals, time.Since(since).Round(time.Second), last)
+				ErrPeerDead, refusals, time.Since(since).Round(time.Millisecond), last)
 		}
 		// The jitter spreads the retries of ranks that were rejected together.
 		timer := time.NewTimer(wait/2 + rand.N(wait))

@@ -3,18 +3,19 @@ package bootstrap
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // meeting is what a rank needs to find the root and to authenticate.
 type meeting struct {
 	secret  []byte
 	targets []target
-	iface   string       // filter for the local interface; "" = from the environment or the route
-	address *rootAddress // rank 0 serves the root there
-	known   bool         // the root was listening before its address was handed out
-	maker   origin       // the process that made the id and serves the root
-	attempt attempt      // for the address form
-	weak    bool         // others can derive the secret
+	iface   string        // filter for the local interface; "" = from the environment or the route
+	address *rootAddress  // rank 0 serves the root there
+	gone    time.Duration // how long refusals show that the root, which was up, is gone; 0: it may not be up yet
+	maker   origin        // the process that made the id and serves the root
+	attempt attempt       // for the address form
+	weak    bool          // others can derive the secret
 }
 
 // noRoot returns the error of a rank that was not admitted, with the rank to blame.

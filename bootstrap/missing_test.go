@@ -40,25 +40,19 @@ func TestMissingRanks(t *testing.T) {
 
 func TestNobodyAtTheRoot(t *testing.T) {
 	t.Parallel()
-	id, err := NewUniqueID(WithInterface("lo"), quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := id.Close(); err != nil {
-		t.Fatal(err)
-	}
-	err = NewTCP(0, 2, quiet(), WithTimeout(2*time.Second)).Init(context.Background(), id)
+	nowhere := fmt.Sprintf("unix:@goccl-test-nobody-%x", processID())
+	err := NewTCP(1, 2, quiet(), WithTimeout(300*time.Millisecond)).InitAddress(context.Background(), nowhere)
 	if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "refused") {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	if err := NewTCP(0, 2, quiet()).Init(ctx, id); !errors.Is(err, context.Canceled) {
+	if err := NewTCP(1, 2, quiet()).InitAddress(ctx, nowhere); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	b := NewTCP(0, 2, quiet())
+	b := NewTCP(1, 2, quiet())
 	time.AfterFunc(50*time.Millisecond, func() { _ = b.Close() })
-	if err := b.Init(context.Background(), id); !errors.Is(err, ErrClosed) {
+	if err := b.InitAddress(context.Background(), nowhere); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
 	unused, err := NewUniqueID(WithInterface("lo"), quiet(), WithRootLifetime(20*time.Millisecond))

@@ -47,12 +47,14 @@ func (t *TCP) Init(ctx context.Context, id UniqueID) error {
 			return meeting{}, err
 		}
 		m := meeting{secret: f.secret[:], iface: c.iface, targets: []target{{"tcp", f.addr.String()}}, maker: f.maker}
-		m.known = f.flags&flagRankZero == 0
-		if !m.known {
+		if f.flags&flagRankZero != 0 {
 			m.address = &rootAddress{host: f.addr.Addr().String(), port: f.addr.Port()}
 			m.weak = len(c.secret) == 0
 			m.attempt, err = currentAttempt(processEnvironment)
-		} else if r := liveRoot(id); r != nil {
+			return m, err
+		}
+		m.gone = goneFrom(f.addr.Addr())
+		if r := liveRoot(id); r != nil {
 			r.pin(t.rank, t.world)
 		}
 		return m, err

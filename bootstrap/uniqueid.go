@@ -111,7 +111,7 @@ func (id UniqueID) GoString() string { return id.String() }
 // NewUniqueID makes an id and starts its root in this process, on one address of one interface. The root ends when
 // every rank has joined, when no rank joins within its lifetime, when a rank gives up, or with [UniqueID.Close]. If it
 // failed before all ranks joined, it sends the reason to late ranks, for up to 30 s. A rank whose connections to the
-// id's address are refused gives up after 3 s.
+// id's address are refused gives up after 50 ms if that is on its host, else after 0.7 s.
 //
 // With NCCL_COMM_ID=host:port the id contains that address instead, every process may make it for itself, and rank 0
 // serves it.

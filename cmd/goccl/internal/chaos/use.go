@@ -173,8 +173,9 @@ func (r *rank) split() error {
 			return fine(err)
 		}
 		time.Sleep(time.Duration(r.lateness.Swap(0)))
-		sub, err := r.comm.Split(context.Background(), 0, r.Rank)
-		if err != nil {
+		ctx, stop := context.WithTimeout(context.Background(), r.Hold)
+		sub, err := r.comm.Split(ctx, 0, r.Rank)
+		if stop(); err != nil {
 			return err
 		}
 		err = r.steady(sub, 256, 1)
