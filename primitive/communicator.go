@@ -32,6 +32,8 @@ type Communicator struct {
 	lanes   map[laneKey]*lane
 	pending []interface{ wait(context.Context) error } // the exchanges that Setup waits for
 	closed  bool
+
+	culprits uint64 // calls of Culprit
 }
 
 // laneKey identifies an ordered sequence of exchanges; a lane keeps the order in each direction.

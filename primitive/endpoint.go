@@ -122,6 +122,7 @@ const (
 	kindEndpoint uint8 = 1 + iota
 	kindMemory
 	kindStub
+	kindCulprit
 )
 
 const endpointVersion = 1

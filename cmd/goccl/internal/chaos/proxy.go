@@ -43,7 +43,7 @@ func (r *rank) proxy() (err error) {
 			return fine(err)
 		}
 		if err := r.exchange(ctx, handles, device.Bytes(mem.Ptr(), slice*int64(r.Ranks)), i); err != nil {
-			return err
+			return comm.Culprit(context.Background(), err)
 		}
 	}
 }

@@ -1,0 +1,82 @@
+package primitive
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"time"
+)
+
+// culpritDelay is how long Culprit waits for the word of a rank in the chain. Ranks that wait for each other time out
+// at about the same time.
+const culpritDelay = 300 * time.Millisecond
+
+// Culprit follows a chain of waits. A rank whose wait has timed out names the rank that it waited for, which may itself
+// wait for a third, and so on. Each rank with such an error passes it here, and gets one that names the last rank of
+// the chain, which says nothing about a wait of its own. Other errors, and nil, are returned unchanged.
+//
+//  1. Tell every peer whom this rank has waited for.
+//  2. Hear the word of that rank, for at most culpritDelay, then of the one that it has waited for, until one is silent.
+//     In a circle the first one is named.
+//
+// Ranks that fail together must have called Culprit equally often on this communicator before.
+func (c *Communicator) Culprit(ctx context.Context, failed error) error {
+	var e *Error
+	if !errors.As(failed, &e) || !errors.Is(failed, ErrTimeout) || e.Peer < 0 || e.Peer >= c.WorldSize() {
+		return failed
+	}
+	c.mu.Lock()
+	c.culprits++
+	number := c.culprits
+	c.mu.Unlock()
+	defer c.tell(ctx, number, e.Peer)()
+	last, been := e.Peer, map[int]bool{c.Rank(): true}
+	for !been[last] {
+		been[last] = true
+		next, ok := c.word(ctx, last, number)
+		if !ok {
+			named := *e
+			named.Peer = last
+			if last != e.Peer {
+				named.Info = "the rank that was waited for waits itself, at the end for this one"
+			}
+			return &named
+		}
+		last = next
+	}
+	return failed
+}
+
+// tell sends this rank's word to the peers. The result waits until that has ended.
+func (c *Communicator) tell(ctx context.Context, number uint64, peer int) (wait func()) {
+	word := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, number), uint32(peer))
+	ctx, stop := context.WithTimeout(ctx, culpritDelay)
+	var sent sync.WaitGroup
+	for p := range c.WorldSize() {
+		if p != c.Rank() {
+			sent.Go(func() { _ = c.send(ctx, kindCulprit, p, 0, nil, func() ([]byte, error) { return word, nil }) })
+		}
+	}
+	return func() {
+		sent.Wait()
+		stop()
+	}
+}
+
+// word hears whom a peer has waited for. ok is false if it does not say so in time.
+func (c *Communicator) word(ctx context.Context, peer int, number uint64) (next int, ok bool) {
+	ctx, stop := context.WithTimeout(ctx, culpritDelay)
+	defer stop()
+	for {
+		b, err := c.recv(ctx, kindCulprit, peer, 0, nil)
+		if err != nil || len(b) != 12 {
+			return 0, false
+		}
+		if binary.LittleEndian.Uint64(b) < number { // of an earlier failure
+			continue
+		}
+		next = int(binary.LittleEndian.Uint32(b[8:]))
+		return next, next < c.WorldSize()
+	}
+}
