@@ -328,7 +328,7 @@ func (w *watchdog) say(v *collective.Verdict) {
 	if v == nil {
 		return
 	}
-	v.Found = time.Now().UnixNano()
+	v.Found = record.Now()
 	w.c.record.Judged(v)
 	text := v.String()
 	key := fmt.Sprint(v.Kind, v.Rank, v.Operation, v.Number)
@@ -351,7 +351,7 @@ func (c *Comm) dead(rank int) *Verdict {
 		r.Host, r.PID = who.ranks[rank].host, who.ranks[rank].pid
 	}
 	v := record.Died(r, []int{rank})
-	v.By, v.Found = c.rank, time.Now().UnixNano()
+	v.By, v.Found = c.rank, record.Now()
 	if who != nil {
 		v.Communicator = fmt.Sprintf("%016x", who.id)
 	}

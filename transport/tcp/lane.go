@@ -45,7 +45,7 @@ type lane struct {
 	kick  chan struct{} // wakes the writer
 
 	received atomic.Uint64 // packets of the peer that are applied
-	heard    atomic.Int64  // when bytes last arrived, in Unix nanoseconds
+	heard    atomic.Int64  // when bytes last arrived, by wait.Now
 
 	replacing sync.Mutex // of the half that listens: see replace
 

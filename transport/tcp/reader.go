@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/internal/aead"
+	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -100,7 +100,7 @@ func (r *reader) step(fd uintptr) error {
 		if n == 0 {
 			return io.EOF
 		}
-		r.lane.heard.Store(time.Now().UnixNano())
+		r.lane.heard.Store(int64(wait.Now()))
 		short := r.polled && n < r.asked
 		k := 0
 		if r.line.in == nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/internal/sockets"
+	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -183,7 +184,7 @@ func (p *Peer) attach(l *lane, w *line, n uint64) bool {
 	l.out.reset()
 	l.line, l.last, l.next, l.told, l.blocked = w, w, n, l.received.Load(), false
 	l.urging = len(l.queue) > 0 // a flush may have asked on the connection before
-	l.heard.Store(time.Now().UnixNano())
+	l.heard.Store(int64(wait.Now()))
 	l.mu.Unlock()
 	if first {
 		p.goes(l.write)

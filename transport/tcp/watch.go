@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -44,7 +45,7 @@ func (p *Peer) watch() {
 	for _, l := range p.lanes() {
 		if w := l.pulse(); w != nil {
 			lines++
-			quiet = min(quiet, time.Duration(time.Now().UnixNano()-l.heard.Load()), w.silence())
+			quiet = min(quiet, time.Duration(int64(wait.Now())-l.heard.Load()), w.silence())
 		}
 	}
 	p.mu.Lock()

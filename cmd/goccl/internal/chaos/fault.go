@@ -40,7 +40,8 @@ type fault struct {
 	prefix []string
 	// outside is done by the process that runs the trial, once every rank has begun the phase.
 	outside func(x *experiment) error
-	line    bool // the hosts are connected by a netns.Line
+	line    bool          // the hosts are connected by a netns.Line
+	stretch time.Duration // how long a phase lasts at least that ends by itself
 }
 
 var (
@@ -74,6 +75,8 @@ func stops() []*fault {
 			strike: (*rank).stop, outside: (*experiment).goOn},
 		{Name: "pause-all", Number: 25, Help: "SIGSTOP of all ranks for 1 s, as a virtual machine's pause", expect: nothing,
 			outside: (*experiment).pauseAll},
+		{Name: "clock", Number: 25, Help: "the wall clock of one rank jumps by hours, to and fro, for 0.6 s", expect: nothing,
+			victims: oneOf, strike: (*rank).jump, stretch: jumping},
 		{Name: "stop", Number: 4, Help: "SIGSTOP of one rank for longer than the deadline of 1 s", expect: stall,
 			victims: oneOf, strike: (*rank).stop, phases: operations, hold: time.Second},
 		{Name: "abort", Number: 24, Help: "one rank aborts the communicator", expect: leaving, victims: oneOf,

@@ -19,6 +19,8 @@ func networks() []*fault {
 			victims: func(_ *rand.Rand, n int) []int { return everyone(n)[n/2:] }},
 		{Name: "host-pause", Number: 3, Help: "SIGSTOP of one rank, and SIGCONT 0.3 s later", expect: nothing, victims: oneOf,
 			strike: (*rank).stop, outside: (*experiment).goOn, phases: acrossHosts},
+		{Name: "host-clock", Number: 25, Help: "the wall clock of one rank of two hosts jumps by hours, to and fro",
+			expect: nothing, victims: oneOf, strike: (*rank).jump, stretch: jumping, phases: acrossHosts},
 		{Name: "partition", Number: 9, Help: "no packet passes between the hosts any more", expect: cut, victims: second,
 			phases: acrossHosts, outside: func(x *experiment) error {
 				time.Sleep(x.Delay)

@@ -4,6 +4,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/goccl/goccl/internal/test/wallclock"
 )
 
 // arm lets the fault strike this rank Delay after now, if it is a victim.
@@ -48,6 +50,23 @@ func (r *rank) abort() {
 	r.say("fault", nil)
 	r.comm.Abort(nil)
 }
+
+// jump moves the wall clock of this process, again and again: hours ahead, hours behind, and right.
+func (r *rank) jump() {
+	r.say("fault", nil)
+	for i := range int(jumping / jumpEvery) {
+		if err := wallclock.Jump([]time.Duration{3 * time.Hour, -6 * time.Hour, 3 * time.Hour}[i%3]); err != nil {
+			r.say("failed", err)
+			return
+		}
+		time.Sleep(jumpEvery)
+	}
+}
+
+const (
+	jumping   = 600 * ms
+	jumpEvery = 50 * ms
+)
 
 // late makes the next operation of this rank come 5 s after those of its peers.
 func (r *rank) late() {

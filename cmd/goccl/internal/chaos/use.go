@@ -28,6 +28,9 @@ func (r *rank) again(i, n int) error {
 	if !r.forever() && i >= n {
 		return errEnd
 	}
+	if !r.forever() {
+		time.Sleep(r.fault.stretch / time.Duration(max(1, n)))
+	}
 	return nil
 }
 
