@@ -129,7 +129,10 @@ func (c *Comm) agree(ctx context.Context) error {
 	mine := binary.LittleEndian.AppendUint64([]byte{byte(c.dev.ID().Kind), 0}, rand.Uint64())
 	mine = binary.LittleEndian.AppendUint64(mine, digest)
 	mine = append(mine, c.origin().bytes()...)
-	if c.cfg.Check {
+	switch {
+	case c.cfg.CheckData:
+		mine[1] = 2
+	case c.cfg.Check:
 		mine[1] = 1
 	}
 	length := len(mine)
@@ -158,7 +161,7 @@ func (c *Comm) agree(ctx context.Context) error {
 			return &Error{Comm: c.cfg.Name, Op: "init", Rank: c.rank, Peer: r,
 				Err: fmt.Errorf("%w: the peer has other plans in GOCCL_PLAN_DIR than this rank", ErrMismatch)}
 		}
-		c.cfg.Check = c.cfg.Check || b[1] != 0
+		c.cfg.Check, c.cfg.CheckData = c.cfg.Check || b[1] != 0, c.cfg.CheckData || b[1] == 2
 	}
 	c.id = binary.LittleEndian.Uint64(all[0][2:])
 	who := &roster{id: c.id}

@@ -30,6 +30,11 @@ type Config struct {
 	// is touched. Calls then wait for their peers' calls and cost a round trip through the Bootstrap: use it for
 	// debugging. If one rank sets it, it is on for all ranks. GOCCL_CHECK=1 sets it.
 	Check bool
+	// CheckData makes the ranks also compare the data that operations have moved, and the results of all-reduces, by
+	// checksums: a flipped bit becomes ErrCorrupt on every rank. It sets Check. Calls then wait for their operations,
+	// and cannot be captured in graphs. Reductions to one rank, fused operations and counts in device memory are not
+	// covered. If one rank sets it, it is on for all ranks. GOCCL_CHECK=2 sets it.
+	CheckData bool
 	// SeparateGraphs disables the ordering of CUDA graph launches that contain operations of this communicator,
 	// relative to each other and to operations outside of graphs. Work within one graph keeps its order. This saves two
 	// nodes in each graph, and a wait and a record around each eager operation after the first capture. The caller must
@@ -81,7 +86,8 @@ func (cfg *Config) fill() error {
 		cfg.OpTimeout = env.OpTimeout
 	}
 	cfg.OpTimeout = max(0, cfg.OpTimeout)
-	cfg.Check = cfg.Check || env.Check
+	cfg.CheckData = cfg.CheckData || env.Check == setting.CheckData
+	cfg.Check = cfg.Check || cfg.CheckData || env.Check != setting.CheckNothing
 	cfg.SeparateGraphs = cfg.SeparateGraphs || env.SeparateGraphs || cfg.UnorderedCaptures
 	for _, n := range []int{cfg.MinCTAs, cfg.MaxCTAs} {
 		if n < 0 || n > math.MaxUint16 {

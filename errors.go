@@ -14,6 +14,7 @@ var (
 	ErrTimeout         = collective.ErrTimeout
 	ErrAborted         = collective.ErrAborted
 	ErrMismatch        = collective.ErrMismatch
+	ErrCorrupt         = collective.ErrCorrupt // found with Config.CheckData
 	ErrInvalidArgument = collective.ErrInvalidArgument
 	ErrInvalidUsage    = collective.ErrInvalidUsage
 	ErrUnsupported     = collective.ErrUnsupported

@@ -27,10 +27,7 @@ func (c *Comm) Submit(reqs ...collective.Request) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := p.check(); err != nil {
-		return err
-	}
-	return p.enqueue()
+	return p.run()
 }
 
 // one is Submit of one request. It copies the request into the communicator, so that the call allocates nothing.
@@ -47,10 +44,18 @@ func (c *Comm) one(r collective.Request) error {
 	defer c.mu.Unlock()
 	c.single[0] = r
 	p.reqs = c.single[:]
+	return p.run()
+}
+
+// run checks and enqueues the requests. The caller holds c.mu.
+func (p *part) run() error {
 	if err := p.check(); err != nil {
 		return err
 	}
-	return p.enqueue()
+	if err := p.enqueue(); err != nil {
+		return err
+	}
+	return p.verify()
 }
 
 // Submit enqueues a group: any mix of collectives, sends and receives, on any communicators, including several ranks of
@@ -64,6 +69,7 @@ func (c *Comm) one(r collective.Request) error {
 //  4. Enqueue, in that order, on the calling thread, because a request may mean this thread's default stream. If
 //     enqueueing may block (synchronous streams of the host device), the parts on host devices run in concurrent
 //     chains (see chains).
+//  5. Compare the data if that is wanted.
 //
 // A call that does not block allocates nothing: its scratch comes from a pool.
 func Submit(calls []Call) error {
@@ -94,7 +100,10 @@ func Submit(calls []Call) error {
 	if err := g.check(compare); err != nil {
 		return err
 	}
-	return g.enqueue()
+	if err := g.enqueue(); err != nil || !compare {
+		return err
+	}
+	return g.concurrently((*part).verify)
 }
 
 // grouping is the scratch of one Submit.
@@ -151,11 +160,7 @@ func (g *grouping) find(c *Comm) int {
 
 func (g *grouping) check(compare bool) error {
 	if compare {
-		every := make([][]*part, len(g.parts))
-		for i := range g.parts {
-			every[i] = []*part{&g.parts[i]}
-		}
-		return together(every, (*part).check)
+		return g.concurrently((*part).check)
 	}
 	for i := range g.parts {
 		if err := g.parts[i].check(); err != nil {
@@ -163,6 +168,15 @@ func (g *grouping) check(compare bool) error {
 		}
 	}
 	return nil
+}
+
+// concurrently calls f for all parts at the same time: each may wait for another.
+func (g *grouping) concurrently(f func(*part) error) error {
+	every := make([][]*part, len(g.parts))
+	for i := range g.parts {
+		every[i] = []*part{&g.parts[i]}
+	}
+	return together(every, f)
 }
 
 func (g *grouping) enqueue() error {
@@ -210,6 +224,7 @@ type part struct {
 	reqs        []collective.Request // collectives first
 	collectives int
 	work        collective.Operation // what runs the only request; nil: the communicator's engine runs all
+	data        *dataCheck           // nil: data is not compared
 }
 
 // together runs f for all parts, the chains concurrently. A chain stops at its first error.
@@ -316,8 +331,17 @@ func (p *part) check() error {
 	if c.checker == nil {
 		return nil
 	}
-	return c.checker.requests(c.seq+1, c.messages+1, p.reqs, p.collectives)
+	err := c.checker.requests(c.seq+1, c.messages+1, p.reqs, p.collectives)
+	if err == nil {
+		if p.data, err = c.checker.begin(p.reqs); err != nil {
+			c.status.end(err) // the peers go on
+		}
+	}
+	return err
 }
+
+// verify compares the data of requests that were enqueued, if that is wanted. The caller holds c.mu.
+func (p *part) verify() error { return p.data.end(p.collectives, p.c.seq, p.c.messages) }
 
 // enqueue numbers the requests and passes them to the engine. c.mu keeps the numbers in the engine's order. Collectives
 // have the same numbers on all ranks. Sends and receives differ between ranks and have a separate, local numbering.

@@ -18,6 +18,7 @@ var (
 	ErrAborted         = errors.New("the communicator was aborted")
 	ErrClosed          = errors.New("the communicator is closed")
 	ErrMismatch        = errors.New("ranks called different operations")
+	ErrCorrupt         = errors.New("data was damaged")
 	ErrInvalidArgument = errors.New("invalid argument")
 	ErrInvalidUsage    = errors.New("invalid usage")
 	ErrUnsupported     = errors.New("not supported")

@@ -31,7 +31,7 @@ type Config struct {
 	NetEncrypt bool
 	CommID     string
 
-	Check            bool
+	Check            Checks
 	Algorithms       string
 	Overlap          bool
 	Tuning           string // a file
@@ -79,6 +79,16 @@ type IB struct {
 
 // DefaultIB is IB with nothing set. A packet is sent seven times in 1.9 s; then the peer counts as dead.
 var DefaultIB = IB{GIDIndex: -1, Timeout: 16, Retries: 6}
+
+// Checks is what ranks compare with each other: GOCCL_CHECK.
+type Checks uint8
+
+// The values of Checks.
+const (
+	CheckNothing Checks = iota
+	CheckCalls
+	CheckData // and calls
+)
 
 // Copies says when copy engines run all-gathers and all-to-alls into windows. Smaller is less.
 type Copies uint8

@@ -47,7 +47,7 @@ var ignored = []Ignored{
 	{Warns: true, Names: []string{"NCCL_TIMEOUT"}, Why: "`GOCCL_TIMEOUT` and `GOCCL_OP_TIMEOUT` bound waits"},
 	{Names: []string{"NCCL_MULTI_RANK_GPU_ENABLE"}, Why: "several ranks on one GPU are always allowed"},
 	{Names: []string{"NCCL_CHECK_POINTERS", "NCCL_CHECK_MODE"},
-		Why: "arguments are always checked; `GOCCL_CHECK=1` compares them between ranks"},
+		Why: "arguments are always checked; `GOCCL_CHECK=1` compares them between ranks, `2` also the data"},
 	{Warns: true, Names: []string{"NCCL_CONF_FILE"}, Why: "there are no configuration files, `/etc/nccl.conf` included"},
 	{Names: []string{"NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_TIMESTAMP_*", "NCCL_RAS_*"},
 		Why: "do not exist here"},

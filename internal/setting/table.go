@@ -71,9 +71,11 @@ var table = []Variable{
 			"ranks are on one host if a unix socket leads from one to the other: containers need one network namespace, " +
 			"names do not matter",
 		set: text(func(c *Config) *string { return &c.HostID })},
-	{Name: "GOCCL_CHECK", Default: "`0`", Want: wantSwitch, Brief: "ranks compare what they do",
-		Doc: "`1`: ranks compare what they are about to do before every operation, which is slow and finds mistakes",
-		set: flag(func(c *Config) *bool { return &c.Check })},
+	{Name: "GOCCL_CHECK", Default: "`0`", Want: "0, 1 or 2", Brief: "ranks compare what they do",
+		Doc: "`1`: ranks compare what they are about to do before every operation, which is slow and finds mistakes. `2`: " +
+			"they also compare the data afterwards, by checksums, which finds flipped bits",
+		set: choice(func(c *Config) *Checks { return &c.Check }, map[string]Checks{"0": CheckNothing, "false": CheckNothing,
+			"1": CheckCalls, "true": CheckCalls, "2": CheckData})},
 	{Name: "GOCCL_ALGO", Default: "measured choice", Brief: "forces an algorithm",
 		Doc: "forces algorithms: `all_reduce:two_shot_ll128`, several separated by commas",
 		set: text(func(c *Config) *string { return &c.Algorithms })},

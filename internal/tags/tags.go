@@ -20,6 +20,9 @@ const (
 	PlanRequest = 10 // engine/executor: a link (transport/netlink) asks the receiver of the peer
 	PlanReply   = 11 // engine/executor: the receiver answers
 	PlanLinks   = 12 // engine/executor: as Links, for plans on GPUs
+
+	CheckSent     = 13 // goccl, dataCheck: checksums of what was sent
+	CheckReceived = 14 // goccl, dataCheck: checksums of what came
 )
 
 // MostOfUser is the largest tag of a user of primitive.Communicator.

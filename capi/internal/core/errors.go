@@ -72,6 +72,7 @@ var kinds = []struct {
 	{goccl.ErrPeerDead, PeerDead},
 	{bootstrap.ErrPeerDead, PeerDead},
 	{goccl.ErrMismatch, Mismatch},
+	{goccl.ErrCorrupt, SystemError},
 	{goccl.ErrTimeout, Timeout},
 	{bootstrap.ErrTimeout, Timeout},
 	{context.DeadlineExceeded, Timeout},

@@ -29,7 +29,7 @@ func Classes() []Class {
 		{17, "device memory runs out; invalid pointers", "`bounds_test.go`"},
 		{18, "malformed plans", "`FuzzDecode`, `FuzzVerify` of `plan`"},
 		{19, "plans that deadlock or race", "`plan`: the verifier's tests"},
-		{20, "flipped bits in payload or flags", "not detected: there is no checksum"},
+		{20, "flipped bits in payload or flags", "`TestFlippedBits`, with `GOCCL_CHECK=2`"},
 		{21, "ranks that come late", ""},
 		{22, "millions of graph replays, wrapped epochs", "`gpu.sh`, on GPUs"},
 		{23, "days of communicators and deaths", "`make soak`, for minutes"},
