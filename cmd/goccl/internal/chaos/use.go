@@ -176,9 +176,8 @@ func (r *rank) split() error {
 			return fine(err)
 		}
 		time.Sleep(time.Duration(r.lateness.Swap(0)))
-		ctx, stop := context.WithTimeout(context.Background(), r.Hold)
-		sub, err := r.comm.Split(ctx, 0, r.Rank)
-		if stop(); err != nil {
+		sub, err := r.comm.Split(context.Background(), 0, r.Rank)
+		if err != nil {
 			return err
 		}
 		err = r.steady(sub, 256, 1)
