@@ -15,6 +15,7 @@ import (
 //	memory_channel port_channel              dst, src (ranks)
 //	switch_channel                           ranks, buffer
 //	semaphore                                rank, initial
+//	input_hook output_hook                   to (the chunk), after (hooks)
 //	scratch                                  rank, size; makes a buffer, whose chunks count from its start by `view`
 //	signal wait flush                        channel_type, channel
 //	get put put_packets read_put_packets
@@ -24,6 +25,7 @@ import (
 //	copy copy_packets unpack_packets         to, from
 //	barrier                                  rank, blocks
 //	acquire release                          semaphore
+//	wait_hook signal_hook                    hook
 //	switch_reduce                            channel, rank, offset, size, to
 //	switch_broadcast switch_broadcast_packets   channel, rank, from, offset, size
 //	begin_loop end_loop                      unit, chunks
@@ -49,6 +51,8 @@ type Command struct {
 	ChannelType ChannelType `json:"channel_type,omitempty"`
 	Channel     int         `json:"channel,omitempty"`
 	Semaphore   int         `json:"semaphore,omitempty"`
+	Hook        int         `json:"hook,omitempty"`
+	After       []int       `json:"after,omitempty"`
 
 	To     *ChunkRef  `json:"to,omitempty"`
 	From   *ChunkRef  `json:"from,omitempty"`
@@ -70,6 +74,7 @@ type replay struct {
 	channels map[ChannelType][]*channel
 	groups   []*SwitchChannel
 	sems     []*Semaphore
+	hooks    []*Hook
 	views    []*Buffer
 }
 
@@ -132,6 +137,8 @@ func (r *replay) command(c *Command) {
 		r.groups = append(r.groups, r.p.SwitchChannel(c.Ranks, c.Buffer))
 	case "semaphore":
 		r.sems = append(r.sems, r.p.Semaphore(c.Rank, c.Initial))
+	case "input_hook", "output_hook":
+		r.hook(c)
 	case "scratch":
 		if c.Size > 1<<20 {
 			_ = r.bad("scratch of %d chunks", c.Size)
@@ -151,6 +158,26 @@ func (r *replay) command(c *Command) {
 	}
 }
 
+func (r *replay) hook(c *Command) {
+	chunk, err := r.chunk(c.To, "to")
+	if err != nil {
+		return
+	}
+	var after []*Hook
+	for _, i := range c.After {
+		if i < 0 || i >= len(r.hooks) {
+			_ = r.bad("hook %d of %d", i, len(r.hooks))
+			return
+		}
+		after = append(after, r.hooks[i])
+	}
+	buffer := Input
+	if c.Op == "output_hook" {
+		buffer = Output
+	}
+	r.hooks = append(r.hooks, r.p.newHook(buffer, chunk, after))
+}
+
 func (r *replay) open(kind ChannelType, c *Command) {
 	r.channels[kind] = append(r.channels[kind], r.p.newChannel(kind, c.Dst, c.Src))
 }
@@ -159,6 +186,12 @@ func (r *replay) open(kind ChannelType, c *Command) {
 func (r *replay) op(c *Command, s settings) {
 	k := plan.FindOp(func(k *plan.OpKind) bool { return k.Word == c.Op && c.Op != "" })
 	switch {
+	case k != nil && k.On(plan.HookChannel):
+		if c.Hook < 0 || c.Hook >= len(r.hooks) {
+			_ = r.bad("hook %d of %d", c.Hook, len(r.hooks))
+			return
+		}
+		r.hooks[c.Hook].point(k.Name, s)
 	case k == nil || len(k.Channels) > 0 && !k.On(plan.SwitchChannel):
 		r.onChannel(c, k, s)
 	case k.Semaphores:

@@ -61,6 +61,10 @@ func (p *CollectiveProgram) lowerRank(id int, r *rankState) plan.GPU {
 				RankGroups: []plan.RankGroup{{Ranks: append([]int(nil), sw.ranks...)}}})
 		}
 	}
+	if len(r.hooks) > 0 {
+		g.Channels = append(g.Channels, plan.Channel{Type: plan.HookChannel, Hooks: r.lowerHooks(n,
+			p.spec.ReplicationPolicy)})
+	}
 	for _, sem := range r.semaphores {
 		for range n {
 			g.Semaphores = append(g.Semaphores, plan.Semaphore{InitValue: sem.initial})

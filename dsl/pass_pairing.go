@@ -31,6 +31,9 @@ func (p *CollectiveProgram) checkPairing() {
 	for _, r := range p.ranks {
 		for _, o := range r.ops {
 			for _, c := range o.channels {
+				if c.kind == plan.HookChannel {
+					continue // its other end is the caller's
+				}
 				e := end{kind: c.kind, from: c.src, to: c.dst, nth: c.nth}
 				if o.loop != nil {
 					e.unit, e.chunks = o.loop.unit, o.loop.numChunks

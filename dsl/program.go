@@ -28,6 +28,7 @@ type rankState struct {
 	channelsTo map[channelKey]int
 	switches   []*SwitchChannel
 	semaphores []*Semaphore
+	hooks      []*Hook
 	barriers   []*barrier
 	barrierIDs map[string]*barrier
 }

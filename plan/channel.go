@@ -9,6 +9,7 @@ const (
 	MemoryChannel ChannelType = "memory"
 	PortChannel   ChannelType = "port"
 	SwitchChannel ChannelType = "switch"
+	HookChannel   ChannelType = "hook" // between the plan and its caller, see Hook
 )
 
 // BufferType is one of the three buffers of a rank.
@@ -29,11 +30,15 @@ const (
 //
 // A switch entry opens one channel for every group in RankGroups, over the buffer BufferType of all ranks in the group.
 // The global id is the position among all groups of all switch entries.
+//
+// A hook entry opens one channel for every element of Hooks. The global id is the position among those of all hook
+// entries.
 type Channel struct {
 	Type        ChannelType
 	ConnectedTo []int
 	BufferType  BufferType
 	RankGroups  []RankGroup
+	Hooks       []Hook
 }
 
 // RankGroup is the set of ranks that a switch channel spans.
@@ -83,7 +88,8 @@ func (tb *ThreadBlock) RemoteBufferIDs(t ChannelType) []int {
 	return nil
 }
 
-// Peers returns the rank at the other end of every channel of type t (memory or port) of g, by global id.
+// Peers returns the rank at the other end of every channel of type t (memory or port) of g, by
+// global id.
 func (g *GPU) Peers(t ChannelType) []int {
 	var peers []int
 	for i := range g.Channels {

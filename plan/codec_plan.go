@@ -95,15 +95,29 @@ func (c *codec) channel(h *Channel) {
 	limit := c.r.limits.ChannelsPerRank
 	c.object(false, func() {
 		word(c, "channel_type", &h.Type)
-		if c.has(h.Type != SwitchChannel) {
+		if c.has(h.Type != SwitchChannel && h.Type != HookChannel) {
 			c.ints("connected_to", &h.ConnectedTo, limit)
 		}
 		if c.has(h.Type == SwitchChannel) {
 			word(c, "buffer_type", &h.BufferType)
 			list(c, "rank_groups", "groups", limit, false, &h.RankGroups, func(_ int, g *RankGroup) { c.rankGroup(g) })
 		}
+		if c.has(h.Type == HookChannel) {
+			list(c, "hooks", "hooks", c.r.limits.Hooks, false, &h.Hooks, func(_ int, k *Hook) { c.hook(k) })
+		}
 		if c.take("buff") { // the older name of buffer_type
 			bareWord(c, "buff", &h.BufferType)
+		}
+	})
+}
+
+func (c *codec) hook(h *Hook) {
+	c.object(false, func() {
+		word(c, "type", &h.Type)
+		c.int("index", &h.Index)
+		c.int("size", &h.Size)
+		if c.has(len(h.After) > 0) {
+			c.ints("after", &h.After, c.r.limits.Hooks)
 		}
 	})
 }

@@ -14,6 +14,7 @@ type Limits struct {
 	ChannelsPerRank   int // per type
 	Barriers          int // ids per rank
 	Semaphores        int // per rank
+	Hooks             int // per rank
 	SemaphoresPerOp   int
 	Chunks            int // per buffer
 	Slices            int // thread blocks that share one op
@@ -43,6 +44,7 @@ var Capacity = Limits{
 	ChannelsPerRank:   65536,
 	Barriers:          256,
 	Semaphores:        256,
+	Hooks:             256,
 	SemaphoresPerOp:   256,
 	Chunks:            1 << 20,
 	Slices:            1024,
@@ -72,6 +74,7 @@ var Portable = Limits{
 	ChannelsPerRank:   65536,
 	Barriers:          16,
 	Semaphores:        16,
+	Hooks:             0,
 	SemaphoresPerOp:   16,
 	Chunks:            1 << 20,
 	Slices:            1024,

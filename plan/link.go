@@ -2,7 +2,7 @@ package plan
 
 import "slices"
 
-// Link is one end of a memory or port channel.
+// Link is one end of a memory or port channel, or of a hook.
 type Link struct {
 	Rank int
 	Type ChannelType
@@ -12,11 +12,11 @@ type Link struct {
 	Pair int // index of the other end in the result of Links, or -1 when the peer opens no such channel
 }
 
-// Links are the ends of all memory and port channels of a plan, by rank, then memory before port, then global id. A
-// signal on a link arrives at a wait on its Pair.
+// Links are the ends of all memory channels, port channels and hooks of a plan, by rank, then in this order, then by
+// global id. A signal on a link arrives at a wait on its Pair.
 type Links struct {
 	All   []Link
-	start [][2]int // of every rank's memory and port links; the total at the end
+	start [][3]int // of every rank's memory, port and hook links; the total at the end
 }
 
 // Links lists the channel ends of the plan.
@@ -26,7 +26,7 @@ func (p *Plan) Links() *Links {
 		t          ChannelType
 		nth        int
 	}
-	l := &Links{start: make([][2]int, len(p.GPUs)+1)}
+	l := &Links{start: make([][3]int, len(p.GPUs)+1)}
 	index := map[key]int{}
 	for r := range p.GPUs {
 		for i, t := range memOrPort {
@@ -38,10 +38,20 @@ func (p *Plan) Links() *Links {
 				count[peer]++
 			}
 		}
+		first := len(l.All)
+		l.start[r][2] = first
+		own, pairs := p.GPUs[r].hookLinks(r)
+		for i := range own {
+			own[i].Pair = first + pairs[i]
+		}
+		l.All = append(l.All, own...)
 	}
-	l.start[len(p.GPUs)] = [2]int{len(l.All), len(l.All)}
+	l.start[len(p.GPUs)] = [3]int{len(l.All), len(l.All), len(l.All)}
 	for i := range l.All {
 		e := &l.All[i]
+		if e.Type == HookChannel {
+			continue
+		}
 		if j, ok := index[key{e.Peer, e.Rank, e.Type, e.Nth}]; ok {
 			e.Pair = j
 		}
@@ -51,8 +61,11 @@ func (p *Plan) Links() *Links {
 
 // Index returns the index in All of channel id of type t on rank.
 func (l *Links) Index(rank int, t ChannelType, id int) int {
-	if t == PortChannel {
+	switch t {
+	case PortChannel:
 		return l.start[rank][1] + id
+	case HookChannel:
+		return l.start[rank][2] + id
 	}
 	return l.start[rank][0] + id
 }

@@ -14,6 +14,8 @@ const (
 	Flush      OpName = "flush"
 	SemAcquire OpName = "sem_acquire"
 	SemRelease OpName = "sem_release"
+	WaitHook   OpName = "wait_hook"
+	SignalHook OpName = "signal_hook"
 
 	Copy                  OpName = "copy"
 	Get                   OpName = "get"
@@ -48,6 +50,7 @@ var (
 	portOnly   = []ChannelType{PortChannel}
 	memOrPort  = []ChannelType{MemoryChannel, PortChannel}
 	switchOnly = []ChannelType{SwitchChannel}
+	hookOnly   = []ChannelType{HookChannel}
 )
 
 func front(front ...OperandKind) Operands      { return Operands{Front: front} }
@@ -91,6 +94,13 @@ var opKinds = []OpKind{
 		Doc: "adds 1, with release. Values persist between launches"},
 	{Name: SemAcquire, Word: "acquire", Does: Takes, Semaphores: true,
 		Doc: "waits for a positive value and subtracts 1, with acquire"},
+
+	{Name: WaitHook, Word: "wait_hook", Does: Takes, Channels: hookOnly,
+		Doc: "waits until the caller has written the input that the hook guards; acquire. One op of a launch does, outside " +
+			"of pipelines"},
+	{Name: SignalHook, Word: "signal_hook", Does: Adds, Channels: hookOnly,
+		Doc: "release: the output that the hook guards is final, and the caller may read it. One op of a launch does, " +
+			"outside of pipelines"},
 
 	{Name: Copy, Word: "copy", Does: Moves, Src: locals, Dst: locals, Pairs: true,
 		Doc: "dst[i] ← src[i]"},

@@ -15,6 +15,9 @@ func (p *Plan) place(at Pos) string {
 	if o == nil || at.Rank < 0 || at.Rank >= len(o.Ops) || at.Block < 0 || at.Block >= len(o.Ops[at.Rank]) {
 		return ""
 	}
+	if at.Block >= len(p.GPUs[at.Rank].ThreadBlocks) {
+		return "" // the caller's work at a hook
+	}
 	ops := p.GPUs[at.Rank].ThreadBlocks[at.Block].Ops
 	if at.Op < 0 || at.Op >= len(ops) {
 		return ""

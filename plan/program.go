@@ -45,6 +45,7 @@ type Step struct {
 	Moves    []Move
 	Channels []int  // op.ChannelIDs as global ids of op.ChannelType on the rank
 	Body     []Step // of a pipeline
+	Hook     int    // of the caller's work at a hook: 1 + its global id on the rank
 }
 
 // Entries returns the number of channels or semaphores that the step's threads serve, one each.

@@ -31,8 +31,10 @@ type validator struct {
 	gpu      *GPU
 	tb       *ThreadBlock
 	switches []SwitchGroup
-	barriers map[int]barrierUse // of the rank, by id
-	ops      int
+	// hookTable lists the hooks of the rank
+	hookTable []Hook
+	barriers  map[int]barrierUse // of the rank, by id
+	ops       int
 }
 
 // barrierUse is the first use of a barrier.
@@ -115,6 +117,8 @@ func (v *validator) plan() {
 		v.gpu = &p.GPUs[r]
 		v.switches = v.gpu.SwitchGroups()
 		v.barriers = map[int]barrierUse{}
+		v.pos = Pos{r, -1, -1, -1}
+		v.hooks()
 		for b := range v.gpu.ThreadBlocks {
 			v.pos = Pos{r, b, -1, -1}
 			v.tb = &v.gpu.ThreadBlocks[b]
@@ -177,9 +181,14 @@ func (v *validator) channel(r int, c *Channel, counts map[ChannelType]int) {
 			v.leave()
 		}
 		v.need(len(c.ConnectedTo) == 0, "connected_to", "switch channels have groups of ranks")
+	case HookChannel:
+		counts[c.Type] += len(c.Hooks)
+		v.within(counts[c.Type], 0, v.l.Hooks, "hooks", "the number of hooks")
+		v.need(len(c.ConnectedTo)+len(c.RankGroups) == 0, "", "hooks lead to no rank")
 	default:
-		v.bad(ErrInvalid, "channel_type", "%q is not memory, port or switch", c.Type)
+		v.bad(ErrInvalid, "channel_type", "%q is not memory, port, switch or hook", c.Type)
 	}
+	v.need(len(c.Hooks) == 0 || c.Type == HookChannel, "hooks", "only an entry of channel_type hook has hooks")
 	v.within(counts[c.Type], 0, v.l.ChannelsPerRank, "", "the number of channels of one type")
 }
 
@@ -236,8 +245,10 @@ func (v *validator) channelRefs() {
 			}
 		case SwitchChannel:
 			total = len(v.switches)
+		case HookChannel:
+			total = len(v.hookTable)
 		default:
-			v.bad(ErrInvalid, "channel_type", "%q is not memory, port or switch", c.Type)
+			v.bad(ErrInvalid, "channel_type", "%q is not memory, port, switch or hook", c.Type)
 		}
 		v.need(!types[c.Type], "channel_type", "%q comes twice", c.Type)
 		types[c.Type] = true

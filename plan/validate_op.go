@@ -90,6 +90,10 @@ func (v *validator) channels(op *Op, k *OpKind) {
 		if id < 0 || id >= len(ids) {
 			v.enter("channel_ids", i)
 			v.bad(ErrInvalid, "", "channel %d of the %d %s channels of the thread block", id, len(ids), op.ChannelType)
+			return
+		}
+		if op.ChannelType == HookChannel {
+			v.hookUse(op, k, i, ids[id])
 		}
 	}
 	if k.Does&(Takes|Adds|Flushes) != 0 || op.ChannelType == PortChannel {

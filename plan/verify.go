@@ -158,7 +158,7 @@ var ErrTooLarge = fmt.Errorf("too large to verify")
 // resolved is the plan with every op resolved, and the numbering that all shapes share.
 type resolved struct {
 	plan     *Plan
-	programs [][]Step // by thread block, in rank order
+	programs [][]Step // by thread block, in rank order; behind those of a rank, what its caller does at each hook
 	rankOf   []int    // rank of a thread block
 	first    []int    // first thread block of a rank, and the total at the end
 	links    []Link
@@ -191,6 +191,12 @@ func resolveAll(p *Plan, s *Symmetry) *resolved {
 			}
 			r.programs = append(r.programs, steps)
 			r.rankOf = append(r.rankOf, rank)
+		}
+		if s == nil { // a plan with hooks has no symmetry
+			for h := range p.GPUs[rank].Hooks() {
+				r.programs = append(r.programs, p.CallerProgram(rank, h))
+				r.rankOf = append(r.rankOf, rank)
+			}
 		}
 	}
 	r.first = append(r.first, len(r.programs))

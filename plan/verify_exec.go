@@ -202,6 +202,11 @@ func (v *verifier) data(b *blockState, u *unit) (bool, error) {
 				return false, err
 			}
 		}
+		if s.Hook > 0 && len(m.Dst) == 0 {
+			if err := v.delivered(b, m, u.parts[i]); err != nil {
+				return false, err
+			}
+		}
 		if m.Entry >= 0 {
 			if err := v.publish(b, s, m.Entry); err != nil {
 				return false, err

@@ -74,14 +74,18 @@ func (v *verifier) demands(rank int) []demand {
 	return out
 }
 
+func (v *verifier) want(rank int) []demand {
+	if v.wanted[rank] == nil {
+		v.wanted[rank] = v.demands(rank)
+	}
+	return v.wanted[rank]
+}
+
 // checkResult compares the buffers of a rank, at the end of its launch, with what the collective requires. Out of
 // place, input must be unchanged.
 func (v *verifier) checkResult(rank int, k *clock) error {
 	launch := v.launched[rank] - 1
-	if v.wanted[rank] == nil {
-		v.wanted[rank] = v.demands(rank)
-	}
-	for i, d := range v.wanted[rank] {
+	for i, d := range v.want(rank) {
 		at := v.cellAt(rank, OutputPlane, i, launch)
 		last := -1
 		for a := range v.exist(rank, OutputPlane, i, launch) {
@@ -110,7 +114,8 @@ func (v *verifier) checkResult(rank int, k *clock) error {
 	for i := range v.p.chunkCount(rank, Input) {
 		at := v.cellAt(rank, InputPlane, i, launch)
 		for a := range v.exist(rank, InputPlane, i, launch) {
-			if c := &v.cells[at+a]; c.write.comp != int32(v.caller+rank) {
+			c := &v.cells[at+a]
+			if c.write.comp != int32(v.caller+rank) && (c.write.at.block < 0 || v.hookOf(v.blocks[c.write.at.block]) == 0) {
 				return v.wrong(c, &Place{rank, InputPlane, i, 1}, sub{0, int32(a)}, launch,
 					"the plan is not in place, so input is not the plan's to write")
 			}

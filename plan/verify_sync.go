@@ -148,6 +148,9 @@ func (r *resolved) uses(rank int, s *Step) iter.Seq2[int, Effects] {
 func (r *resolved) name(i int) string {
 	if i < len(r.links) {
 		l := &r.links[i]
+		if l.Type == HookChannel {
+			return hookName(r.plan, l)
+		}
 		return fmt.Sprintf("%s channel %d of rank %d to rank %d", l.Type, l.ID, l.Rank, l.Peer)
 	}
 	i -= len(r.links)

@@ -31,6 +31,7 @@ type Violation struct {
 // Event is an action of one thread block, or of the caller of a rank, in one launch.
 type Event struct {
 	Pos       Pos // Block is -1 for the caller
+	Hook      int // 1 + the hook at which the caller acts while the launch runs; 0 for none
 	Launch    int // from 0
 	Iteration int // of the pipeline, -1 outside
 	Op        OpName
@@ -64,6 +65,8 @@ func (e *Event) String() string {
 		} else {
 			fmt.Fprintf(&b, "after launch %d,", e.Launch)
 		}
+	} else if e.Hook > 0 {
+		fmt.Fprintf(&b, "launch %d, the caller of rank %d at hook %d", e.Launch+1, e.Pos.Rank, e.Hook-1)
 	} else {
 		fmt.Fprintf(&b, "launch %d, %s (%s", e.Launch+1, e.Pos, e.Op)
 		if e.Iteration >= 0 {
@@ -119,6 +122,7 @@ func (v *verifier) event(at event, does string, where *Where) Event {
 		return e
 	}
 	b := v.blocks[at.block]
+	e.Hook = v.hookOf(b)
 	program := b.programs[min(int(at.launch), len(b.programs)-1)]
 	if int(at.pc) >= len(program) {
 		e.Pos = Pos{b.rank, int(at.block) - v.first[b.rank], len(v.programs[b.id]), -1}
@@ -132,6 +136,19 @@ func (v *verifier) event(at event, does string, where *Where) Event {
 	}
 	e.Line = v.p.place(e.Pos)
 	return e
+}
+
+// hookOf returns 1 + the hook at which b is the caller's work, or 0 for a thread block of the plan.
+func (v *verifier) hookOf(b *blockState) int {
+	return max(0, b.id-v.first[b.rank]-len(v.p.GPUs[b.rank].ThreadBlocks)+1)
+}
+
+// title names a thread block, or the caller's work at a hook.
+func (v *verifier) title(b *blockState) string {
+	if h := v.hookOf(b); h > 0 {
+		return fmt.Sprintf("the caller of rank %d at hook %d", b.rank, h-1)
+	}
+	return fmt.Sprintf("rank %d, thread block %d", b.rank, b.id-v.first[b.rank])
 }
 
 // here describes b at the op that it executes.

@@ -31,8 +31,7 @@ func (w *walker) lacks(a *access) string {
 	}
 	switch {
 	case a.at.block < 0 && w.at.block >= 0 && a.at.launch >= int32(w.b.launch) && int(a.at.pc) != w.b.rank:
-		return fmt.Sprintf(": thread block %d of rank %d does not know that launch %d of rank %d has begun",
-			w.b.id-v.first[w.b.rank], w.b.rank, w.b.launch+1, a.at.pc)
+		return fmt.Sprintf(": %s does not know that launch %d of rank %d has begun", v.title(w.b), w.b.launch+1, a.at.pc)
 	case a.at.block == w.at.block && (a.comp == w.reads.comp || a.comp == w.writes.comp):
 		return ": no nop lies between them, so they may be different threads"
 	case a.at.block < 0 || int(a.comp) >= len(v.blocks):
@@ -40,7 +39,7 @@ func (w *walker) lacks(a *access) string {
 	}
 	other := v.blocks[a.comp]
 	n := w.know.d[a.comp]
-	name := fmt.Sprintf("rank %d, thread block %d", other.rank, other.id-v.first[other.rank])
+	name := v.title(other)
 	if n == 0 {
 		return ": nothing that " + name + " does is known there to be over"
 	}
@@ -82,6 +81,10 @@ func (w *walker) hint(a *access) string {
 		return "a flush and a nop before the source of a port transfer is used again"
 	case a.at.block == w.at.block:
 		return "a nop between the two"
+	case v.hookOf(v.blocks[a.at.block]) > 0 && v.rankOf[a.at.block] == v.rankOf[w.at.block]:
+		return "wait_hook and nop here, or a way from the thread block that waits for the hook"
+	case w.at.block >= 0 && v.hookOf(v.blocks[w.at.block]) > 0:
+		return "touch what a hook guards after wait_hook, or before signal_hook, only"
 	case v.rankOf[a.at.block] == v.rankOf[w.at.block]:
 		return "a barrier, or nop, sem_release there and sem_acquire, nop here"
 	}

@@ -10,9 +10,7 @@ func (v *verifier) ambiguous(b *blockState, c *counter) error {
 	e := v.violation(Ambiguous, "which of them gets which signal depends on timing: order them, or use one channel or "+
 		"semaphore each", v.here(b, "waits on "+v.nameOf(c)))
 	if c.consumer >= 0 && c.consumer != b.id {
-		o := v.blocks[c.consumer]
-		e.Detail = fmt.Sprintf("rank %d, thread block %d waits on it too, with no order between the two\n", o.rank,
-			o.id-v.first[o.rank]) + e.Detail
+		e.Detail = v.title(v.blocks[c.consumer]) + " waits on it too, with no order between the two\n" + e.Detail
 	}
 	return e
 }
@@ -129,8 +127,7 @@ func (v *verifier) deadlock() error {
 		}
 		if v.blocks[next].ended {
 			o := v.blocks[next]
-			e.Detail = fmt.Sprintf("rank %d, thread block %d, which could, has reached the end of launch %d without doing it",
-				o.rank, o.id-v.first[o.rank], o.launch+1)
+			e.Detail = fmt.Sprintf("%s, which could, has reached the end of launch %d without doing it", v.title(o), o.launch+1)
 			break
 		}
 		at = next
@@ -161,6 +158,8 @@ func (v *verifier) blockage(b *blockState) blockage {
 			what := ""
 			if s.Kind.Semaphores {
 				what = fmt.Sprintf("a release of semaphore %d, which is 0", s.Op.SemaphoreIDs[i])
+			} else if at < len(v.links) && v.links[at].Type == HookChannel {
+				what = v.name(at)
 			} else {
 				l := &v.links[at]
 				what = fmt.Sprintf("signal %d on %s channel %d from rank %d, which sent %d", c.waits+1, l.Type, l.ID, l.Peer,

@@ -2,7 +2,7 @@ package interp
 
 import "github.com/goccl/goccl/plan"
 
-// block is a thread block: its ops, with pipelines unrolled, and lanes that each run all of them.
+// block is a thread block, or the work of the caller at a hook: its ops, with pipelines unrolled, and lanes that each run all of them.
 type block struct {
 	m       *machine
 	r       *rankState
@@ -33,8 +33,8 @@ type lane struct {
 	uses   map[int]int
 }
 
-func newBlock(m *machine, r *rankState, index int) *block {
-	b := &block{m: m, r: r, index: index, steps: m.p.Program(r.rank, index)}
+func newBlock(m *machine, r *rankState, index int, steps []plan.Step) *block {
+	b := &block{m: m, r: r, index: index, steps: steps}
 	for i := range m.cfg.Lanes {
 		b.lanes = append(b.lanes, &lane{b: b, index: i, uses: map[int]int{}})
 	}

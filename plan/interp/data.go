@@ -46,7 +46,11 @@ func (l *lane) data(in *instruction) (done, on bool) {
 			break // the effect of a step must not depend on what is ready
 		}
 		if b.m.ready(p, b.r.launch) {
-			b.m.move(p, b.r.launch, s.Op.ReduceOp.Or(b.m.cfg.Op))
+			if s.Hook > 0 {
+				b.m.caller(p, b.r.launch)
+			} else {
+				b.m.move(p, b.r.launch, s.Op.ReduceOp.Or(b.m.cfg.Op))
+			}
 			l.work = append(l.work[:i], l.work[i+1:]...)
 			return len(l.work) == 0, true
 		}

@@ -133,6 +133,7 @@ type rankState struct {
 	outputAt      int64
 	launch        int // the running launch, or the number of launches when all have ended
 	idle          bool
+	fresh         []byte // the input of the launch; what hooks guard comes into place when the caller is there
 }
 
 func newMachine(p *plan.Plan, cfg Config) (*machine, error) {
@@ -178,7 +179,10 @@ func newMachine(p *plan.Plan, cfg Config) (*machine, error) {
 			rs.semaphores = append(rs.semaphores, s.InitValue)
 		}
 		for b := range p.GPUs[r].ThreadBlocks {
-			rs.blocks = append(rs.blocks, newBlock(m, rs, b))
+			rs.blocks = append(rs.blocks, newBlock(m, rs, b, p.Program(r, b)))
+		}
+		for h := range p.GPUs[r].Hooks() {
+			rs.blocks = append(rs.blocks, newBlock(m, rs, len(rs.blocks), p.CallerProgram(r, h)))
 		}
 		m.blocks = append(m.blocks, rs.blocks...)
 		m.ranks = append(m.ranks, rs)
@@ -248,6 +252,7 @@ func (r *rankState) allocate(l *plan.Layout) {
 	if r.m.cfg.Fill != nil {
 		r.m.cfg.Fill(r.rank, r.launch, r.input)
 	}
+	r.hide(l)
 }
 
 func (m *machine) finished() bool {

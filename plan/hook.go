@@ -1,0 +1,164 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Hook is a point where a plan meets work of the caller on the same rank while both run: a kernel that fills a part of
+// the input, or one that reads a part of the output. It guards Size chunks from chunk Index of buffer Type, and is a
+// counter in the rank's memory.
+//
+// Of type Input, the caller adds to it once in a launch, when the chunks are there, and one wait_hook of the plan takes
+// that. Before, the chunks are the caller's to write. Of type Output, one signal_hook of the plan adds to it when the
+// chunks hold their final values. From then on, until the next launch, they are the caller's to read.
+type Hook struct {
+	Type  BufferType
+	Index int
+	Size  int
+
+	// After, of type Input, are the Output hooks for which the caller waits before it writes the chunks. Nothing else of
+	// the launch may be needed for the chunks to come.
+	After []int
+}
+
+// Takes reports whether the plan waits for the hook; otherwise it signals it.
+func (h *Hook) Takes() bool { return h.Type == Input }
+
+// Hooks returns the hooks of g, by global id.
+func (g *GPU) Hooks() (all []Hook) {
+	for i := range g.Channels {
+		if g.Channels[i].Type == HookChannel {
+			all = append(all, g.Channels[i].Hooks...)
+		}
+	}
+	return all
+}
+
+// A hook is a link of its rank to itself: end h of hook h is the plan's, the other the caller's. Each entry of After is
+// a link within the caller's work, from the Output hook to the Input hook that comes after it.
+
+// hookLinks returns the links of the rank's hooks, without their pairs, and for each the position of its pair.
+func (g *GPU) hookLinks(rank int) (links []Link, pairs []int) {
+	add := func(pair int) {
+		links = append(links, Link{Rank: rank, Type: HookChannel, ID: len(links), Peer: rank, Nth: len(links), Pair: -1})
+		pairs = append(pairs, pair)
+	}
+	hooks := g.Hooks()
+	n := len(hooks)
+	for h := range 2 * n {
+		add((h + n) % (2 * n))
+	}
+	for h := range hooks {
+		for range hooks[h].After {
+			add(len(links) + 1)
+			add(len(links) - 1)
+		}
+	}
+	return links, pairs
+}
+
+// CallerEnd returns the global id of the channel end at which the caller stands when the plan is at hook h: signals of
+// the plan arrive there.
+func (g *GPU) CallerEnd(h int) int { return len(g.Hooks()) + h }
+
+var (
+	callerWaits   = Op{Name: WaitHook, ChannelType: HookChannel}
+	callerSignals = Op{Name: SignalHook, ChannelType: HookChannel}
+	callerCopies  = Op{Name: Copy}
+)
+
+// CallerProgram returns what the caller does at a hook in every launch, as a thread block of its own would: wait for
+// what the hook comes after, write the chunks, and add to the hook; or wait for the hook, read the chunks, and tell
+// what comes after it. A write is a movement of the chunks onto themselves; a read is one without a destination.
+func (p *Plan) CallerProgram(rank, hook int) []Step {
+	g := &p.GPUs[rank]
+	hooks := g.Hooks()
+	h := &hooks[hook]
+	at := Pos{rank, len(g.ThreadBlocks) + hook, -1, -1}
+	var out []Step
+	add := func(op *Op, does Effects, channels []int, moves ...Move) {
+		if does.Has(Takes) || does.Has(Adds) {
+			if len(channels) == 0 {
+				return
+			}
+		}
+		at.Op = len(out)
+		code := does.code(false)
+		out = append(out, Step{Op: op, Kind: op.Name.Kind(), Does: does, Code: code, Kernel: code, Pos: at, Moves: moves,
+			Channels: channels, Hook: hook + 1})
+	}
+	here := Place{rank, planeOf(h.Type, false), h.Index, h.Size}
+	if h.Takes() {
+		add(&callerWaits, Takes, hookEdges(hooks, func(to, _ int) bool { return to == hook }, 1))
+		add(&callerCopies, Meets, nil)
+		add(&callerCopies, Moves, nil, Move{Src: []Place{here}, Dst: []Place{here}, Entry: -1})
+		add(&callerCopies, Meets, nil)
+		add(&callerSignals, Adds, []int{g.CallerEnd(hook)})
+		return out
+	}
+	add(&callerWaits, Takes, []int{g.CallerEnd(hook)})
+	add(&callerCopies, Meets, nil)
+	add(&callerCopies, Moves, nil, Move{Src: []Place{here}, Entry: -1})
+	add(&callerCopies, Meets, nil)
+	add(&callerSignals, Adds, hookEdges(hooks, func(_, from int) bool { return from == hook }, 0))
+	return out
+}
+
+// hookEdges returns the channel ends of the entries of After for which is holds: those where the caller signals (end
+// 0), or waits (end 1).
+func hookEdges(hooks []Hook, is func(to, from int) bool, end int) (ids []int) {
+	at := 2 * len(hooks)
+	for to := range hooks {
+		for _, from := range hooks[to].After {
+			if is(to, from) {
+				ids = append(ids, at+end)
+			}
+			at += 2
+		}
+	}
+	return ids
+}
+
+// hooked reports whether the plan has hooks.
+func (p *Plan) hooked() bool {
+	for r := range p.GPUs {
+		for i := range p.GPUs[r].Channels {
+			if p.GPUs[r].Channels[i].Type == HookChannel {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// hookName describes the counter of a hook's link.
+func hookName(p *Plan, l *Link) string {
+	n := len(p.GPUs[l.Rank].Hooks())
+	if l.ID >= 2*n {
+		return fmt.Sprintf("the way from one hook to the next in the work of the caller of rank %d", l.Rank)
+	}
+	return fmt.Sprintf("hook %d of rank %d", l.ID%n, l.Rank)
+}
+
+// delivered checks what the caller reads behind a signal_hook: it must be what the collective demands.
+func (v *verifier) delivered(b *blockState, m *Move, parts []sub) error {
+	src := &m.Src[0]
+	for _, part := range parts {
+		d := &v.want(src.Rank)[src.Index+int(part.chunk)]
+		if d.free || d.untouched {
+			continue
+		}
+		at := Place{src.Rank, src.Plane, src.Index + int(part.chunk), 1}
+		one := sub{0, part.atom}
+		err := v.checkValue(&v.cells[v.cellOf(src, part, b.launch)], d, &at, one, b.launch)
+		if e := (*Violation)(nil); errors.As(err, &e) {
+			e.Events = append(e.Events, v.event(event{int32(b.id), int32(b.pc), int32(b.launch)}, "reads", v.where(&at, one)))
+			e.Hint = "signal_hook only when the output that the hook guards is final"
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
