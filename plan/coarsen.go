@@ -8,7 +8,7 @@ package plan
 // Slices and windows of loops cut operands at bytes that depend on the number of chunks, so their operands stay as they
 // are. A plan with hooks stays as it is.
 func coarsen(p *Plan) *coarse {
-	if !p.Collective.Known() || p.hooked() {
+	if !p.Collective.Known() || p.Hooked() {
 		return nil
 	}
 	_, period, _ := p.blocks()

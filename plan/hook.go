@@ -120,8 +120,8 @@ func hookEdges(hooks []Hook, is func(to, from int) bool, end int) (ids []int) {
 	return ids
 }
 
-// hooked reports whether the plan has hooks.
-func (p *Plan) hooked() bool {
+// Hooked reports whether the plan has hooks.
+func (p *Plan) Hooked() bool {
 	for r := range p.GPUs {
 		for i := range p.GPUs[r].Channels {
 			if p.GPUs[r].Channels[i].Type == HookChannel {
@@ -154,6 +154,9 @@ func (v *verifier) delivered(b *blockState, m *Move, parts []sub) error {
 		err := v.checkValue(&v.cells[v.cellOf(src, part, b.launch)], d, &at, one, b.launch)
 		if e := (*Violation)(nil); errors.As(err, &e) {
 			e.Events = append(e.Events, v.event(event{int32(b.id), int32(b.pc), int32(b.launch)}, "reads", v.where(&at, one)))
+			if e.Kind == DataRace {
+				e.Detail = "nothing keeps the hook from being raised before that"
+			}
 			e.Hint = "signal_hook only when the output that the hook guards is final"
 		}
 		if err != nil {

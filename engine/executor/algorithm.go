@@ -45,6 +45,10 @@ func (b *Builder) Build(ctx context.Context, env collective.Environment) (collec
 		return nil, fmt.Errorf("%w: a plan for %q cannot be selected by a request", collective.ErrUnsupported,
 			b.Plan.Collective)
 	}
+	if b.Plan.Hooked() {
+		return nil, fmt.Errorf("%w: plan %s has hooks, which requests do not raise; execute it by itself",
+			collective.ErrUnsupported, b.Plan.Name)
+	}
 	e := b.Executor
 	if e == nil {
 		var err error
@@ -106,8 +110,8 @@ func (a *planAlgorithm) Close() error {
 	return nil
 }
 
-// Selectable reports whether requests can select the plan's collective.
+// Selectable reports whether requests can select the plan.
 func Selectable(p *plan.Plan) bool {
 	_, ok := collectives[p.Collective]
-	return ok
+	return ok && !p.Hooked()
 }

@@ -270,6 +270,9 @@ func (b *block) waiting() (peer int, where string) {
 	switch in.code {
 	case plan.CodeWait:
 		peer = b.r.h.x.program.peer[in.links[b.entry]]
+		if in.op.ChannelType == plan.HookChannel {
+			return -1, fmt.Sprintf("waiting for its caller at hook %d, %s", in.links[b.entry]-b.r.h.x.program.firstHook, at)
+		}
 		return peer, fmt.Sprintf("waiting for a signal of rank %d%s at %s", peer, b.r.h.x.e.across(peer), at)
 	case plan.CodeAcquire:
 		return -1, fmt.Sprintf("waiting for semaphore %d at %s", in.op.SemaphoreIDs[b.entry], at)

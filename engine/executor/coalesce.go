@@ -29,7 +29,7 @@ import (
 
 // coalesce performs steps 1 to 3 for one rank.
 //
-// It does not merge blocks with a pipeline or a semaphore. A plan that has such a block is not merged at all
+// It does not merge blocks with a pipeline, a semaphore or a hook. A plan that has such a block is not merged at all
 // (rehearsal.step).
 func (prog *program) coalesce() {
 	groups, order := map[string][]int{}, []string(nil)
@@ -68,6 +68,9 @@ func kinds(list []instr) string {
 		in := &list[i]
 		switch in.code {
 		case plan.CodeAcquire, plan.CodeRelease, plan.CodeLoop, plan.CodeEndLoop:
+			return ""
+		}
+		if in.op.ChannelType == plan.HookChannel {
 			return ""
 		}
 		key = append(key, byte(in.code), flag(in.raw)|flag(in.signal)<<1|flag(in.fixed)<<2)

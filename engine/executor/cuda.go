@@ -164,6 +164,9 @@ func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
 	}
 	rewrite := l.Op == datatype.PreMulSum && l.owns[0]
 	p := x.place(l, reachable, rewrite)
+	if err := x.meets(&p, l.Op); err != nil {
+		return err
+	}
 	inAt, outAt := l.layout.Together(x.e.rank)
 	if p.stageIn || p.stageOut {
 		base, half, err := h.stagingOf(l)
@@ -312,10 +315,17 @@ func (h *cudaEngine) report(status uint32, words *abort.Block) error {
 		}
 		return h.x.fail(seq, -1, invalid("an access outside of the buffers %s", where))
 	}
+	if peer == h.x.e.rank {
+		peer, where = -1, "for its caller "+where
+	}
 	if far := h.x.e.across(peer); far != "" {
 		where = fmt.Sprintf("for rank %d%s %s", peer, far, where)
 	}
 	return h.x.fail(seq, peer, fmt.Errorf("%w: after %v still waiting %s", collective.ErrTimeout, h.x.e.timeout, where))
+}
+
+func (h *cudaEngine) counter(link int) device.Ptr {
+	return h.control.Ptr[h.x.e.rank].Add(gpuControlBytes + gpuInboundStride*int64(link))
 }
 
 func (h *cudaEngine) wake() { h.launcher.Raise() }

@@ -99,6 +99,7 @@ func (c *emulation) job(path string) ([][]byte, *plan.Layout, error) {
 			put(uint32(sem.InitValue))
 		}
 		b.Write(g.bytes)
+		putHooks(put, p, l, prog)
 		input := make([]byte, in)
 		if c.bits {
 			rng := rand.New(rand.NewPCG(5, uint64(r)))
@@ -202,6 +203,7 @@ func TestKernel(t *testing.T) {
 	t.Run("arithmetic", func(t *testing.T) { kernelArithmetic(t, program) })
 	t.Run("long sums", func(t *testing.T) { kernelLongSums(t, program) })
 	t.Run("hosts", func(t *testing.T) { kernelHosts(t, program, []uint64{12, 100, 3000}) })
+	t.Run("hooks", func(t *testing.T) { kernelHooks(t, program) })
 	t.Run("mutants", func(t *testing.T) { kernelMutants(t, program) })
 }
 
@@ -214,6 +216,7 @@ func TestKernelUnderThreadSanitizer(t *testing.T) {
 	program := testutil.Emulator(t, "executor", "-g", "-fsanitize=thread", "-DEMULATE_FLOAT32")
 	emulated(t, program, []int{2}, []uint64{1008, 1024},
 		func(name string) bool { return names[name] })
+	kernelHooks(t, program)
 }
 
 // kernelCopies tests plans that use bulk copies, whole and with a tail, aligned and not.

@@ -166,6 +166,8 @@ type engine interface {
 	launch(l *launch) error
 	// ownScratch returns this rank's scratch and its size; the size is 0 if the plan uses none.
 	ownScratch() (device.Ptr, int64)
+	// counter returns the address of the counter of one of this rank's links.
+	counter(link int) device.Ptr
 	// wake makes waits check the abort word.
 	wake()
 	close() error

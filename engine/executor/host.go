@@ -205,6 +205,10 @@ func (h *hostEngine) give(t *ticket) {
 	h.mu.Unlock()
 }
 
+func (h *hostEngine) counter(link int) device.Ptr {
+	return h.control.Ptr[h.x.e.rank].Add(offInbound + wait.CellSize*int64(link))
+}
+
 func (h *hostEngine) wake() {
 	h.arenas[h.x.e.rank].door().Wake()
 }

@@ -53,6 +53,9 @@ func (x *ExecutionPlan) Execute(ctx context.Context, a Args) error {
 		return x.fail(a.Seq, -1, err)
 	}
 	a.Op = x.reduction.effective(a.Op)
+	if err := x.meets(&placement{}, a.Op); err != nil {
+		return x.fail(a.Seq, -1, err)
+	}
 	if a.Message == 0 {
 		return nil
 	}

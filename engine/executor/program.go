@@ -17,12 +17,14 @@ type program struct {
 	merged   [][]instr
 	mergedAt []int
 
-	links    int   // channel ends on this rank
-	maxLinks int   // the same, of the rank that has most
-	peer     []int // by link of this rank: the rank at the other end
-	pair     []int // the peer's link at the other end, -1 for none
-	barriers int
-	distant  []int // the ranks of other hosts to or from which a port channel leads
+	hooks     []plan.Hook // of this rank
+	firstHook int         // their first link
+	links     int         // channel ends on this rank
+	maxLinks  int         // the same, of the rank that has most
+	peer      []int       // by link of this rank: the rank at the other end
+	pair      []int       // the peer's link at the other end, -1 for none
+	barriers  int
+	distant   []int // the ranks of other hosts to or from which a port channel leads
 
 	scratch bool // some op uses scratch
 	remote  bool // some rank of this host touches another's input or output
@@ -69,9 +71,10 @@ type move struct {
 // compile resolves the program of one rank. The plan must be valid. hosts are the hosts by rank, or nil.
 func compile(p *plan.Plan, rank int, hosts []int) (*program, error) {
 	g := &p.GPUs[rank]
-	prog := &program{plan: p, rank: rank, hosts: hosts, scratch: p.UsesPackets() || p.UsesPlainScratch()}
+	prog := &program{plan: p, rank: rank, hosts: hosts, hooks: g.Hooks(), scratch: p.UsesPackets() || p.UsesPlainScratch()}
 	prog.link(p)
 	nmem := len(g.Peers(plan.MemoryChannel))
+	prog.firstHook = nmem + len(g.Peers(plan.PortChannel))
 	for b := range g.ThreadBlocks {
 		var list []instr
 		for _, s := range p.Program(rank, b) {
@@ -105,7 +108,7 @@ func compile(p *plan.Plan, rank int, hosts []int) (*program, error) {
 	return prog, nil
 }
 
-// link numbers the channel ends of each rank: memory before port, then by global id.
+// link numbers the channel ends of each rank: memory, port, then hooks, each by global id.
 func (prog *program) link(p *plan.Plan) {
 	links := p.Links()
 	for r := range p.GPUs {
@@ -142,8 +145,11 @@ func (prog *program) instr(s *plan.Step, nmem int) instr {
 		raw:   s.Raw,
 		opens: s.Kind.Opens(), signal: s.Does.Has(plan.Moves | plan.Adds)}
 	for _, id := range s.Channels {
-		if s.Op.ChannelType == plan.PortChannel {
+		switch s.Op.ChannelType {
+		case plan.PortChannel:
 			id += nmem
+		case plan.HookChannel:
+			id += prog.firstHook
 		}
 		if s.Op.ChannelType != plan.SwitchChannel {
 			in.links, in.times = append(in.links, id), append(in.times, 1)

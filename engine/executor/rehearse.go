@@ -64,6 +64,9 @@ func (h *rehearsal) note(in *instr) {
 // part of them it reads. This includes packets that it sends itself, since an op begins only when all its packets have
 // arrived.
 func (h *rehearsal) step(rank, block int, in *instr) bool {
+	if in.op.ChannelType == plan.HookChannel {
+		return false // what the caller waits for is not known here
+	}
 	switch in.code {
 	case plan.CodeLoop, plan.CodeEndLoop, plan.CodeAcquire, plan.CodeRelease:
 		return false // here, one order proves nothing about another; such plans are not merged

@@ -195,6 +195,9 @@ func (r *run) arrange() error {
 	}
 	rewrite := r.Op == datatype.PreMulSum && r.owns[0]
 	r.placement = x.place(&r.launch, reachable, rewrite)
+	if err := x.meets(&r.placement, r.Op); err != nil {
+		return err
+	}
 	inAt, outAt := r.layout.Together(x.e.rank)
 	switch {
 	case x.plan.InPlace && r.stageIn:

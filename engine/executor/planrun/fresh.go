@@ -14,7 +14,7 @@ import (
 // fresh runs rounds of two back-to-back executions with separate buffers. Each round has new data and begins with junk
 // in scratch, so that data left by an earlier execution never equals what a later one must write.
 func fresh(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.Device, s device.Stream,
-	c Case) (err error) {
+	c Case, user *caller) (err error) {
 	if c.Fresh == 0 {
 		return nil
 	}
@@ -48,7 +48,7 @@ func fresh(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.
 		for k, b := range both {
 			a := executor.Args{Send: b.send, Recv: b.recv, Message: c.Message, Type: c.Type, Op: c.Op, Scalar: factor(c.Type),
 				Stream: s, Seq: uint64(2*round + k + 1)}
-			if err := x.Execute(ctx, a); err != nil {
+			if err := errors.Join(x.Execute(ctx, a), user.launches(1)); err != nil {
 				return err
 			}
 		}

@@ -94,7 +94,12 @@ func Rank(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.D
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := fresh(ctx, x, rank, dev, s, c); err != nil {
+	user, err := newCaller(x, rank, dev)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, user.close()) }()
+	if err := fresh(ctx, x, rank, dev, s, c, user); err != nil {
 		return 0, err
 	}
 	inputs := newInputs(p, l, c)
@@ -116,6 +121,9 @@ func Rank(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.D
 	ends, first := batchEnds(times), 0
 	for i := range times {
 		if i == 1 && c.Replays > 0 {
+			if err := user.launches((times - 1) * c.Replays); err != nil {
+				return 0, err
+			}
 			took, err := replay(ctx, x, args, s, times-1, c.Replays)
 			if err != nil {
 				return 0, err
@@ -124,7 +132,7 @@ func Rank(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.D
 			return took, b.check(p, l, rank, inputs, c)
 		}
 		args.Seq = uint64(i) + 1
-		if err := x.Execute(ctx, args); err != nil {
+		if err := errors.Join(x.Execute(ctx, args), user.launches(1)); err != nil {
 			return 0, err
 		}
 		if slices.Contains(ends, i) {

@@ -41,7 +41,16 @@ struct Memory {
   void read() { CHECK(bytes == 0 || std::fread(data, bytes, 1, file) == 1, "short job"); }
 };
 
+// A hook of the plan: where its counter is, and the bytes that it guards. The caller writes those of the input, and
+// reads those of the output, while the launch runs.
+struct Hook {
+  uint64_t* counter;
+  bool takes;
+  uint64_t at, bytes;
+};
+
 struct Rank {
+  std::vector<Hook> hooks;
   uint32_t blocks = 0;
   uint64_t in = 0, out = 0, inAt = 0, outAt = 0;
   std::vector<std::unique_ptr<Memory>> memory;
@@ -69,6 +78,25 @@ constexpr uint32_t firstType = 7;
 #else
 constexpr uint32_t firstType = 0;
 #endif
+
+// meet is the caller's part of the n-th launch.
+static void meet(Rank& k, Launch launch, uint64_t n, AbortBlock* abort) {
+  for (const Hook& h : k.hooks) {
+    if (!h.takes) continue;
+    std::memcpy(k.buffers->data + k.inAt + h.at, k.input->data + h.at, h.bytes);
+    addRelease<Scope::sys>(h.counter, uint64_t{1});
+  }
+  for (const Hook& h : k.hooks) {
+    if (h.takes) continue;
+    Status s = waitUntil([&] { return loadAcquire<Scope::sys>(h.counter) >= n; }, abort, nullptr, waitNone, -1, 0);
+    if (s == statusOk) std::memcpy(k.result->data + h.at, k.buffers->data + k.outAt + h.at, h.bytes);
+  }
+  launch.join();
+  for (const Hook& h : k.hooks)
+    CHECK(h.takes || std::memcmp(k.result->data + h.at, k.buffers->data + k.outAt + h.at, h.bytes) == 0,
+          "launch %llu: what the caller has read at %llu is not what is there", static_cast<unsigned long long>(n),
+          static_cast<unsigned long long>(h.at));
+}
 
 int main(int argc, char** argv) {
   CHECK(argc == 3, "usage: emulate job result");
@@ -134,6 +162,13 @@ int main(int argc, char** argv) {
     for (uint32_t b = 0; b < k.blocks; ++b)
       reinterpret_cast<executor::Header*>(a.program + uint64_t{b} * a.stride)->epoch = first;
     a.shared = a.stride <= sizeof(Group::shared);
+    for (uint32_t h = get<uint32_t>(); h > 0; --h) {
+      uint32_t link = get<uint32_t>(), takes = get<uint32_t>();
+      uint64_t at = get<uint64_t>(), bytes = get<uint64_t>();
+      k.hooks.push_back(Hook{reinterpret_cast<uint64_t*>(own.control + executor::controlInbound +
+                                                         executor::inboundStride * uint64_t{link}),
+                             takes != 0, at, bytes});
+    }
     a.bulk = 128;  // there are no pipes here, but their copies
     k.buffers = k.add(total);
     k.input = k.add(k.in);
@@ -163,14 +198,17 @@ int main(int argc, char** argv) {
   }
   std::vector<std::thread> all;
   for (Rank& k : ranks)
-    all.emplace_back([&k, threads, launches, type] {
+    all.emplace_back([&k, &abort, threads, launches, type] {
       for (uint32_t i = 0; i < launches; ++i) {
         std::memset(k.buffers->data, 0xA5, k.buffers->bytes);
         if (k.in) std::memcpy(k.buffers->data + k.inAt, k.input->data, k.in);
+        for (const Hook& h : k.hooks)
+          if (h.takes) std::memset(k.buffers->data + k.inAt + h.at, 0x5A, h.bytes);
         if (k.quick)
           Launch(k.blocks, threads, quickKernels[type - firstType], k.quickArgs).join();
         else
-          Launch(k.blocks + (k.args.far != nullptr ? lanes : 0), threads, kernels[type - firstType], k.args).join();
+          meet(k, Launch(k.blocks + (k.args.far != nullptr ? lanes : 0), threads, kernels[type - firstType], k.args),
+               i + 1, &abort);
         if (k.out) std::memcpy(k.result->data, k.buffers->data + k.outAt, k.out);
       }
     });
