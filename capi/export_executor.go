@@ -43,6 +43,36 @@ func gocclgo_executor_launch(h C.goccl_object, send, recv C.uintptr_t, message C
 		uint32(op), uint64(scalar)))
 }
 
+//export gocclgo_executor_hook
+func gocclgo_executor_hook(h C.goccl_object, hook C.uint32_t, out *C.uint64_t) (r C.goccl_result) {
+	defer catch(&r)
+	at, err := core.Hook(object(h), uint32(hook))
+	if out != nil {
+		*out = C.uint64_t(at)
+	}
+	return result(err)
+}
+
+//export gocclgo_executor_raise_hook
+func gocclgo_executor_raise_hook(h C.goccl_object, hook C.uint32_t, n C.uint64_t,
+	stream C.uintptr_t) (r C.goccl_result) {
+	defer catch(&r)
+	return result(core.RaiseHook(object(h), uint32(hook), uint64(n), uintptr(stream)))
+}
+
+//export gocclgo_executor_await_hook
+func gocclgo_executor_await_hook(h C.goccl_object, hook C.uint32_t, n C.uint64_t,
+	stream C.uintptr_t) (r C.goccl_result) {
+	defer catch(&r)
+	return result(core.AwaitHook(object(h), uint32(hook), uint64(n), uintptr(stream)))
+}
+
+//export gocclgo_executor_register
+func gocclgo_executor_register(h C.goccl_object, buffer C.uintptr_t) (r C.goccl_result) {
+	defer catch(&r)
+	return result(core.RegisterForPlans(object(h), uintptr(buffer)))
+}
+
 //export gocclgo_executor_error
 func gocclgo_executor_error(h C.goccl_object) (r C.goccl_result) {
 	defer catch(&r)

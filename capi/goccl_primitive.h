@@ -186,6 +186,20 @@ goccl_result goccl_executor_load_trusted(goccl_object executor, const void *plan
  * in the same order. */
 goccl_result goccl_executor_launch(goccl_object loaded, uintptr_t send, uintptr_t recv, uint64_t message,
 	uintptr_t stream, uint32_t type, uint32_t op, uint64_t scalar);
+/* The address, in *counter, of the counter of a hook of this rank's part of the plan: 8 bytes of device memory, which
+ * live as long as the plan. A hook of input: the caller's kernel adds 1 for every launch, by a release, when the input
+ * is there. A hook of output: it has grown to n when the output of the n-th launch is there. On the host device, add
+ * and look by goccl_executor_raise_hook and goccl_executor_await_hook. */
+goccl_result goccl_executor_hook(goccl_object loaded, uint32_t hook, uint64_t *counter);
+/* Makes a buffer of this rank known to all peers, so that plans read and write it where it is: a plan with hooks needs
+ * that on GPUs for every buffer that peers touch. Collective; buffer is any address in an allocation. */
+goccl_result goccl_executor_register(goccl_object executor, uintptr_t buffer);
+/* Enqueues, on another stream than that of the launches: the input that the hook guards is there for the first n
+ * launches. */
+goccl_result goccl_executor_raise_hook(goccl_object loaded, uint32_t hook, uint64_t n, uintptr_t stream);
+/* Enqueues, on another stream than that of the launches, a wait for the output that the hook guards, of the n-th
+ * launch. On the host device. */
+goccl_result goccl_executor_await_hook(goccl_object loaded, uint32_t hook, uint64_t n, uintptr_t stream);
 /* The first failure of a launch, or the reason why the executor was aborted. */
 goccl_result goccl_executor_error(goccl_object executor);
 goccl_result goccl_executor_abort(goccl_object executor);

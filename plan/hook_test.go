@@ -28,8 +28,8 @@ type tiled struct {
 
 func (o tiled) program() *dsl.CollectiveProgram {
 	n, tiles := o.ranks, o.tiles
-	p := dsl.NewCollectiveProgram(dsl.AlgoSpec{Name: "tiled", Collective: dsl.AllGather(n, tiles, false), MinMessageSize: 1,
-		MaxMessageSize: 1 << 30, NoFusion: true, NoAutoSync: true})
+	p := dsl.NewCollectiveProgram(dsl.AlgoSpec{Name: "tiled", Collective: dsl.AllGather(n, tiles, false),
+		MinMessageSize: 1, MaxMessageSize: 1 << 30, NoFusion: true, NoAutoSync: true})
 	to := map[[2]int]*dsl.MemoryChannel{}
 	each := func(f func(r, q int)) {
 		for r := range n {
@@ -139,13 +139,15 @@ func TestHooks(t *testing.T) {
 			t.Errorf("%+v: even messages only", o)
 		}
 		for seed := range uint64(8) {
-			if err := interp.CheckCollective(p, []uint64{48 * uint64(o.ranks), 200 * uint64(o.ranks), 16 * uint64(o.ranks)}, seed); err != nil {
+			n := uint64(o.ranks)
+			if err := interp.CheckCollective(p, []uint64{48 * n, 200 * n, 16 * n}, seed); err != nil {
 				t.Errorf("%+v: %v", o, err)
 			}
 		}
 	}
 	for _, o := range []tiled{{ranks: 2, tiles: 1}, {ranks: 2, tiles: 2}} {
-		if _, err := interp.Explore(o.compile(t), interp.ExploreOptions{Sizes: []uint64{32 * uint64(o.tiles), 64}}); err != nil {
+		sizes := []uint64{32 * uint64(o.tiles), 64}
+		if _, err := interp.Explore(o.compile(t), interp.ExploreOptions{Sizes: sizes}); err != nil {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
@@ -197,13 +199,14 @@ func TestHooksInvalid(t *testing.T) {
 		change func(h *plan.Hook, op *plan.Op)
 		says   string
 	}{
-		"scratch":          {func(h *plan.Hook, _ *plan.Op) { h.Type = plan.Scratch }, "guards input"},
-		"out of bounds":    {func(h *plan.Hook, _ *plan.Op) { h.Index = 1 }, "chunks 1 to 1"},
-		"nothing":          {func(h *plan.Hook, _ *plan.Op) { h.Size = 0 }, "chunks"},
-		"after itself":     {func(h *plan.Hook, _ *plan.Op) { h.After = []int{1} }, "comes after hook 1"},
-		"after twice":      {func(h *plan.Hook, _ *plan.Op) { h.After = []int{0, 0} }, "comes twice"},
-		"signals input":    {func(_ *plan.Hook, op *plan.Op) { op.Name = plan.SignalHook }, "wait_hook is for input"},
-		"no such hook":     {func(_ *plan.Hook, op *plan.Op) { op.ChannelIDs = []int{9} }, "channel 9 of the 2 hook channels"},
+		"scratch":       {func(h *plan.Hook, _ *plan.Op) { h.Type = plan.Scratch }, "guards input"},
+		"out of bounds": {func(h *plan.Hook, _ *plan.Op) { h.Index = 1 }, "chunks 1 to 1"},
+		"nothing":       {func(h *plan.Hook, _ *plan.Op) { h.Size = 0 }, "chunks"},
+		"after itself":  {func(h *plan.Hook, _ *plan.Op) { h.After = []int{1} }, "comes after hook 1"},
+		"after twice":   {func(h *plan.Hook, _ *plan.Op) { h.After = []int{0, 0} }, "comes twice"},
+		"signals input": {func(_ *plan.Hook, op *plan.Op) { op.Name = plan.SignalHook }, "wait_hook is for input"},
+		"no such hook": {func(_ *plan.Hook, op *plan.Op) { op.ChannelIDs = []int{9} },
+			"channel 9 of the 2 hook channels"},
 		"waits as channel": {func(_ *plan.Hook, op *plan.Op) { op.Name = plan.Wait }, `does not work over "hook"`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -144,11 +144,12 @@ func (c *planCheck) Run(s *streams) error {
 
 type planSimulate struct {
 	planSource
-	Machine string `default:"h200" help:"A machine that ships with goccl, or a file of one."`
-	Size    []size `short:"b" default:"1M" placeholder:"SIZE" help:"Message sizes (default 1M), separated by commas."`
-	Path    bool   `help:"Print the critical path."`
-	Trust   bool   `help:"Do not prove the plan first."`
-	SVG     string `name:"svg" placeholder:"FILE" help:"Draw the last size."`
+	Machine string  `default:"h200" help:"A machine that ships with goccl, or a file of one."`
+	Size    []size  `short:"b" default:"1M" placeholder:"SIZE" help:"Message sizes (default 1M), separated by commas."`
+	Path    bool    `help:"Print the critical path."`
+	Hook    float64 `name:"hook-us" placeholder:"US" help:"The caller raises hook k (k+1) times this after the launch."`
+	Trust   bool    `help:"Do not prove the plan first."`
+	SVG     string  `name:"svg" placeholder:"FILE" help:"Draw the last size."`
 }
 
 // Run predicts the time of a plan.
@@ -160,6 +161,9 @@ func (c *planSimulate) Run(s *streams) error {
 	m, err := c.machine(c.Machine)
 	if err != nil {
 		return err
+	}
+	if c.Hook != 0 {
+		m.Hook = c.Hook
 	}
 	if !c.Trust {
 		if _, err := p.check(); err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// BuildTiles returns an all-gather that works beside kernels of its caller, as a kernel that multiplies matrices tile by
-// tile needs it. Every rank has tiles chunks. Hook k says that chunk k of the input is there; it goes to all peers at
+// BuildTiles returns an all-gather that works beside kernels of its caller, such as one that multiplies matrices tile
+// by tile. Every rank has tiles chunks. Hook k says that chunk k of the input is there; it goes to all peers at
 // once. Hook tiles + q·tiles + k says that chunk k of rank q is there. It is no program of the registry, because
 // requests to a communicator raise no hooks.
 //

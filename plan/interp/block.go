@@ -2,7 +2,8 @@ package interp
 
 import "github.com/goccl/goccl/plan"
 
-// block is a thread block, or the work of the caller at a hook: its ops, with pipelines unrolled, and lanes that each run all of them.
+// block is a thread block, or the work of the caller at a hook: its ops, with pipelines unrolled, and lanes that each
+// run all of them.
 type block struct {
 	m       *machine
 	r       *rankState

@@ -80,7 +80,7 @@ func (m *Machine) connected(a, b int32) bool {
 
 // latency is what the route between two ranks of a fabric adds to a flag or a signal.
 func (m *Machine) latency(a, b int32) float64 {
-	if m.Fabric == nil {
+	if m.Fabric == nil || a == b {
 		return 0
 	}
 	_, us := m.Fabric.Route(int(a), int(b))

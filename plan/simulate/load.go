@@ -59,6 +59,7 @@ type packets struct {
 type block struct {
 	rank, id int32
 	code     []instr
+	begin    float64 // when it starts
 }
 
 // model is a plan prepared for one machine and message.
@@ -128,13 +129,21 @@ func load(p *plan.Plan, s *plan.Symmetry, m *Machine, size int64) (*model, error
 			}
 			out.blocks = append(out.blocks, block{rank: int32(r), id: int32(b), code: code})
 		}
+		if err := out.callers(links, r); err != nil {
+			return nil, err
+		}
 	}
 	out.begin = m.Launch
-	if !layout.Even() || slices.ContainsFunc(out.blocks, func(b block) bool { return !quick(b.code) }) {
+	if !layout.Even() || slices.ContainsFunc(out.blocks, func(b block) bool { return !b.caller(p) && !quick(b.code) }) {
 		out.begin += m.General
 	}
 	if out.foreign {
 		out.begin += m.Exchange
+	}
+	for b := range out.blocks {
+		if !out.blocks[b].caller(p) {
+			out.blocks[b].begin = out.begin
+		}
 	}
 	return out, nil
 }
@@ -211,7 +220,7 @@ func (l *loader) channels(in *instr, s *plan.Step) {
 		}
 	}
 	in.flush = s.Does.Has(plan.Flushes)
-	in.fenced = s.Does.Has(plan.Adds) && !s.Kind.Relaxed() && s.Op.ChannelType == plan.MemoryChannel
+	in.fenced = s.Does.Has(plan.Adds) && !s.Kind.Relaxed() && s.Op.ChannelType != plan.PortChannel
 }
 
 // onHost rejects an op that accesses ranks of other hosts without a port channel.

@@ -29,6 +29,10 @@ type Machine struct {
 	// added to Launch where blocks access peers' input or output, whose addresses ranks exchange in each launch
 	Exchange float64 `json:"exchange_us,omitempty" fit:"exchange_us"`
 
+	// The caller's work beside a plan with hooks: it raises input hook k of a rank (k+1) times this after the launch. It
+	// takes nothing from the GPU.
+	Hook float64 `json:"hook_us,omitempty"`
+
 	Op float64 `json:"op_us" fit:"op_us"` // to decode and start an op
 	// added for every source and destination of an op that moves data
 	Operand   float64 `json:"operand_us" fit:"operand_us"`
@@ -125,6 +129,9 @@ func (m *Machine) Validate() error {
 	if o := m.Rail.Oversubscription; m.Rail.HostsPerLeaf < 0 || math.IsNaN(o) || math.IsInf(o, 0) || o < 0 {
 		return fmt.Errorf("simulate: machine %q: hosts_per_leaf %d, oversubscription %g: %w", m.Name, m.Rail.HostsPerLeaf, o,
 			ErrMachine)
+	}
+	if math.IsNaN(m.Hook) || math.IsInf(m.Hook, 0) || m.Hook < 0 {
+		return fmt.Errorf("simulate: machine %q: hook_us is %g: %w", m.Name, m.Hook, ErrMachine)
 	}
 	for _, name := range m.Parameters() {
 		v, err := m.Get(name)

@@ -104,7 +104,7 @@ func newRunner(m *model) *runner {
 	}
 	for b := range r.states {
 		r.states[b] = blockState{code: m.blocks[b].code, last: none, next: none}
-		r.q.push(event{at: m.begin, kind: resumeEvent, id: int32(b), by: none})
+		r.q.push(event{at: m.blocks[b].begin, kind: resumeEvent, id: int32(b), by: none})
 	}
 	return r
 }

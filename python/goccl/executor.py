@@ -121,6 +121,26 @@ class Executor:
                 raise
             self._raise()
 
+    def hook(self, plan: ExecutionPlan, hook: int) -> int:
+        """The address of the counter of a hook of this rank: 8 bytes of device memory. A kernel that fills input adds 1
+        for every run, by a release; one that reads the output of the n-th run waits until it has grown to n."""
+        return create(lib.executor_hook, self.load(plan), hook)
+
+    def raise_hook(self, plan: ExecutionPlan, hook: int, n: int, stream: int) -> None:
+        """Enqueues on stream, another than that of the runs: the input that hook guards is there for the first n
+        runs."""
+        lib.executor_raise_hook(self.load(plan), hook, n, stream)
+
+    def await_hook(self, plan: ExecutionPlan, hook: int, n: int, stream: int) -> None:
+        """Enqueues on stream, another than that of the runs, a wait for the output that hook guards, of the n-th run.
+        On the host device; on a GPU a kernel waits for the counter."""
+        lib.executor_await_hook(self.load(plan), hook, n, stream)
+
+    def register(self, buffer: int) -> None:
+        """Makes the buffer at that address known to all peers; collective. A plan with hooks needs it on GPUs for every
+        buffer that peers touch."""
+        lib.executor_register(self._object.handle, buffer)
+
     def _through_float32(self, plan: ExecutionPlan, send: int, recv: int, message: int, op: int, stream: int) -> None:
         boot = self._comm.bootstrap()
         output = message // boot.get_n_ranks() if plan.collective == "reducescatter" else message

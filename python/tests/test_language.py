@@ -11,8 +11,8 @@ import goccl
 import goccl.utils
 import jobs
 from goccl.language import (AlgoSpec, AllGather, AllReduce, AllToAll, Buffer, CollectiveProgram, Custom,
-                            LoopIterationContext, MemoryChannel, Rank, ReduceOperationType, ReplicationPolicy, SyncType,
-                            ThreadBlockGroup)
+                            InputHook, LoopIterationContext, MemoryChannel, OutputHook, Rank, ReduceOperationType,
+                            ReplicationPolicy, SyncType, ThreadBlockGroup)
 
 
 def _example(name):
@@ -123,6 +123,68 @@ def test_other_operations_compile():
             c.wait(tb=0)
     assert p.check()["collective"] == "swap"
     AllToAll(2, 1, False)
+
+
+def tiles(n, count, forget=False):
+    """An all-gather of tiles, each of which goes to the peers when the caller has written it."""
+    with CollectiveProgram("tiles", AllGather(n, count, False), n) as p:
+        begin = {(d, s): MemoryChannel(d, s) for s in range(n) for d in range(n) if d != s}
+        data = {(d, s): MemoryChannel(d, s) for s in range(n) for d in range(n) if d != s}
+        for r in range(n):
+            peers = [q for q in range(n) if q != r]
+            for q in peers:
+                begin[q, r].signal(tb=0, relaxed=True)
+            for q in peers:
+                begin[q, r].wait(tb=0, relaxed=True, data_sync=SyncType.after)
+            own, out = Rank(r).get_input_buffer(), Rank(r).get_output_buffer()
+            ready = [InputHook(own[k]) for k in range(count)]
+            there = {q: OutputHook(out[q * count:(q + 1) * count]) for q in range(n)}
+            for k in range(count):
+                if not (forget and k == 0):
+                    ready[k].wait(tb=0)
+                Rank(r).copy(out[r * count + k], own[k], tb=0)
+                for q in peers:
+                    data[q, r].put(Rank(q).get_output_buffer()[r * count + k], own[k], tb=0)
+            there[r].signal(tb=0)
+            for q in peers:
+                data[q, r].signal(tb=0)
+            for i, q in enumerate(peers):
+                data[q, r].wait(tb=1 + i)
+                there[q].signal(tb=1 + i)
+    return p
+
+
+def test_hooks_are_verified():
+    assert tiles(2, 3).check()["verified_steps"] > 0
+    with pytest.raises(goccl.InvalidArgument, match="hook 0 of rank 0"):
+        tiles(2, 2, forget=True).check()
+
+
+def _hooked(rank, n, uid):
+    g = goccl.CommGroup(interfaceIpPortTrio=uid, rank=rank, size=n)
+    executor = goccl.Executor(g.communicator)
+    plan = goccl.ExecutionPlan(tiles(n, 2).to_json(), rank)
+    runs, produce, consume = (goccl.Stream(g.communicator.device()) for _ in range(3))
+    send, recv = (goccl.GpuBuffer(count, dtype=np.float32) for count in (2 * 64, 2 * 64 * n))
+    send, recv = np.asarray(send), np.asarray(recv)
+    for launch in range(3):
+        executor.run(plan, send.ctypes.data, recv.ctypes.data, recv.nbytes, goccl.DataType.float32, 0, runs.handle)
+        send[:] = 100 * launch + rank
+        for k in range(2):
+            executor.raise_hook(plan, k, launch + 1, produce.handle)
+        for q in range(n):
+            executor.await_hook(plan, 2 + q, launch + 1, consume.handle)
+        consume.synchronize()
+        np.testing.assert_array_equal(recv, np.repeat(100 * launch + np.arange(n), 2 * 64))
+        runs.synchronize()
+    assert executor.hook(plan, 0) % 8 == 0
+    with pytest.raises(goccl.InvalidArgument, match="the plan raises it"):
+        executor.raise_hook(plan, 2, 1, produce.handle)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_hooks_run(n):
+    jobs.run(n, _hooked)
 
 
 def _execute(rank, n, uid):

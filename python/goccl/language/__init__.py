@@ -11,12 +11,12 @@ from .collectives import (AllGather, AllReduce, AllToAll, Broadcast, Collective,
                           SendRecv, TestCollective)
 from .loop import LoopIterationContext
 from .program import CollectiveProgram
-from .rank import BaseBuffer, Buffer, Chunk, Rank, Semaphore
+from .rank import BaseBuffer, Buffer, Chunk, InputHook, OutputHook, Rank, Semaphore
 from .spec import AlgoSpec, ReplicationPolicy
 from .thread_block_group import ThreadBlockGroup
 from .types import BufferType, ChannelType, ReduceOperationType, SyncType
 
 __all__ = ["MemoryChannel", "PortChannel", "SwitchChannel", "AllGather", "AllReduce", "AllToAll", "Broadcast",
            "Collective", "Custom", "Reduce", "ReduceScatter", "SendRecv", "TestCollective", "LoopIterationContext",
-           "CollectiveProgram", "BaseBuffer", "Buffer", "Chunk", "Rank", "Semaphore", "AlgoSpec", "ReplicationPolicy",
-           "ThreadBlockGroup", "BufferType", "ChannelType", "ReduceOperationType", "SyncType"]
+           "CollectiveProgram", "BaseBuffer", "Buffer", "Chunk", "InputHook", "OutputHook", "Rank", "Semaphore",
+           "AlgoSpec", "ReplicationPolicy", "ThreadBlockGroup", "BufferType", "ChannelType", "ReduceOperationType", "SyncType"]

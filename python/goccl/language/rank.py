@@ -1,4 +1,4 @@
-"""Ranks, their buffers and their local operations; semaphores between thread blocks."""
+"""Ranks, their buffers and their local operations; semaphores between thread blocks; hooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .types import BufferType, ReduceOperationType, SyncType
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["Rank", "BaseBuffer", "Buffer", "Chunk", "Semaphore"]
+__all__ = ["Rank", "BaseBuffer", "Buffer", "Chunk", "Semaphore", "InputHook", "OutputHook"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,3 +137,30 @@ class Semaphore:
     def release(self, tb: int, data_sync: SyncType | None = None) -> None:
         """Adds one."""
         self._program.record("release", semaphore=self.id, tb=tb, sync=data_sync.value if data_sync else None)
+
+
+class InputHook:
+    """A point where the program meets a kernel of the caller that fills a part of the input. The caller raises it when
+    chunk is there; for that it waits for nothing of the launch but the output hooks in after, of the same rank."""
+
+    def __init__(self, chunk: Chunk, after: "tuple[OutputHook, ...]" = ()) -> None:
+        self._program = current()
+        self.id: int = self._program.number("hook")
+        self._program.record("input_hook", to=chunk.ref(), after=[h.id for h in after] or None)
+
+    def wait(self, tb: int, data_sync: SyncType | None = None) -> None:
+        """Waits until the caller has written the chunk; once in a program, before anything touches it."""
+        self._program.record("wait_hook", hook=self.id, tb=tb, sync=data_sync.value if data_sync else None)
+
+
+class OutputHook:
+    """A point where the program meets a kernel of the caller that reads a part of the output."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self._program = current()
+        self.id: int = self._program.number("hook")
+        self._program.record("output_hook", to=chunk.ref())
+
+    def signal(self, tb: int, data_sync: SyncType | None = None) -> None:
+        """Says that the chunk is final: from then on the caller reads it. Once in a program."""
+        self._program.record("signal_hook", hook=self.id, tb=tb, sync=data_sync.value if data_sync else None)
