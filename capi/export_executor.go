@@ -39,8 +39,16 @@ func gocclgo_executor_load_trusted(h C.goccl_object, plan unsafe.Pointer, n, res
 func gocclgo_executor_launch(h C.goccl_object, send, recv C.uintptr_t, message C.uint64_t, stream C.uintptr_t, t,
 	op C.uint32_t, scalar C.uint64_t) (r C.goccl_result) {
 	defer catch(&r)
-	return result(core.ExecutePlan(object(h), uintptr(send), uintptr(recv), uint64(message), uintptr(stream), uint32(t),
+	return result(core.ExecutePlan(object(h), uintptr(send), uintptr(recv), uint64(message), 0, uintptr(stream), uint32(t),
 		uint32(op), uint64(scalar)))
+}
+
+//export gocclgo_executor_launch_counted
+func gocclgo_executor_launch_counted(h C.goccl_object, send, recv C.uintptr_t, message C.uint64_t, counts,
+	stream C.uintptr_t, t, op C.uint32_t, scalar C.uint64_t) (r C.goccl_result) {
+	defer catch(&r)
+	return result(core.ExecutePlan(object(h), uintptr(send), uintptr(recv), uint64(message), uintptr(counts),
+		uintptr(stream), uint32(t), uint32(op), uint64(scalar)))
 }
 
 //export gocclgo_executor_hook

@@ -238,6 +238,9 @@ DOOR(executor_load, (goccl_object executor, const void *plan, uint64_t size, uin
 DOOR(executor_launch, (goccl_object loaded, uintptr_t send, uintptr_t recv, uint64_t message,
      uintptr_t stream, uint32_t type, uint32_t op, uint64_t scalar),
      (loaded, send, recv, message, stream, type, op, scalar))
+DOOR(executor_launch_counted, (goccl_object loaded, uintptr_t send, uintptr_t recv, uint64_t message,
+     uintptr_t counts, uintptr_t stream, uint32_t type, uint32_t op, uint64_t scalar),
+     (loaded, send, recv, message, counts, stream, type, op, scalar))
 DOOR(executor_hook, (goccl_object loaded, uint32_t hook, uint64_t *counter), (loaded, hook, counter))
 DOOR(executor_register, (goccl_object executor, uintptr_t buffer), (executor, buffer))
 DOOR(executor_raise_hook, (goccl_object loaded, uint32_t hook, uint64_t n, uintptr_t stream),

@@ -30,7 +30,7 @@ import (
 //	switch_broadcast switch_broadcast_packets   channel, rank, from, offset, size
 //	begin_loop end_loop                      unit, chunks
 //
-// Options are tb, group, sync, relaxed and reduce_op. file and line are the position in the author's source.
+// Options are tb, group, sync, relaxed, reduce_op and count. file and line are the position in the author's source.
 type Command struct {
 	Op   string `json:"op"`
 	File string `json:"file,omitempty"`
@@ -66,6 +66,14 @@ type Command struct {
 	Sync     string   `json:"sync,omitempty"`
 	Relaxed  bool     `json:"relaxed,omitempty"`
 	ReduceOp ReduceOp `json:"reduce_op,omitempty"`
+	Count    *Count   `json:"count,omitempty"`
+}
+
+// Count limits a command, see Counted.
+type Count struct {
+	Src   int `json:"src"`
+	Dst   int `json:"dst"`
+	Index int `json:"index,omitempty"`
 }
 
 // replay holds the objects that commands have created.
@@ -237,6 +245,9 @@ func (r *replay) options(c *Command) ([]Option, error) {
 	}
 	if c.ReduceOp != "" {
 		opts = append(opts, With(c.ReduceOp))
+	}
+	if c.Count != nil {
+		opts = append(opts, Counted(c.Count.Src, c.Count.Dst, c.Count.Index))
 	}
 	if c.Packet {
 		opts = append(opts, Packet())

@@ -197,6 +197,11 @@ func (l *blockLowering) op(o *operation) plan.Op {
 			out.ChannelIDs = append(out.ChannelIDs, l.channelID(o, c.kind, c.id))
 		}
 	}
+	if o.bound != nil {
+		b := *o.bound
+		b.Index = l.inst.index(b.Index, o.src[0].chunk.Size)
+		out.Bound = &b
+	}
 	for _, s := range o.semaphores {
 		out.SemaphoreIDs = append(out.SemaphoreIDs, l.inst.id(s.id))
 	}

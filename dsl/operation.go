@@ -30,6 +30,7 @@ type operation struct {
 	slice, of   int // thread-block group: slice of `of`; of is 0 without a group
 	reduce      ReduceOp
 	sync        SyncType
+	bound       *plan.Bound // or nil
 
 	origin *operation // in the fusion pass: the operation that this is a copy of
 }

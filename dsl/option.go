@@ -31,6 +31,7 @@ type settings struct {
 	op      ReduceOp
 	into    *Chunk
 	packet  bool
+	bound   *plan.Bound
 }
 
 // Option is an option of an operation.
@@ -57,6 +58,12 @@ func Into(dst Chunk) Option { return func(s *settings) { s.into = &dst } }
 
 // Packet declares that the other operands of a reduction are packets in scratch.
 func Packet() Option { return func(s *settings) { s.packet = true } }
+
+// Counted limits the operation by the count of the bytes that rank src sends to rank dst, in an all-to-all whose counts
+// are known when it runs. What it moves begins at chunk index of that block.
+func Counted(src, dst, index int) Option {
+	return func(s *settings) { s.bound = &plan.Bound{Src: src, Dst: dst, Index: index} }
+}
 
 func apply(opts []Option) settings {
 	s := settings{tb: Auto, sync: syncUnset}

@@ -35,7 +35,7 @@ func (p *CollectiveProgram) fuse(ops []*operation) []*operation {
 
 // merge returns a and b as one operation, or nil. It may modify a.
 func (p *CollectiveProgram) merge(a, b *operation) *operation {
-	if a.loop != b.loop || a.slice != b.slice || a.of != b.of {
+	if a.bound != nil || b.bound != nil || a.loop != b.loop || a.slice != b.slice || a.of != b.of {
 		return nil
 	}
 	switch k := a.kind; {

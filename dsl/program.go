@@ -131,6 +131,7 @@ func (p *CollectiveProgram) emitShared(o *operation, s settings) {
 	if !p.packetsInScratch(o) {
 		return
 	}
+	o.bound = s.bound
 	if s.group == nil {
 		o.tb = s.tb
 		p.emit(o)

@@ -6,9 +6,9 @@ package plan
 //
 // A run may not cross the end of a block, because what belongs to a rank begins there. Runs are the same on all ranks.
 // Slices and windows of loops cut operands at bytes that depend on the number of chunks, so their operands stay as they
-// are. A plan with hooks stays as it is.
+// are. A plan with hooks or counts stays as it is.
 func coarsen(p *Plan) *coarse {
-	if !p.Collective.Known() || p.Hooked() {
+	if !p.Collective.Known() || p.Hooked() || p.Counted() {
 		return nil
 	}
 	_, period, _ := p.blocks()

@@ -43,6 +43,16 @@ func (c *codec) op(op *Op) {
 		if c.has(len(op.ChannelIDs) > 0) {
 			c.ints("channel_ids", &op.ChannelIDs, l.ChannelsPerOp)
 		}
+		if c.has(op.Bound != nil) && c.member("count") {
+			if c.w == nil {
+				op.Bound = new(Bound)
+			}
+			c.object(false, func() {
+				c.int("src", &op.Bound.Src)
+				c.int("dst", &op.Bound.Dst)
+				c.int("index", &op.Bound.Index)
+			})
+		}
 		if c.has(len(op.SemaphoreIDs) > 0) {
 			c.ints("semaphore_ids", &op.SemaphoreIDs, l.SemaphoresPerOp)
 		}

@@ -8,6 +8,7 @@ type Op struct {
 	ChannelIDs  []int // positions in the thread block's list of ChannelType; entry i is served by thread i
 	Slice       Slice
 	ReduceOp    ReduceOp
+	Bound       *Bound // or nil
 
 	SemaphoreIDs    []int // sem_acquire, sem_release; entry i is served by thread i
 	BarrierID       int   // barrier

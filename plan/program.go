@@ -29,7 +29,8 @@ type Place struct {
 // same offset. A move with one source is a copy. All places have the same size.
 type Move struct {
 	Src, Dst []Place
-	Entry    int // for a port channel, the index of the op's entry that carries it; -1 otherwise
+	Bound    *Bound // of the op
+	Entry    int    // for a port channel, the index of the op's entry that carries it; -1 otherwise
 }
 
 // Step is a resolved op, or one of its effects when its threads meet between them: buffers as ranks, channels as global
@@ -139,6 +140,7 @@ func (r *resolver) step(op *Op, k *OpKind, does Effects, pos Pos) Step {
 				Src:   r.places(nil, op, &op.Src[j], k.SourcePackets(op.ChannelType, j)),
 				Dst:   r.places(nil, op, &op.Dst[i], k.Dst.At(i).Packets()),
 				Entry: entry,
+				Bound: op.Bound,
 			})
 		}
 		return s

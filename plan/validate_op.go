@@ -29,6 +29,9 @@ func (v *validator) op(op *Op) {
 	if k.Does.Has(Moves) || len(op.Src)+len(op.Dst) > 0 {
 		v.operands(op, k)
 	}
+	if op.Bound != nil {
+		v.bound(op, k)
+	}
 	if op.Slice != (Slice{}) {
 		v.need(k.Sliced(op.ChannelType), "tbg_info", "%s over %s channels does not work in slices",
 			op.Name, op.ChannelType)

@@ -37,6 +37,11 @@ func (w *walker) move(op ReduceOp, m *Move, part sub) error {
 			carried = v.forward(carried, carries)
 		}
 	}
+	if m.Bound != nil {
+		if err := w.bounded(m, part, value); err != nil {
+			return err
+		}
+	}
 	w.made = nil
 	for i := range m.Dst {
 		if err := w.writeAt(&m.Dst[i], part, value, carried); err != nil {

@@ -213,7 +213,7 @@ func fan(moves []move) []move {
 		at := -1
 		if len(m.Src) == 1 {
 			at = slices.IndexFunc(out, func(o move) bool {
-				return len(o.Src) == 1 && o.Src[0] == m.Src[0] &&
+				return len(o.Src) == 1 && o.Src[0] == m.Src[0] && o.Bound == m.Bound &&
 					o.slice == m.slice
 			})
 		}
@@ -296,7 +296,7 @@ func overlap(a, b *plan.Place) bool {
 
 // follows reports whether next is between the same memories as m and each of its places begins where m's ends.
 func (m *move) follows(next *move) bool {
-	if m.slice.Count > 1 || next.slice.Count > 1 || m.key(false) != next.key(false) {
+	if m.slice.Count > 1 || next.slice.Count > 1 || m.Bound != nil || next.Bound != nil || m.key(false) != next.key(false) {
 		return false
 	}
 	adjacent := func(a, b []plan.Place) bool {

@@ -200,6 +200,10 @@ func (x *ExecutionPlan) prepare(o *options) error {
 	if x.e.dev.ID().Kind == device.Host {
 		return coalesced(p, x.hash, x.program)
 	}
+	if p.Counted() {
+		return fmt.Errorf("%w: plan %s has counts that are known only when it runs; GPUs run it without them, with full "+
+			"blocks, if you leave out \"count\"", collective.ErrUnsupported, p.Name)
+	}
 	x.encoded, err = encode(x.program, p.Period())
 	return err
 }

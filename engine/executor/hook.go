@@ -17,8 +17,8 @@ import (
 
 // Hook returns the address of the counter of hook id of this rank: 8 bytes of device memory, which live as long as the
 // plan. The caller adds 1 to that of an input hook for every launch, by a release at the scope of the GPU or wider,
-// when the input is there. That of an output hook has grown to n when the output of the n-th launch is there; read it by an
-// acquire, and bound the wait. Launches of messages of 0 bytes do not count.
+// when the input is there. That of an output hook has grown to n when the output of the n-th launch is there; read it
+// by an acquire, and bound the wait. Launches of messages of 0 bytes do not count.
 func (x *ExecutionPlan) Hook(id int) (device.Ptr, error) {
 	link, _, err := x.hook(id)
 	if err != nil {
@@ -66,8 +66,8 @@ func (x *ExecutionPlan) RaiseHook(s device.Stream, id int, n uint64) error {
 }
 
 // AwaitHook enqueues on s, another stream than that of Execute, a wait until the output that hook id guards is there
-// for the n-th launch. It ends with an error if the executor fails or is aborted. It works on the host device: on a GPU,
-// a kernel of the caller's waits for the counter, with a bound of its own.
+// for the n-th launch. It ends with an error if the executor fails or is aborted. It works on the host device: on a
+// GPU, a kernel of the caller's waits for the counter, with a bound of its own.
 func (x *ExecutionPlan) AwaitHook(s device.Stream, id int, n uint64) error {
 	link, h, err := x.hook(id)
 	if err != nil {

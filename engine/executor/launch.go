@@ -24,6 +24,10 @@ type Args struct {
 	Scalar    [8]byte
 	ScalarPtr device.Ptr
 	Stream    device.Stream
+	// Counts, of a plan with counts, is a table in device memory of how many bytes each rank sends to each: a uint64 for
+	// each pair, by sender, then receiver. It is the same on all ranks, and must not change before the launch has ended.
+	// 0 stands for blocks that are all full.
+	Counts device.Ptr
 	// Seq is the number of the operation, for errors.
 	Seq uint64
 }

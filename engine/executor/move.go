@@ -68,6 +68,9 @@ func (b *block) piece(in *instr, m *move, w *worker, at, n int64) (int64, error)
 	if !r.layout.Even() {
 		n, real = r.layout.short(m, at, n)
 	}
+	if m.Bound != nil {
+		real = min(real, r.exist(m.Bound, at))
+	}
 	if real > 0 {
 		w.srcs = w.srcs[:0]
 		for i := range m.Src {
@@ -89,6 +92,15 @@ func (b *block) piece(in *instr, m *move, w *worker, at, n int64) (int64, error)
 		}
 	}
 	return n, nil
+}
+
+// exist returns how many bytes of a block there are from offset at of an operand on, by the caller's counts.
+func (r *run) exist(b *plan.Bound, at int64) int64 {
+	if r.Counts == 0 {
+		return math.MaxInt64
+	}
+	n := *(*uint64)(pointerBytes(r.Counts).at(8 * int64(b.Src*r.h.x.e.size+b.Dst)))
+	return int64(min(n, math.MaxInt64)) - int64(b.Index)*r.layout.Chunk - at
 }
 
 // short returns how many of n bytes from offset at can be moved at once, and how many of these exist in all operands.

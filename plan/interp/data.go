@@ -117,6 +117,9 @@ func (m *machine) gather(p piece, launch int, op datatype.Op) (acc []byte, n int
 			}
 		}
 	}
+	if b := p.move.Bound; b != nil && m.cfg.Counts != nil {
+		n = max(0, min(n, m.cfg.Counts[b.Src][b.Dst]-int64(b.Index+p.j)*l.Chunk-p.x))
+	}
 	m.await(p, launch)
 	acc = make([]byte, l.Alignment)
 	srcs := make([][]byte, len(p.move.Src))

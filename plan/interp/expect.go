@@ -27,6 +27,30 @@ func CheckReduction(p *plan.Plan, sizes []uint64, t datatype.Type, op datatype.O
 	return Run(p, cfg)
 }
 
+// CheckCounts is CheckCollective for a plan with counts: of each block of output, the bytes before its count are
+// compared.
+func CheckCounts(p *plan.Plan, sizes []uint64, counts [][]int64, seed uint64) error {
+	cfg, err := checked(p, sizes, datatype.Uint8, datatype.Sum)
+	if err != nil {
+		return err
+	}
+	cfg.Seed, cfg.Counts = seed, counts
+	cfg.Check = func(rank, launch int, _, out []byte) error {
+		block := int64(len(out)) / int64(len(p.GPUs))
+		for src := range p.GPUs {
+			n := min(block, counts[src][rank])
+			in := make([]byte, len(out))
+			cfg.Fill(src, launch, in)
+			if !bytes.Equal(out[block*int64(src):][:n], in[block*int64(rank):][:n]) {
+				return fmt.Errorf("interp: plan %s: launch %d: rank %d got other bytes from rank %d than it sent", p.Name, launch+1,
+					rank, src)
+			}
+		}
+		return nil
+	}
+	return Run(p, cfg)
+}
+
 // checked returns a Config that fills inputs and compares every launch's output with the definition.
 func checked(p *plan.Plan, sizes []uint64, t datatype.Type, op datatype.Op) (Config, error) {
 	inputs := make([][][]byte, len(sizes)) // by launch and rank

@@ -16,6 +16,9 @@ type Config struct {
 	Seed  uint64        // determines the interleaving
 	Lanes int           // threads per thread block; 0: 2 to 5, chosen by the seed
 
+	// Counts are how many bytes each rank sends to each, of a plan with counts; nil: all.
+	Counts [][]int64
+
 	// Fill sets the input of a rank before a launch; Check examines its buffers after it. In place, both slices share
 	// memory. Check may be nil. If Fill is nil, the input is zeros.
 	Fill  func(rank, launch int, input []byte)

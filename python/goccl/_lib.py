@@ -67,7 +67,7 @@ _SIGNATURES = {
     "plan_build": "spQpp", "plan_check": "pQpp", "plan_describe": "pQpp", "executor_create": "QQlp",
     "executor_load": "QpQQp", "executor_load_trusted": "QpQQp", "executor_launch": "QQQQQuuQ", "executor_error": "Q",
     "executor_abort": "Q", "executor_hook": "Qup", "executor_raise_hook": "QuQQ", "executor_await_hook": "QuQQ",
-    "executor_register": "QQ",
+    "executor_register": "QQ", "executor_launch_counted": "QQQQQQuuQ",
 }
 _TYPES = {"i": ctypes.c_int32, "u": ctypes.c_uint32, "l": ctypes.c_int64, "Q": ctypes.c_uint64, "p": ctypes.c_void_p,
           "s": ctypes.c_char_p}

@@ -72,7 +72,7 @@ class Executor:
     def __init__(self, comm: Communicator, *, timeout: float | None = None) -> None:
         self._comm, self._device, self._timeout = comm, comm.device(), timeout
         self._loaded: dict[tuple[bytes, bool], Object] = {}
-        self._launch = lib.raw("executor_launch")
+        self._launch, self._counted = lib.raw("executor_launch"), lib.raw("executor_launch_counted")
         self._stream: Stream | None = None
         self._make()
 
@@ -93,8 +93,9 @@ class Executor:
         return o.handle
 
     def run(self, plan: ExecutionPlan, send: int, recv: int, message: int, dtype: DataType, op: int,
-            stream: int) -> None:
-        """Enqueues one run; message is in bytes of the input, or of the output for an all-gather."""
+            stream: int, counts: int = 0) -> None:
+        """Enqueues one run; message is in bytes of the input, or of the output for an all-gather. counts is the address
+        of the table of a plan with counts: how many bytes each rank sends to each."""
         if dtype is DataType.float8_e4m3b15:
             if plan.collective in _e4m3b15.REDUCING:
                 self._through_float32(plan, send, recv, message, op, stream)
@@ -110,7 +111,10 @@ class Executor:
             if self._stream is None:
                 self._stream = Stream(self._device)
             stream = self._stream.handle
-        r = self._launch(handle, send, recv, message, stream, dtype, op, 0)
+        if counts:
+            r = self._counted(handle, send, recv, message, counts, stream, dtype, op, 0)
+        else:
+            r = self._launch(handle, send, recv, message, stream, dtype, op, 0)
         if r:
             raise error(r)
         if own:

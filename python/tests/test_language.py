@@ -187,6 +187,44 @@ def test_hooks_run(n):
     jobs.run(n, _hooked)
 
 
+def counted(n, wrong=False):
+    with CollectiveProgram("a2av", AllToAll(n, 1, False), n) as p:
+        channels = {(d, s): MemoryChannel(d, s) for s in range(n) for d in range(n) if d != s}
+        for r in range(n):
+            own, peers = Rank(r).get_input_buffer(), [q for q in range(n) if q != r]
+            for q in peers:
+                channels[q, r].signal(tb=0, relaxed=True)
+            for q in peers:
+                channels[q, r].wait(tb=0, relaxed=True, data_sync=SyncType.after)
+            Rank(r).copy(Rank(r).get_output_buffer()[r], own[r], tb=0, count=(r, r, 0))
+            for q in peers:
+                channels[q, r].put(Rank(q).get_output_buffer()[r], own[q], tb=0, count=(q, r, 0) if wrong else (r, q, 0))
+            for q in peers:
+                channels[q, r].signal(tb=0)
+            for q in peers:
+                channels[q, r].wait(tb=0)
+    return p
+
+
+def _counted(rank, n, uid):
+    g = goccl.CommGroup(interfaceIpPortTrio=uid, rank=rank, size=n)
+    executor, plan = goccl.Executor(g.communicator), goccl.ExecutionPlan(counted(n).to_json(), rank)
+    stream = goccl.Stream(g.communicator.device())
+    counts = 4 * (np.arange(n * n, dtype=np.uint64) + 1).reshape(n, n)
+    send, recv = np.full(64 * n, 10 + rank, np.float32), np.full(64 * n, -1, np.float32)
+    executor.run(plan, send.ctypes.data, recv.ctypes.data, send.nbytes, goccl.DataType.float32, 0, stream.handle,
+                 counts.ctypes.data)
+    stream.synchronize()
+    for q in range(n):
+        np.testing.assert_array_equal(recv[64 * q:64 * q + n * q + rank + 1], 10 + q)
+
+
+def test_counts():
+    with pytest.raises(goccl.InvalidArgument, match="limited by the count"):
+        counted(2, wrong=True).check()
+    jobs.run(3, _counted)
+
+
 def _execute(rank, n, uid):
     g = goccl.CommGroup(interfaceIpPortTrio=uid, rank=rank, size=n)
     executor = goccl.Executor(g.communicator)

@@ -126,8 +126,9 @@ func LoadPlan(h Handle, file []byte, reserve uint64, trusted bool) (Handle, erro
 	return addObject(&loaded{e, x}, nil)
 }
 
-// ExecutePlan enqueues one run.
-func ExecutePlan(h Handle, send, recv uintptr, message uint64, stream uintptr, t, op uint32, scalar uint64) error {
+// ExecutePlan enqueues one run. counts is 0 for a plan without them.
+func ExecutePlan(h Handle, send, recv uintptr, message uint64, counts, stream uintptr, t, op uint32,
+	scalar uint64) error {
 	p, err := objectOf[*loaded](h)
 	if err != nil {
 		return err
@@ -137,7 +138,7 @@ func ExecutePlan(h Handle, send, recv uintptr, message uint64, stream uintptr, t
 		return err
 	}
 	a := executor.Args{Send: device.Ptr(send), Recv: device.Ptr(recv), Message: message, Type: datatype.Type(t),
-		Op: datatype.Op(op), Stream: s}
+		Op: datatype.Op(op), Stream: s, Counts: device.Ptr(counts)}
 	binary.LittleEndian.PutUint64(a.Scalar[:], scalar)
 	return p.x.Execute(context.Background(), a)
 }

@@ -19,4 +19,5 @@ from .types import BufferType, ChannelType, ReduceOperationType, SyncType
 __all__ = ["MemoryChannel", "PortChannel", "SwitchChannel", "AllGather", "AllReduce", "AllToAll", "Broadcast",
            "Collective", "Custom", "Reduce", "ReduceScatter", "SendRecv", "TestCollective", "LoopIterationContext",
            "CollectiveProgram", "BaseBuffer", "Buffer", "Chunk", "InputHook", "OutputHook", "Rank", "Semaphore",
-           "AlgoSpec", "ReplicationPolicy", "ThreadBlockGroup", "BufferType", "ChannelType", "ReduceOperationType", "SyncType"]
+           "AlgoSpec", "ReplicationPolicy", "ThreadBlockGroup", "BufferType", "ChannelType",
+           "ReduceOperationType", "SyncType"]

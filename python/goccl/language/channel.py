@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .program import current
 from .rank import Chunk
-from .thread_block_group import ThreadBlockGroup, blocks
+from .thread_block_group import ThreadBlockGroup, blocks, limit
 from .types import BufferType, ChannelType, ReduceOperationType, SyncType
 
 if TYPE_CHECKING:
@@ -30,8 +30,9 @@ class _Channel:
     def _record(self, op: str, **fields: Any) -> None:
         self._program.record(op, channel_type=self._kind.value, channel=self.channel_id, **fields)
 
-    def _move(self, op: str, dst: Chunk, src: Chunk, tb: int | None, tb_group: ThreadBlockGroup | None = None) -> None:
-        self._record(op, to=dst.ref(), **{"from": src.ref()}, **blocks(tb, tb_group))
+    def _move(self, op: str, dst: Chunk, src: Chunk, tb: int | None, tb_group: ThreadBlockGroup | None = None,
+              count: tuple[int, int, int] | None = None) -> None:
+        self._record(op, to=dst.ref(), **{"from": src.ref()}, **blocks(tb, tb_group), **limit(count))
 
     def signal(self, tb: int | None = None, data_sync: SyncType | None = None, relaxed: bool = False) -> None:
         """Tells the peer's paired channel that what the block did before is done."""
@@ -51,9 +52,10 @@ class MemoryChannel(_Channel):
         self._move("get", dst_chunk, src_chunk, tb, tb_group)
 
     def put(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None,
-            tb_group: ThreadBlockGroup | None = None) -> None:
-        """Copies src_chunk of the own rank to dst_chunk of the peer."""
-        self._move("put", dst_chunk, src_chunk, tb, tb_group)
+            tb_group: ThreadBlockGroup | None = None, count: tuple[int, int, int] | None = None) -> None:
+        """Copies src_chunk of the own rank to dst_chunk of the peer. count limits it, in an all-to-all whose counts are
+        known when it runs: (sender, receiver, first chunk of what the one sends to the other)."""
+        self._move("put", dst_chunk, src_chunk, tb, tb_group, count)
 
     def put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None,
                     tb_group: ThreadBlockGroup | None = None) -> None:
@@ -86,9 +88,10 @@ class PortChannel(_Channel):
         """Waits until the transfers pushed before have left their source."""
         self._record("flush", sync=data_sync.value if data_sync else None, **blocks(tb, None))
 
-    def put(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None) -> None:
-        """Pushes a transfer."""
-        self._move("put", dst_chunk, src_chunk, tb)
+    def put(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None,
+            count: tuple[int, int, int] | None = None) -> None:
+        """Pushes a transfer. count is as in MemoryChannel.put."""
+        self._move("put", dst_chunk, src_chunk, tb, None, count)
 
     def put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None) -> None:
         """Pushes packets that src_chunk, which is scratch, already holds."""
@@ -99,9 +102,10 @@ class PortChannel(_Channel):
         """Waits for packets in src_chunk and pushes them."""
         self._move("read_put_packets", dst_chunk, src_chunk, tb, tb_group)
 
-    def put_with_signal(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None) -> None:
-        """Pushes a transfer and a signal behind it."""
-        self._move("put_with_signal", dst_chunk, src_chunk, tb)
+    def put_with_signal(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None,
+                        count: tuple[int, int, int] | None = None) -> None:
+        """Pushes a transfer and a signal behind it. count is as in MemoryChannel.put."""
+        self._move("put_with_signal", dst_chunk, src_chunk, tb, None, count)
 
     def put_with_signal_and_flush(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None) -> None:
         """put_with_signal, and waits until the source may be written again."""

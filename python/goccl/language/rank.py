@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .. import errors
 from .program import current
-from .thread_block_group import ThreadBlockGroup, blocks
+from .thread_block_group import ThreadBlockGroup, blocks, limit
 from .types import BufferType, ReduceOperationType, SyncType
 
 if TYPE_CHECKING:
@@ -88,13 +88,14 @@ class Rank:
         """What the rank receives; in place it is a view of the same memory."""
         return BaseBuffer(self.rank, BufferType.output, self._program.collective.chunks()[1])
 
-    def _local(self, op: str, dst: Chunk, src: Chunk, tb: int | None, tb_group: ThreadBlockGroup | None) -> None:
-        self._program.record(op, to=dst.ref(), **{"from": src.ref()}, **blocks(tb, tb_group))
+    def _local(self, op: str, dst: Chunk, src: Chunk, tb: int | None, tb_group: ThreadBlockGroup | None,
+               count: tuple[int, int, int] | None = None) -> None:
+        self._program.record(op, to=dst.ref(), **{"from": src.ref()}, **blocks(tb, tb_group), **limit(count))
 
     def copy(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None,
-             tb_group: ThreadBlockGroup | None = None) -> None:
-        """Copies src_chunk to dst_chunk."""
-        self._local("copy", dst_chunk, src_chunk, tb, tb_group)
+             tb_group: ThreadBlockGroup | None = None, count: tuple[int, int, int] | None = None) -> None:
+        """Copies src_chunk to dst_chunk. count is as in MemoryChannel.put."""
+        self._local("copy", dst_chunk, src_chunk, tb, tb_group, count)
 
     def copy_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None,
                      tb_group: ThreadBlockGroup | None = None) -> None:

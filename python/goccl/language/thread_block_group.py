@@ -35,3 +35,8 @@ def blocks(tb: int | None, tb_group: ThreadBlockGroup | Iterable[int] | None) ->
     if tb_group is not None:
         return {"group": list(tb_group.tb_list if isinstance(tb_group, ThreadBlockGroup) else tb_group)}
     return {} if tb is None else {"tb": tb}
+
+
+def limit(count: tuple[int, int, int] | None) -> dict[str, Any]:
+    """The field of a command that limits what it moves: a count is of (sender, receiver, first chunk of the block)."""
+    return {} if count is None else {"count": {"src": count[0], "dst": count[1], "index": count[2]}}
