@@ -58,7 +58,7 @@ func (c *channel) valid() bool { return c.p != nil }
 
 // point emits an operation that uses only the channel.
 func (c *channel) point(name plan.OpName, s settings) {
-	if !c.valid() {
+	if !c.valid() || !c.p.records(c.src) {
 		return
 	}
 	kind := name.Kind()
@@ -79,7 +79,7 @@ func (c *channel) point(name plan.OpName, s settings) {
 
 // move emits a data operation from or to the peer.
 func (c *channel) move(name plan.OpName, dst, src Chunk, s settings) {
-	if !c.valid() {
+	if !c.valid() || !c.p.records(c.src) {
 		return
 	}
 	o := &operation{kind: name.Kind(), pos: c.p.position(), rank: c.src, channelType: c.kind, channels: []*channel{c},

@@ -66,12 +66,15 @@ func (p *CollectiveProgram) position() Position {
 	return callerPosition(p.lines)
 }
 
+// records reports whether operations of a rank are recorded. Where they are not, they cost next to nothing.
+func (p *CollectiveProgram) records(rank int) bool { return p.spec.Only == nil || p.spec.Only(rank) }
+
 func (p *CollectiveProgram) emit(o *operation) {
 	if o.tb < Auto {
 		p.fail(o.pos, ErrRange, "", "thread block %d", o.tb)
 		return
 	}
-	if p.spec.Only != nil && !p.spec.Only(o.rank) {
+	if !p.records(o.rank) {
 		return
 	}
 	o.loop = p.loop

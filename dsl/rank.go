@@ -113,7 +113,7 @@ func (r *Rank) Barrier(blocks ...int) {
 }
 
 func (r *Rank) move(name plan.OpName, dst, src Chunk, s settings) {
-	if r.id >= 0 {
+	if r.id >= 0 && r.p.records(r.id) {
 		r.p.transfer(&operation{kind: name.Kind(), pos: r.p.position(), rank: r.id, src: []operand{{chunk: src}},
 			dst: []operand{{chunk: dst}}}, s)
 	}

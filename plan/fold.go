@@ -167,7 +167,7 @@ func (f *Folded) GPU(rank int) GPU {
 
 // FoldRanks is Fold of a plan that is too large to be written. tables has the channels of all ranks and no programs;
 // write returns the plan with the programs of the ranks for which has is true: representatives, and their images under
-// the renamings that the channels suggest.
+// one or two of the renamings that the channels suggest.
 func FoldRanks(tables *Plan, write func(has func(rank int) bool) (*Plan, error)) (*Folded, error) {
 	n := len(tables.GPUs)
 	links := tables.Links()
@@ -195,6 +195,9 @@ func FoldRanks(tables *Plan, write func(has func(rank int) bool) (*Plan, error))
 		written[rep] = true
 		for _, g := range gens {
 			written[g.Ranks[rep]] = true
+			for _, h := range gens { // what a rank leaves out, such as the chunks of its own host, another names
+				written[h.Ranks[g.Ranks[rep]]] = true
+			}
 		}
 	}
 	has := func(rank int) bool { return written[rank] }

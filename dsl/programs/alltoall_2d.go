@@ -40,10 +40,9 @@ var _ = register(&Program{
 			enter(links[r], locals, tb)
 			for _, q := range locals {
 				links[r][q].mem.Put(at(q).Chunk(r), b.in(r).Chunk(q), tb)
-				for h := range hosts {
-					if h != host {
-						links[r][q].mem.Put(gathered[q].Chunk(h*g+l), b.in(r).Chunk(h*g+q%g), tb)
-					}
+				for k := 1; k < hosts; k++ { // all ranks alike, counted from their own host
+					h := (host + k) % hosts
+					links[r][q].mem.Put(gathered[q].Chunk(h*g+l), b.in(r).Chunk(h*g+q%g), tb)
 				}
 			}
 			for _, q := range locals {
