@@ -64,7 +64,7 @@ func doubleTree(n int) [2]tree {
 }
 
 var _ = register(&Program{
-	Name: "allreduce_tree", Collective: plan.AllReduce, MultiHost: true, Instances: 4,
+	Name: "allreduce_tree", Collective: plan.AllReduce, MultiHost: true, Instances: 4, Peers: 2 * 3,
 	Doc: "Two binary trees, each with half of the data: sums go up to the root, the result comes down, piece by piece. " +
 		"2·log2(n) hops; at most 2·S bytes out of each rank.",
 	spec: func(o Options) dsl.AlgoSpec { return dsl.AlgoSpec{Collective: dsl.AllReduce(o.Ranks, 2, o.InPlace)} },

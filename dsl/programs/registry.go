@@ -40,6 +40,7 @@ type Program struct {
 	// or more ranks per host.
 	Hierarchical bool
 	NoInPlace    bool
+	Peers        int    // to how many ranks a rank has channels at most; 0: all, or as Hierarchical says
 	Instances    int    // default; with Wide, the default for several hosts
 	Wide         bool   // the default number of instances fills maxWide thread blocks
 	MaxSize      uint64 // default upper end of the message range in bytes; 0: none
@@ -126,6 +127,9 @@ func (p *Program) pairs(o Options) int {
 	peers := o.Ranks
 	if p.Hierarchical {
 		peers = o.perHost() + o.Hosts
+	}
+	if p.Peers > 0 {
+		peers = min(peers, p.Peers)
 	}
 	if o.Instances == 0 {
 		o.Instances = p.instances(o)
