@@ -332,7 +332,7 @@ func (p *part) check() error {
 		return nil
 	}
 	err := c.checker.requests(c.seq+1, c.messages+1, p.reqs, p.collectives)
-	if err == nil {
+	if err == nil && p.work == nil {
 		if p.data, err = c.checker.begin(p.reqs); err != nil {
 			c.status.end(err) // the peers go on
 		}
