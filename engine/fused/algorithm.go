@@ -72,7 +72,7 @@ func (a *LamportAlgorithm) Run(_ context.Context, seq uint64, r *collective.Requ
 	if r.Op == datatype.Avg {
 		g.args.average = 1
 	}
-	return g.engine.LaunchForeign(seq, r.Called(), r.Stream.(*cuda.Stream), g.reduce[typeIndex(r.Type)], 0, int(blocks),
+	return g.engine.LaunchForeign(seq, r.Called(), r.Stream.(*cuda.Stream), g.reduce[typeIndex(r.Type)], int(blocks),
 		int(threads), launcher.Raw(g.args))
 }
 

@@ -127,36 +127,16 @@ func (g *gpu) launchRows(seq uint64, r *Request, w what, first, end int64) error
 	groups := (int(r.Hidden)/groupElements + threads - 1) / threads
 	k := bits.Len(uint(groups - 1)) // 1, 2, 4
 	g.args.first, g.args.end = uint32(first), uint32(end)
-	cluster, blocks := 0, int(min(g.blocks, end-first))
-	if w != twoShot && g.dev.Properties().Major >= 9 {
-		cluster = clusterFor(end-first, g.blocks, threads)
-	}
-	if cluster > 0 {
-		blocks, threads = blocks*cluster, threads/cluster
-	}
-	return g.launch(seq, r.Stream, g.rows[w][typeIndex(r.Type)][k], cluster, blocks, threads)
+	return g.launch(seq, r.Stream, g.rows[w][typeIndex(r.Type)][k], int(min(g.blocks, end-first)), threads)
 }
 
-// clusterFor is the number of blocks that share a row of threads: as many as let all rows run at once, or 0.
-func clusterFor(rows, blocks int64, threads int) int {
-	for c := mostCluster; c > 1; c /= 2 {
-		if rows*int64(c) <= blocks && threads%(c*warp) == 0 {
-			return c
-		}
-	}
-	return 0
-}
-
-func (g *gpu) launch(seq uint64, stream device.Stream, f *cuda.Function, cluster, blocks, threads int) error {
+func (g *gpu) launch(seq uint64, stream device.Stream, f *cuda.Function, blocks, threads int) error {
 	s := stream.(*cuda.Stream)
 	if g.engine != nil {
-		return g.engine.LaunchForeign(seq, collective.AllReduceFusion, s, f, cluster, blocks, threads, launcher.Raw(g.args))
+		return g.engine.LaunchForeign(seq, collective.AllReduceFusion, s, f, blocks, threads, launcher.Raw(g.args))
 	}
 	g.args.ticket = 0
 	cfg := cuda.Launch1D(blocks, threads, 0)
-	if cluster > 0 {
-		cfg.Cluster = [3]uint32{uint32(cluster), 1, 1}
-	}
 	return s.LaunchRaw(f, &cfg, launcher.Raw(g.args))
 }
 

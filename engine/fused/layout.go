@@ -6,9 +6,8 @@ const (
 	areas      = 3
 	stateBytes = 128 // of a block
 
-	mostBlocks  = 128
-	mostCluster = 8        // the largest that every GPU takes
-	arenaBytes  = 64 << 20 // at most, unless that is less than a block a rank
+	mostBlocks = 128
+	arenaBytes = 64 << 20 // at most, unless that is less than a block a rank
 )
 
 type kernelArgs struct {

@@ -13,16 +13,12 @@ import (
 // on all ranks.
 func (e *Engine) ForeignBlocks() int { return int(e.maxBlocks[0]) }
 
-// LaunchForeign launches a foreign kernel, in clusters of so many blocks if cluster is not 0. If a wait of it fails,
-// the error names op and seq. It follows the threading rule of Enqueue.
-func (e *Engine) LaunchForeign(seq uint64, op collective.Collective, s *cuda.Stream, f *cuda.Function, cluster,
-	blocks, threads int, params []byte) error {
+// LaunchForeign launches a foreign kernel. If a wait of it fails, the error names op and seq. It follows the threading
+// rule of Enqueue.
+func (e *Engine) LaunchForeign(seq uint64, op collective.Collective, s *cuda.Stream, f *cuda.Function, blocks,
+	threads int, params []byte) error {
 	e.latest.set(seq, op)
-	cfg := e.shape(blocks, threads)
-	if cluster > 0 {
-		cfg.Cluster = [3]uint32{uint32(cluster), 1, 1}
-	}
-	return s.LaunchInOrder(f, &cfg, params, e.launcher.Order)
+	return e.submit(s, f, blocks, threads, params)
 }
 
 // ForeignFunction finds a foreign kernel in a module, with the shared memory that the engine's kernels have.

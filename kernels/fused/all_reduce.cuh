@@ -27,8 +27,8 @@ GOCCL_DEVICE uint64_t rowBytes(const Args& a) {
   return static_cast<uint64_t>(a.hidden) * Element<T>::size;
 }
 
-// Places are where, in a slot, the packets of the index-th row are that this thread waits for: those of G of its
-// groups, from the first-th on.
+// Places are where, in a slot, the packets of the index-th row are that this thread waits for: those of G of its groups,
+// from the first-th on.
 template <Type T, uint32_t G>
 struct Places {
   uint32_t at[G * Group<T>::vectors];
@@ -38,9 +38,9 @@ struct Places {
     const uint32_t offset = index * static_cast<uint32_t>(rowBytes<T>(a) / 16);
 #pragma unroll
     for (uint32_t k = 0; k < G * V; ++k) at[k] = noPacket;
-    forGroups<G>(a, first, [&](uint32_t i, uint32_t) {
+    forGroups<G>(a, first, [&](uint32_t i, uint32_t g) {
 #pragma unroll
-      for (uint32_t k = 0; k < V; ++k) at[i * V + k] = offset + blockGroup(first + i) * V + k;
+      for (uint32_t k = 0; k < V; ++k) at[i * V + k] = offset + g * V + k;
     });
   }
 };
@@ -87,44 +87,39 @@ GOCCL_DEVICE Status sumRow(const Args& a, uint32_t area, uint32_t index, const u
   return status;
 }
 
-// sendGroup sends this thread's i-th group of a row as part of the index-th row of a slot.
+// sendGroup sends a group of a row as part of the index-th row of a slot.
 template <Type T>
-GOCCL_DEVICE void sendGroup(const Args& a, uint8_t* slot, uint32_t index, uint32_t i, const Group<T>& group) {
+GOCCL_DEVICE void sendGroup(const Args& a, uint8_t* slot, uint32_t index, uint32_t g, const Group<T>& group) {
   constexpr uint32_t V = Group<T>::vectors;
   const uint32_t offset = index * static_cast<uint32_t>(rowBytes<T>(a) / 16);
 #pragma unroll
-  for (uint32_t k = 0; k < V; ++k) send(slot, offset + blockGroup(i) * V + k, sendable(group.v[k]));
+  for (uint32_t k = 0; k < V; ++k) send(slot, offset + g * V + k, sendable(group.v[k]));
 }
 
 template <Type T, uint32_t K>
 GOCCL_DEVICE void oneShot(const Args& a, uint32_t* shared) {
   const Pass pass(a);
-  const bool alone = teamBlocks() == 1;
-  const uint32_t teams = gridDim.x / teamBlocks(), team = blockIdx.x / teamBlocks();
-  Folds folds(shared);
+  Folds folds{shared, 0};
   uint32_t rows = 0;
-  for (uint32_t t = a.first + team; t < a.end; t += teams, ++rows)
-    forGroups<K>(a, [&](uint32_t i, uint32_t g) {
+  for (uint32_t t = a.first + blockIdx.x; t < a.end; t += gridDim.x, ++rows)
+    forGroups<K>(a, [&](uint32_t, uint32_t g) {
       Group<T> own;
       own.load(a.input + t * rowBytes<T>(a), g);
       for (uint32_t k = 1; k < a.nranks; ++k)
-        sendGroup(a, targetSlot(a, pass.area, 0, peerAt(a, k)), rows, i, own);
+        sendGroup(a, targetSlot(a, pass.area, 0, peerAt(a, k)), rows, g, own);
     });
   Operands<T, K> operands;
   operands.loadWeight(a);
   pass.clear();
   for (uint32_t i = 0; i < rows; ++i) {
-    const uint32_t t = a.first + team + i * teams;
+    const uint32_t t = a.first + blockIdx.x + i * gridDim.x;
     Row<T, K> row;
     operands.loadResidual(a, t);
     const Status s = sumRow(a, pass.area, i, a.input + t * rowBytes<T>(a), row);
-    const bool lost = __syncthreads_or(s != statusOk);
-    if (lost && alone) return;
-    row.finish(a, a.stage, t, operands, folds);  // the rest of the team waits for this block in its folds
-    if (lost) return;
+    if (__syncthreads_or(s != statusOk)) return;
+    row.finish(a, a.stage, t, operands, folds);
   }
-  constexpr uint32_t V = Group<T>::vectors;
-  pass.end(rows * (alone ? static_cast<uint32_t>(rowBytes<T>(a) / 16) : K * blockDim.x * V), 0);
+  pass.end(rows * static_cast<uint32_t>(rowBytes<T>(a) / 16), 0);
 }
 
 // twoShot: rank r owns the rows from r·slice to r·slice + slice. Block b takes the same rows of every slice: its i-th
@@ -132,17 +127,17 @@ GOCCL_DEVICE void oneShot(const Args& a, uint32_t* shared) {
 template <Type T, uint32_t K>
 GOCCL_DEVICE void twoShot(const Args& a, uint32_t* shared) {
   const Pass pass(a);
-  Folds folds(shared);
+  Folds folds{shared, 0};
   uint32_t rows = 0;
   auto rowOf = [&](uint32_t owner, uint32_t i) { return owner * a.slice + a.first + blockIdx.x + i * gridDim.x; };
   for (; a.first + blockIdx.x + rows * gridDim.x < a.end; ++rows)
     for (uint32_t k = 1; k < a.nranks; ++k) {
       const uint32_t p = peerAt(a, k), t = rowOf(p, rows);
       if (t < a.tokens)
-        forGroups<K>(a, [&](uint32_t j, uint32_t g) {
+        forGroups<K>(a, [&](uint32_t, uint32_t g) {
           Group<T> own;
           own.load(a.input + t * rowBytes<T>(a), g);
-          sendGroup(a, targetSlot(a, pass.area, 0, p), rows, j, own);
+          sendGroup(a, targetSlot(a, pass.area, 0, p), rows, g, own);
         });
     }
   Operands<T, K> operands;
@@ -156,9 +151,9 @@ GOCCL_DEVICE void twoShot(const Args& a, uint32_t* shared) {
     const Status s = sumRow(a, pass.area, i, a.input + t * rowBytes<T>(a), row);
     if (__syncthreads_or(s != statusOk)) return;
     if (a.divided) row.finish(a, normalising, t, operands, folds);
-    forGroups<K>(a, [&](uint32_t j, uint32_t) {
+    forGroups<K>(a, [&](uint32_t j, uint32_t g) {
       for (uint32_t k = 1; k < a.nranks; ++k)
-        sendGroup(a, targetSlot(a, pass.area, 1, peerAt(a, k)), i, j, row.z[j]);
+        sendGroup(a, targetSlot(a, pass.area, 1, peerAt(a, k)), i, g, row.z[j]);
     });
     row.finish(a, a.divided ? writing : a.stage, t, operands, folds);
   }
@@ -182,11 +177,10 @@ GOCCL_DEVICE void twoShot(const Args& a, uint32_t* shared) {
 // finishRows: the sums, or norms, are at input.
 template <Type T, uint32_t K>
 GOCCL_DEVICE void finishRows(const Args& a, uint32_t* shared) {
-  Folds folds(shared);
+  Folds folds{shared, 0};
   Operands<T, K> operands;
   operands.loadWeight(a);
-  const uint32_t teams = gridDim.x / teamBlocks();
-  for (uint32_t t = a.first + blockIdx.x / teamBlocks(); t < a.end; t += teams) {
+  for (uint32_t t = a.first + blockIdx.x; t < a.end; t += gridDim.x) {
     uint8_t* in = const_cast<uint8_t*>(a.input) + t * rowBytes<T>(a);
     Row<T, K> row;
     row.load(a, in);

@@ -1,8 +1,8 @@
-// A row in the registers of a team, and what is done to it: residual, norm, quantisation.
+// A row in the registers of a block, and what is done to it: residual, norm, quantisation.
 //
-// A row is divided into groups of 8 elements; group g belongs to thread g mod T of T threads. Every operation is
-// rounded by itself and in one order, which depends on hidden alone (Go: fused.threadsOf, fused.sumOfSquares), so that
-// the host device gives the same bits.
+// A row is divided into groups of 8 elements; group g belongs to thread g mod blockDim.x. Every operation is rounded by
+// itself and in one order, which depends on hidden alone (Go: fused.threadsOf, fused.sumOfSquares), so that the host
+// device gives the same bits.
 #pragma once
 
 #include <fused/args.cuh>
@@ -53,46 +53,13 @@ struct Group {
   }
 };
 
-// A team is the T threads that share a row: a block, or, where rows are few, a cluster of blocks, so that more SMs load
-// and store the row. T depends on hidden alone. A team of several blocks has one row in a launch.
-#if GOCCL_CUDA && __CUDA_ARCH__ >= 900
-GOCCL_DEVICE uint32_t teamBlocks() {
-  uint32_t n;
-  asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(n));
-  return n;
-}
-GOCCL_DEVICE uint32_t teamBlock() {
-  uint32_t rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-GOCCL_DEVICE void teamArrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
-GOCCL_DEVICE void teamWait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
-// teamStore writes a word of the shared memory of a block of the team: that at the same place as word is in this one.
-GOCCL_DEVICE void teamStore(uint32_t* word, uint32_t block, uint32_t v) {
-  uint32_t at;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at)
-      : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(word))), "r"(block));
-  asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(at), "r"(v) : "memory");
-}
-#else
-GOCCL_DEVICE uint32_t teamBlocks() { return 1; }
-GOCCL_DEVICE uint32_t teamBlock() { return 0; }
-GOCCL_DEVICE void teamArrive() {}
-GOCCL_DEVICE void teamWait() {}
-GOCCL_DEVICE void teamStore(uint32_t* word, uint32_t, uint32_t v) { *word = v; }
-#endif
-
-// blockGroup is the number of this thread's i-th group among those of its block.
-GOCCL_DEVICE uint32_t blockGroup(uint32_t i) { return i * blockDim.x + threadIdx.x; }
-
 // forGroups calls body(i, group) for at most K groups of this thread, from the first-th on. Unrolled, so that a row
 // stays in registers: kernels are made for K of 1, 2 and 4, which is 16384 / 8 / 512.
 template <uint32_t K, class Body>
 GOCCL_DEVICE void forGroups(const Args& a, uint32_t first, Body body) {
 #pragma unroll
   for (uint32_t i = 0; i < K; ++i) {
-    const uint32_t g = ((first + i) * teamBlocks() + teamBlock()) * blockDim.x + threadIdx.x;
+    const uint32_t g = (first + i) * blockDim.x + threadIdx.x;
     if (g < a.hidden / groupElements) body(i, g);
   }
 }
@@ -101,35 +68,22 @@ GOCCL_DEVICE void forGroups(const Args& a, Body body) {
   forGroups<K>(a, 0, body);
 }
 
-// Folds is the shared memory of a block for folds over the threads of its team. Two that follow each other use
-// different halves, and each has a barrier: when a half is used again, all threads have read it. All blocks of the team
-// have begun when the first fold writes to their memory, and none ends before the last one.
+// Folds is the shared memory of a block for folds over its threads. Two that follow each other use different halves,
+// and each has a barrier: when a half is used again, all threads have read it.
 struct Folds {
   uint32_t* words;
   uint32_t number;
-
-  GOCCL_DEVICE explicit Folds(uint32_t* shared) : words(shared), number(0) {
-    if (teamBlocks() > 1) teamArrive();
-  }
 
   template <class Fold>
   GOCCL_DEVICE float operator()(float v, Fold fold) {
 #pragma unroll
     for (uint32_t apart = warpSize / 2; apart > 0; apart /= 2)
       v = fold(v, bitsFloat(__shfl_xor_sync(0xffffffffu, floatBits(v), apart)));
-    const uint32_t warps = blockDim.x / warpSize, blocks = teamBlocks();
-    if (blocks > 1 && number == 0) teamWait();
     uint32_t* half = words + (number++ & 1) * (maxThreads / 32);
-    const uint32_t lane = threadIdx.x % warpSize;
-    if (lane < blocks) teamStore(half + teamBlock() * warps + threadIdx.x / warpSize, lane, floatBits(v));
-    if (blocks > 1) {
-      teamArrive();
-      teamWait();
-    } else {
-      __syncthreads();
-    }
+    if (threadIdx.x % warpSize == 0) half[threadIdx.x / warpSize] = floatBits(v);
+    __syncthreads();
     float all = bitsFloat(half[0]);
-    for (uint32_t w = 1; w < warps * blocks; ++w) all = fold(all, bitsFloat(half[w]));
+    for (uint32_t w = 1; w < blockDim.x / warpSize; ++w) all = fold(all, bitsFloat(half[w]));
     return all;
   }
 };
@@ -205,7 +159,7 @@ struct Row {
     if (a.residualOut != nullptr) store(a, a.residualOut + at);
   }
 
-  // normalise is called by all threads of the team.
+  // normalise is called by all threads of the block.
   GOCCL_DEVICE void normalise(const Args& a, const Operands<T, K>& operands, Folds& folds) {
     float squares = 0;
     forGroups<K>(a, [&](uint32_t i, uint32_t) {
@@ -232,7 +186,7 @@ struct Row {
     });
   }
 
-  // write stores the norm, and what it is quantised to. All threads of the team call it.
+  // write stores the norm, and what it is quantised to. All threads of the block call it.
   GOCCL_DEVICE void write(const Args& a, uint32_t row, Folds& folds) const {
     if (a.norm != nullptr) store(a, a.norm + static_cast<uint64_t>(row) * a.hidden * Element<T>::size);
     if (a.quantisation == quantNone) return;
@@ -249,7 +203,7 @@ struct Row {
       });
       scale = folds(scale, [](float x, float y) { return y > x ? y : x; });
       scale = scale == 0 ? 1.0f : divide(scale, a.quantType == static_cast<uint32_t>(Type::int8) ? 127.0f : 448.0f);
-      if (threadIdx.x == 0 && teamBlock() == 0) a.scaleOut[row] = scale;
+      if (threadIdx.x == 0) a.scaleOut[row] = scale;
     } else {
       scale = *a.scale;
     }
