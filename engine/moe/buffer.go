@@ -29,6 +29,8 @@ type Config struct {
 	OnFailure func(cause error)
 	// Order, on a GPU, orders the operations with the communicator's other work.
 	Order *cuda.Order
+	// Stages: on GPUs of compute capability 9.0 and later, plain rows go by bulk copies. Ranks may differ.
+	Stages bool
 
 	Size
 }

@@ -33,8 +33,9 @@ type cudaEngine struct {
 	dev      *cuda.Device
 	launcher *launcher.Launcher
 	moved    struct{ notify, dispatch, rows, experts, quantize, count *cuda.Function }
-	blocks   int  // that are resident together, at most
-	alone    bool // no rank shares the GPU
+	staged   staging // nothing unless Config.Stages
+	blocks   int     // that are resident together, at most
+	alone    bool    // no rank shares the GPU
 
 	seq  atomic.Uint64 // of the latest operation
 	name atomic.Pointer[string]
@@ -84,6 +85,9 @@ func (e *cudaEngine) open(ctx context.Context) error {
 			return err
 		}
 	}
+	if e.b.cfg.Stages {
+		return e.staged.open(module, p)
+	}
 	return nil
 }
 
@@ -98,7 +102,7 @@ func (e *cudaEngine) launch(op string, seq uint64, s device.Stream, f *cuda.Func
 		e.seq.Store(seq)
 		e.name.Store(&op)
 	}
-	cfg := cuda.Launch1D(blocks, threads, 0)
+	cfg := cuda.Launch1D(blocks, threads, e.staged.shared(f))
 	if e.alone && e.dev.Properties().Major >= 9 {
 		cfg.Flags |= cuda.LaunchOverlapPrevious
 	}
@@ -150,7 +154,8 @@ func (e *cudaEngine) dispatch(seq uint64, a *DispatchArgs) error {
 		}
 		k.x, k.scales, k.xStride, k.scaleStride = uint64(own), uint64(own)+uint64(r.data), q.stride, q.stride
 	}
-	return e.launch("moe_dispatch", seq, a.Stream, e.moved.dispatch, blocks, moveThreads, launcher.Raw(&k))
+	f := e.staged.kernel(e.moved.dispatch, e.staged.dispatch, &k.row, a.Tokens)
+	return e.launch("moe_dispatch", seq, a.Stream, f, blocks, moveThreads, launcher.Raw(&k))
 }
 
 func (e *cudaEngine) combine(seq uint64, a *CombineArgs) error {
@@ -160,9 +165,9 @@ func (e *cudaEngine) combine(seq uint64, a *CombineArgs) error {
 		out: uint64(a.Out), outWeights: uint64(a.OutWeights),
 		weightWords: region{uint64(e.b.arena.weights(0)), uint64(e.b.arena.weightStride())}, hidden: uint32(a.Hidden),
 		senders: uint32(senders)}
-	f := e.moved.rows
-	if a.Layout == Experts {
-		f = e.moved.experts
+	f := e.moved.experts
+	if a.Layout == Rows {
+		f = e.staged.kernel(e.moved.rows, e.staged.rows, &k.row, a.Tokens)
 	}
 	return e.launch("moe_combine", seq, a.Stream, f, blocks, moveThreads, launcher.Raw(&k))
 }

@@ -22,7 +22,7 @@ type rowArgs struct {
 	data, scales, lists, bytes uint32
 	rows, lines, flags         region
 	slot, lineSlot             uint64
-	packets, _                 uint32
+	packets, stage, stages, _  uint32
 }
 
 type notifyArgs struct {
@@ -68,10 +68,10 @@ type countArgs struct {
 
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(headArgs{})-256]
-	_ = [1]struct{}{}[unsafe.Sizeof(rowArgs{})-88]
+	_ = [1]struct{}{}[unsafe.Sizeof(rowArgs{})-96]
 	_ = [1]struct{}{}[unsafe.Sizeof(notifyArgs{})-312]
-	_ = [1]struct{}{}[unsafe.Sizeof(dispatchArgs{})-448]
-	_ = [1]struct{}{}[unsafe.Sizeof(combineArgs{})-424]
+	_ = [1]struct{}{}[unsafe.Sizeof(dispatchArgs{})-456]
+	_ = [1]struct{}{}[unsafe.Sizeof(combineArgs{})-432]
 	_ = [1]struct{}{}[unsafe.Sizeof(quantizeArgs{})-48]
 	_ = [1]struct{}{}[unsafe.Sizeof(countArgs{})-56]
 )

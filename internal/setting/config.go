@@ -41,6 +41,7 @@ type Config struct {
 	MaxCTAs          uint16 // 0: no limit
 	CopyEngine       Copies
 	SeparateGraphs   bool
+	MoEStages        bool
 
 	Link         Link
 	NoP2P        bool     // NCCL_P2P_DISABLE

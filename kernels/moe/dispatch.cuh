@@ -11,7 +11,7 @@
 //              3. lists behind the last row are empty
 #pragma once
 
-#include <moe/memory.cuh>
+#include <moe/stage.cuh>
 
 namespace goccl {
 namespace moe {
@@ -32,7 +32,7 @@ struct DispatchArgs : Head {
   uint32_t groups;      // scales of a row
   uint32_t senders;     // blocks that send
 };
-static_assert(sizeof(DispatchArgs) == 448, "DispatchArgs is filled by the host");
+static_assert(sizeof(DispatchArgs) == 456, "DispatchArgs is filled by the host");
 
 // listWord is entry i of a token's list as it travels: the experts, then the weights.
 GOCCL_DEVICE uint32_t listWord(const DispatchArgs& a, uint32_t token, uint32_t i) {
@@ -58,13 +58,15 @@ GOCCL_DEVICE uint2 wordOf(const DispatchArgs& a, uint32_t token, uint32_t offset
   return make_uint2(listWord(a, token, offset / 4), listWord(a, token, offset / 4 + 1));
 }
 
-// Target is where the rows of a source go.
+// Target is where the rows of a source go. Threads that share a row, of whole warps, number themselves from 0.
 struct Target {
   const DispatchArgs& a;
   uint32_t source;
   int32_t base;  // place of the source's first row
+  uint32_t thread, threads;
 
-  GOCCL_DEVICE Target(const DispatchArgs& args, uint32_t s) : a(args), source(s), base(0) {
+  GOCCL_DEVICE Target(const DispatchArgs& args, uint32_t s, uint32_t self, uint32_t all)
+      : a(args), source(s), base(0), thread(self), threads(all) {
     for (uint32_t q = 0; q < s; ++q) base += a.counts[q];
   }
 
@@ -87,7 +89,7 @@ struct Target {
       const int64_t row = rowOf(places[k]);
       if (row >= 0)
         f(static_cast<uint64_t>(row));
-      else if (threadIdx.x == 0)
+      else if (thread == 0)
         report(a.abort, statusInvalid, reinterpret_cast<const void*>(a.recvRows), 0, source);
     }
   }
@@ -180,53 +182,50 @@ GOCCL_DEVICE void sendPiece(const DispatchArgs& a, uint32_t piece, uint32_t work
   }
 }
 
-// receiveOwn copies a piece of the own rows.
-GOCCL_DEVICE void receiveOwn(const DispatchArgs& a, const Target& to, uint32_t token, uint32_t workers) {
-  const int32_t* places = placesOf(a, a.rank, token);
-  if (!present(a, places)) return;
-  const uint32_t vectors = a.row.data / 16, scaleWords = a.row.scales / 8;
-  to.forEach(places, [&](uint64_t row) {
-    const uint8_t* x = a.x + token * a.xStride;
-    copyVectors<4>(a.recvX + row * a.row.data, x, vectors, threadIdx.x, workers);
-    for (uint32_t i = threadIdx.x; i < scaleWords; i += workers)
-      to.storeWord8(row, a.row.data + i * 8, wordOf(a, token, a.row.data + i * 8));
-    if (a.row.lists != 0)
-      for (uint32_t k = threadIdx.x; k < a.topK; k += workers)
-        to.storeList(row, k, [&](uint32_t i) { return listWord(a, token, i); });
-    if (a.recvSource != nullptr && threadIdx.x == 0) a.recvSource[row] = static_cast<int32_t>(token);
-  });
+// storeRest stores a row but its elements; word(offset) is 8 bytes of what came.
+template <class Word>
+GOCCL_DEVICE void storeRest(const Target& to, uint64_t row, uint32_t token, Word word) {
+  const DispatchArgs& a = to.a;
+  const uint32_t list = a.row.data + a.row.scales;
+  for (uint32_t i = to.thread; i < a.row.scales / 8; i += to.threads)
+    to.storeWord8(row, a.row.data + i * 8, word(a.row.data + i * 8));
+  if (a.row.lists != 0)
+    for (uint32_t k = to.thread; k < a.topK; k += to.threads)
+      to.storeList(row, k, [&](uint32_t i) {
+        const uint2 v = word(list + i / 2 * 8);
+        return i % 2 == 0 ? v.x : v.y;
+      });
+  if (a.recvSource != nullptr && to.thread == 0) a.recvSource[row] = static_cast<int32_t>(token);
+}
+
+// plainRow is a token's row: the own one where the caller has it, or one that has come as a plain row.
+GOCCL_DEVICE const uint8_t* plainRow(const Target& to, uint32_t token) {
+  const DispatchArgs& a = to.a;
+  return to.source == a.rank ? a.x + token * a.xStride : rowAt(a, a.row, a.rank, to.source, token);
 }
 
 // receiveRow copies a plain row.
-GOCCL_DEVICE void receiveRow(const DispatchArgs& a, const Target& to, uint32_t token, uint32_t workers) {
+GOCCL_DEVICE void receiveRow(const DispatchArgs& a, const Target& to, uint32_t token) {
   const int32_t* places = placesOf(a, to.source, token);
   if (!present(a, places)) return;
-  const uint8_t* from = rowAt(a, a.row, a.rank, to.source, token);
-  const uint32_t vectors = a.row.data / 16, scaleWords = a.row.scales / 8;
-  const uint8_t* list = from + a.row.data + a.row.scales;
+  const uint8_t* from = plainRow(to, token);
   to.forEach(places, [&](uint64_t row) {
-    copyVectors<4>(a.recvX + row * a.row.data, from, vectors, threadIdx.x, workers);
-    for (uint32_t i = threadIdx.x; i < scaleWords; i += workers)
-      to.storeWord8(row, a.row.data + i * 8, loadVec2(from + a.row.data + i * 8));
-    if (a.row.lists != 0)
-      for (uint32_t k = threadIdx.x; k < a.topK; k += workers)
-        to.storeList(row, k, [&](uint32_t i) {
-          const uint2 v = loadVec2(list + i / 2 * 8);
-          return i % 2 == 0 ? v.x : v.y;
-        });
-    if (a.recvSource != nullptr && threadIdx.x == 0) a.recvSource[row] = static_cast<int32_t>(token);
+    copyVectors<4>(a.recvX + row * a.row.data, from, a.row.data / 16, to.thread, to.threads);
+    if (to.source == a.rank)
+      storeRest(to, row, token, [&](uint32_t offset) { return wordOf(a, token, offset); });
+    else
+      storeRest(to, row, token, [&](uint32_t offset) { return loadVec2(from + offset); });
   });
 }
 
 // receiveLines waits for the lines of a token and stores them, by whole warps. Entries of lists, which may lie in other
 // units than their weights, are read again where the lines are: they are there then.
-GOCCL_DEVICE Status receiveLines(const DispatchArgs& a, const Target& to, uint32_t token, uint32_t n,
-                                 uint32_t workers) {
+GOCCL_DEVICE Status receiveLines(const DispatchArgs& a, const Target& to, uint32_t token, uint32_t n) {
   const int32_t* places = placesOf(a, to.source, token);
   if (!present(a, places)) return statusOk;
   const uint8_t* lines = linesAt(a, a.row, a.rank, to.source, token);
   const uint32_t units = lineUnits(a.row), plain = a.row.data + a.row.scales;
-  for (uint32_t unit = threadIdx.x; unit < units; unit += workers) {
+  for (uint32_t unit = to.thread; unit < units; unit += to.threads) {
     uint4 v;
     const Status s = awaitUnit(a, lines, unit, n, to.source, v);
     if (s != statusOk) return s;
@@ -237,12 +236,12 @@ GOCCL_DEVICE Status receiveLines(const DispatchArgs& a, const Target& to, uint32
     });
   }
   to.forEach(places, [&](uint64_t row) {
-    if (a.recvSource != nullptr && threadIdx.x == 0) a.recvSource[row] = static_cast<int32_t>(token);
+    if (a.recvSource != nullptr && to.thread == 0) a.recvSource[row] = static_cast<int32_t>(token);
   });
   return statusOk;
 }
 
-// listsOfLines stores the lists of a token that has come as packets.
+// listsOfLines stores the lists of a token that has come as packets, behind a barrier of its threads.
 GOCCL_DEVICE void listsOfLines(const DispatchArgs& a, const Target& to, uint32_t token) {
   const int32_t* places = placesOf(a, to.source, token);
   if (a.row.lists == 0 || !present(a, places)) return;
@@ -254,8 +253,14 @@ GOCCL_DEVICE void listsOfLines(const DispatchArgs& a, const Target& to, uint32_t
     return i % 2 == 0 ? v.x : v.y;
   };
   to.forEach(places, [&](uint64_t row) {
-    for (uint32_t k = threadIdx.x; k < a.topK; k += blockDim.x) to.storeList(row, k, item);
+    for (uint32_t k = to.thread; k < a.topK; k += to.threads) to.storeList(row, k, item);
   });
+}
+
+// tellPiece tells the peers that a piece is there.
+GOCCL_DEVICE void tellPiece(const DispatchArgs& a, uint32_t piece, uint32_t n) {
+  for (uint32_t k = 1; k < a.nranks; ++k)
+    storeRelease<Scope::sys>(flagAt(a, a.row, peerAfter(a, k), a.rank, piece), n);
 }
 
 GOCCL_DEVICE bool send(const DispatchArgs& a, uint32_t n) {
@@ -267,67 +272,87 @@ GOCCL_DEVICE bool send(const DispatchArgs& a, uint32_t n) {
   }
   for (uint32_t piece = blockIdx.x; piece < pieces(a.tokens); piece += a.senders) {
     auto ok = [] { return statusOk; };
-    auto signal = [&] {
-      for (uint32_t k = 1; k < a.nranks; ++k)
-        storeRelease<Scope::sys>(flagAt(a, a.row, peerAfter(a, k), a.rank, piece), n);
-    };
-    if (!pipe.step(ok, ok, [&] { sendPiece(a, piece, pipe.workers()); }, signal)) return false;
+    auto move = [&] { sendPiece(a, piece, pipe.workers()); };
+    if (!pipe.step(ok, ok, move, [&] { tellPiece(a, piece, n); })) return false;
   }
   return true;
 }
 
-// receiveFrom takes what this block receives of a source's piece; all threads of the block call it.
-GOCCL_DEVICE bool receiveFrom(const DispatchArgs& a, Pipe& pipe, uint32_t s, uint32_t piece, uint32_t n) {
-  const Target to(a, s);
-  const uint32_t tokens = static_cast<uint32_t>(a.sourceTokens[s]), first = piece * pieceTokens;
-  const uint32_t count = tokens - first < pieceTokens ? tokens - first : pieceTokens;
-  const bool own = s == a.rank, lines = !own && tokens <= a.row.packets;
-  Status failed = statusOk;
-  auto arrived = [&] { return own || lines ? statusOk : awaitPiece(a, a.row, s, piece, n); };
-  auto move = [&] {
-    for (uint32_t t = 0; t < count && failed == statusOk; ++t) {
-      if (own)
-        receiveOwn(a, to, first + t, pipe.workers());
-      else if (lines)
-        failed = receiveLines(a, to, first + t, n, pipe.workers());
-      else
-        receiveRow(a, to, first + t, pipe.workers());
-    }
-  };
-  if (!pipe.step(arrived, [] { return statusOk; }, move, [] {})) return false;
-  if (!lines) return true;
-  if (__syncthreads_or(failed != statusOk)) return false;
-  for (uint32_t t = 0; t < count; ++t) listsOfLines(a, to, first + t);
-  return true;
-}
+// Incoming is a piece of a source.
+struct Incoming {
+  uint32_t source, piece, first, count;  // its first token, and how many
+  bool own, lines;
 
-GOCCL_DEVICE bool receive(const DispatchArgs& a, uint32_t n) {
-  Pipe pipe(a.abort);
-  const uint32_t block = blockIdx.x - a.senders, blocks = gridDim.x - a.senders;
+  GOCCL_DEVICE Incoming(const DispatchArgs& a, uint32_t s, uint32_t p)
+      : source(s), piece(p), first(p * pieceTokens), own(s == a.rank) {
+    const uint32_t tokens = static_cast<uint32_t>(a.sourceTokens[s]);
+    count = tokens - first < pieceTokens ? tokens - first : pieceTokens;
+    lines = !own && tokens <= a.row.packets;
+  }
+};
+
+// inTurn calls take with the pieces of part `part` of `parts`, the own ones first, then in the order in which they are
+// sent, until one fails.
+template <class Take>
+GOCCL_DEVICE bool inTurn(const DispatchArgs& a, uint32_t part, uint32_t parts, Take take) {
   uint32_t most = 0;
   for (uint32_t s = 0; s < a.nranks; ++s) {
     const uint32_t p = s == a.rank ? 0 : pieces(static_cast<uint32_t>(a.sourceTokens[s]));
     most = p > most ? p : most;
   }
-  for (uint32_t piece = block; piece < pieces(a.tokens); piece += blocks)
-    if (!receiveFrom(a, pipe, a.rank, piece, n)) return false;
-  for (uint32_t piece = block; piece < most; piece += blocks)
+  for (uint32_t piece = part; piece < pieces(a.tokens); piece += parts)
+    if (!take(Incoming(a, a.rank, piece))) return false;
+  for (uint32_t piece = part; piece < most; piece += parts)
     for (uint32_t k = 1; k < a.nranks; ++k) {
       const uint32_t s = peerBefore(a, k);
-      if (piece < pieces(static_cast<uint32_t>(a.sourceTokens[s])) && !receiveFrom(a, pipe, s, piece, n)) return false;
+      if (piece < pieces(static_cast<uint32_t>(a.sourceTokens[s])) && !take(Incoming(a, s, piece))) return false;
     }
-  if (a.row.lists == 0) return true;
+  return true;
+}
+
+// receivePiece is steps 1 and 2; all threads of the block call it.
+GOCCL_DEVICE bool receivePiece(const DispatchArgs& a, Pipe& pipe, const Incoming& in, uint32_t n) {
+  const Target to(a, in.source, threadIdx.x, pipe.workers());
+  Status failed = statusOk;
+  auto arrived = [&] { return in.own || in.lines ? statusOk : awaitPiece(a, a.row, in.source, in.piece, n); };
+  auto move = [&] {
+    for (uint32_t t = 0; t < in.count && failed == statusOk; ++t) {
+      if (in.lines)
+        failed = receiveLines(a, to, in.first + t, n);
+      else
+        receiveRow(a, to, in.first + t);
+    }
+  };
+  if (!pipe.step(arrived, [] { return statusOk; }, move, [] {})) return false;
+  if (!in.lines) return true;
+  if (__syncthreads_or(failed != statusOk)) return false;
+  for (uint32_t t = 0; t < in.count; ++t) listsOfLines(a, to, in.first + t);
+  return true;
+}
+
+// noLists is step 3.
+GOCCL_DEVICE void noLists(const DispatchArgs& a, uint32_t block, uint32_t blocks) {
+  if (a.row.lists == 0) return;
   const uint64_t from = static_cast<uint64_t>(*a.total) * a.topK, to = a.recvRows * a.topK;
   for (uint64_t i = from + block * blockDim.x + threadIdx.x; i < to; i += static_cast<uint64_t>(blocks) * blockDim.x) {
     a.recvIndex[i] = -1;
     if (a.recvWeights != nullptr) a.recvWeights[i] = 0;
   }
-  return true;
+}
+
+GOCCL_DEVICE bool receive(const DispatchArgs& a, uint32_t n, uint32_t block, uint32_t blocks) {
+  Pipe pipe(a.abort);
+  return inTurn(a, block, blocks, [&](const Incoming& in) { return receivePiece(a, pipe, in, n); });
 }
 
 GOCCL_DEVICE void dispatch(const DispatchArgs& a) {
-  const uint32_t n = number(a);
-  if (blockIdx.x < a.senders ? send(a, n) : receive(a, n)) end(a, n);
+  const uint32_t n = number(a), block = blockIdx.x - a.senders, blocks = gridDim.x - a.senders;
+  if (blockIdx.x < a.senders) {
+    if (send(a, n)) end(a, n);
+  } else if (receive(a, n, block, blocks)) {
+    noLists(a, block, blocks);
+    end(a, n);
+  }
 }
 
 }  // namespace moe

@@ -133,9 +133,11 @@ struct Row {
   Region rows, lines, flags;
   uint64_t slot, lineSlot;
   uint32_t packets;  // ranks of up to that many tokens send packets
+  uint32_t stage;    // bytes of a stage (stage.cuh), a multiple of 128
+  uint32_t stages;   // warps of a block that have one; 0: rows go by loads and stores
   uint32_t unused;
 };
-static_assert(sizeof(Row) == 88, "Row is filled by the host");
+static_assert(sizeof(Row) == 96, "Row is filled by the host");
 
 GOCCL_DEVICE uint8_t* rowAt(const Head& a, const Row& r, uint32_t at, uint32_t source, uint32_t token) {
   return a.arena[at] + r.rows.base + source * r.rows.stride + token * r.slot;

@@ -24,12 +24,14 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "ce4fcbd7d0f3234b4408edca908bb68dcecaae930af6dff533ce307d141ca2a2",
+	Source:   "15b2fd14f6a34ec73b25aa88e6e6e504909f9840ff1cc0835b65d3f209ba64f7",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",
+		"ncclDevKernel_goccl_moe_combine_staged",
 		"ncclDevKernel_goccl_moe_count",
 		"ncclDevKernel_goccl_moe_dispatch",
+		"ncclDevKernel_goccl_moe_dispatch_staged",
 		"ncclDevKernel_goccl_moe_notify",
 		"ncclDevKernel_goccl_moe_quantize",
 	},

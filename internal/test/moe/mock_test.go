@@ -95,6 +95,61 @@ func TestOnMockLaunches(t *testing.T) {
 	}
 }
 
+// With GOCCL_MOE_STAGES=1 a rank of more tokens than go as packets has kernels with stages: as many as a block has
+// warps or room for. Rows of which too few fit, and few tokens, go as without.
+func TestOnMockStages(t *testing.T) {
+	t.Setenv("GOCCL_MOE_STAGES", "1")
+	all, comms := onMock(t)
+	trace, err := commtest.MockTrace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := comms[0].Device().Alloc(8 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := commtest.MockStream(t, comms[0])
+	for _, c := range []struct {
+		hidden, tokens int
+		stages         uint32 // 0: plain kernels
+	}{{128, 257, 16}, {128, 100, 0}, {1 << 14, 8, 7}, {1 << 15, 5, 0}} {
+		h := moe.Handle{Shape: moe.Shape{Hidden: c.hidden, TopK: 2, Experts: 4}, Memory: memory.Ptr(),
+			Tokens: c.tokens}
+		trace.Start()
+		err := errors.Join(
+			all[0].Dispatch(moe.DispatchArgs{Handle: h, X: memory.Ptr(), Type: datatype.Bfloat16, Stream: s}),
+			all[0].Combine(moe.CombineArgs{Handle: h, X: memory.Ptr(), Out: memory.Ptr(), Stream: s}))
+		calls, terr := trace.Stop()
+		if err := errors.Join(err, terr); err != nil {
+			t.Fatal(err)
+		}
+		names := []string{"dispatch", "combine_rows"}
+		if c.stages != 0 {
+			names = []string{"dispatch_staged", "combine_staged"}
+		}
+		for _, call := range calls {
+			if call.Kind != mockcuda.Launch {
+				continue
+			}
+			_, name, _ := strings.Cut(call.Kernel, "moe_")
+			stage := binary.LittleEndian.Uint32(call.Params[256+84:]) // in Row, behind Head
+			stages := binary.LittleEndian.Uint32(call.Params[256+88:])
+			if len(names) == 0 || name != names[0] || stages != c.stages || stages*(stage+8) > call.Shared ||
+				(stages == 0) != (call.Shared == 0) {
+				t.Errorf("%d tokens of %d elements: %s with %d stages of %d bytes, %d of shared memory; want %v with %d",
+					c.tokens, c.hidden, name, stages, stage, call.Shared, names, c.stages)
+			}
+			names = names[min(1, len(names)):]
+		}
+		if len(names) != 0 {
+			t.Errorf("%v were not launched", names)
+		}
+	}
+	if err := errors.Join(s.Close(), memory.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 // A graph holds a step, and its launches have the arguments of eager ones: nothing changes from launch to launch.
 func TestOnMockGraph(t *testing.T) {
 	all, comms := onMock(t)

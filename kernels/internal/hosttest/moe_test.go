@@ -8,9 +8,22 @@ import (
 
 // moeEdits break the kernels of experts when the program is called with their names. Each must be noticed.
 var moeEdits = []breakage{
-	{"flag before the rows", edit{"moe/dispatch.cuh", "if (!pipe.step(ok, ok, [&] { sendPiece(",
-		`if (mutated("flag before the rows") && pipe.signaler()) signal();
-    if (!pipe.step(ok, ok, [&] { sendPiece(`}},
+	{"flag before the rows", edit{"moe/dispatch.cuh", "    if (!pipe.step(ok, ok, move, [&] { tellPiece(",
+		`    if (mutated("flag before the rows") && pipe.signaler()) tellPiece(a, piece, n);
+    if (!pipe.step(ok, ok, move, [&] { tellPiece(`}},
+	{"flag before the staged rows", edit{"moe/staged.cuh", "    stage.finish();\n    tellPiece(",
+		`    if (!mutated("flag before the staged rows")) stage.finish();
+    tellPiece(`}},
+	{"flag before the staged results", edit{"moe/staged.cuh", "    stage.finish();\n    storeRelease",
+		`    if (!mutated("flag before the staged results")) stage.finish();
+    storeRelease`}},
+	{"a row before the one before has left", edit{"moe/stage.cuh", "      copies.perform(memory);\n      copyVectors",
+		`      if (!mutated("a row before the one before has left")) copies.perform(memory);
+      copyVectors`}},
+	{"stores before the lists", edit{"moe/stage.cuh", "    fenceProxyAsync();\n#endif\n    __syncwarp();",
+		`    fenceProxyAsync();
+#endif
+    if (!mutated("stores before the lists")) __syncwarp();`}},
 	{"ranks in ascending order", edit{"moe/notify.cuh",
 		"const int64_t x = a.index[static_cast<uint64_t>(token) * a.topK + k];\n",
 		`const int64_t x = a.index[static_cast<uint64_t>(token) * a.topK +
@@ -20,9 +33,9 @@ var moeEdits = []breakage{
 		`loadAcquire<Scope::sys>(word) == n || mutated("piece of another launch"); }`}},
 	{"does not wait for the end", edit{"moe/memory.cuh", "(loadAcquire<Scope::sys>(word) - (n - 1)) >= 0",
 		`(loadAcquire<Scope::sys>(word) - (n - 1)) >= (mutated("does not wait for the end") ? -1 : 0)`}},
-	{"", edit{"moe/dispatch.cuh", "  const Target to(a, s);\n",
+	{"", edit{"moe/dispatch.cuh", "  const Target to(a, in.source, threadIdx.x, pipe.workers());\n",
 		`  if (mutated("does not wait for the end") && a.rank == 1) sleepNs(3000000);
-  const Target to(a, s);
+  const Target to(a, in.source, threadIdx.x, pipe.workers());
 `}},
 	{"one parity of notes", edit{"moe/notify.cuh", "(n & 1) * a.parityStride",
 		`(mutated("one parity of notes") ? 0 : n & 1) * a.parityStride`}},
@@ -41,7 +54,7 @@ func TestExperts(t *testing.T) {
 	edits := append(editsOf(moeEdits),
 		edit{"goccl/pipe.cuh", "constexpr uint32_t pipeSignalers = 32;", "constexpr uint32_t pipeSignalers = 1;"})
 	headers := brokenHeaders(t, []string{"moe/memory.cuh", "moe/notify.cuh", "moe/dispatch.cuh", "moe/combine.cuh",
-		"goccl/pipe.cuh"}, edits)
+		"moe/stage.cuh", "moe/staged.cuh", "goccl/pipe.cuh"}, edits)
 	program := build(t, "moe", "-I"+headers, "-O1", "-g", "-fsanitize=thread", "-pthread")
 	works(t, program)
 	if setting.Lenient().Full != "" {

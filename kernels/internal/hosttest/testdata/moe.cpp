@@ -2,17 +2,16 @@
 // moe [MUTATION...]. A mutation is a line of the kernels that moe_test.go has made breakable.
 #include "ranks.hpp"
 
-#include <moe/combine.cuh>
-#include <moe/dispatch.cuh>
 #include <moe/local.cuh>
 #include <moe/notify.cuh>
+#include <moe/staged.cuh>
 
 #include <random>
 
 using namespace ranks;
 using namespace goccl::moe;
 
-constexpr uint32_t size = 3, most = 11, packets = 5, senders = 2, receivers = 2, threads = 33, local = 3;
+constexpr uint32_t size = 3, most = 11, packets = 5, senders = 2, receivers = 2, local = 3, stages = 2;
 
 // The layout of an arena.
 constexpr uint64_t endedAt[3] = {0, 1024, 2048};
@@ -123,7 +122,10 @@ struct Rank {
   World& w;
   const Case& c;
   const uint32_t rank;
+  const bool staged;  // rows go by stages; ranks choose by themselves
   Memory handle{32768};
+
+  uint32_t threads() const { return staged ? 32 * stages + 1 : 33; }
 
   Head head(uint32_t kind) {
     Head a{};
@@ -149,6 +151,7 @@ struct Rank {
     r.slot = (r.bytes + 127) / 128 * 128;
     r.lineSlot = (r.bytes + 479) / 480 * 512;
     r.packets = packets;
+    if (staged) r.stage = 512, r.stages = stages;
     return r;
   }
   void ended() { CHECK(loadRelaxed<Scope::sys>(&abortBlock()->reported) == 0, "rank %u gave up", rank); }
@@ -204,7 +207,7 @@ struct Rank {
     a.recvIndex = reinterpret_cast<int64_t*>(index.data), a.recvWeights = reinterpret_cast<float*>(lists.data);
     a.recvSource = reinterpret_cast<int32_t*>(source.data);
     a.recvRows = room(), a.groups = c.groups(), a.senders = senders;
-    Launch(senders + receivers, threads, [&a] { goccl::moe::dispatch(a); }).join();
+    Launch(senders + receivers, threads(), [&] { staged ? dispatchStaged(a) : goccl::moe::dispatch(a); }).join();
     ended();
     for (int g = 0; g < static_cast<int>(c.byExpert ? local : 1); ++g) {
       const auto got = c.got(rank, c.byExpert ? g : -1);
@@ -253,8 +256,8 @@ struct Rank {
     a.outWeights = c.byExpert ? nullptr : reinterpret_cast<float*>(outWeights.data);
     a.weightWords = weights;
     const bool byExpert = c.byExpert;
-    Launch(senders + receivers, threads, [&a, byExpert] {
-      byExpert ? goccl::moe::combine<true>(a) : goccl::moe::combine<false>(a);
+    Launch(senders + receivers, threads(), [&] {
+      byExpert ? goccl::moe::combine<true>(a) : staged ? combineStaged(a) : goccl::moe::combine<false>(a);
     }).join();
     ended();
     for (uint32_t t = 0; t < c.tokens[rank]; ++t) {
@@ -289,7 +292,7 @@ struct Rank {
 };
 
 int main(int argc, char** argv) {
-  uint32_t first = 0, rounds = 8;
+  uint32_t first = 0, rounds = 11;
   for (int i = 1; i < argc; ++i) {
     hostWeakAcquire |= std::strcmp(argv[i], "acquire") == 0;
     hostWeakRelease |= std::strcmp(argv[i], "release") == 0;
@@ -302,7 +305,8 @@ int main(int argc, char** argv) {
   std::vector<std::thread> ranks;
   for (uint32_t n = 0; n < size; ++n)
     ranks.emplace_back([&w, &cases, n] {
-      for (uint32_t round = 0; round < cases.size(); ++round) Rank{w, cases[round], n}.run(round);
+      for (uint32_t round = 0; round < cases.size(); ++round)
+        Rank{w, cases[round], n, round % 3 == 1 || (round + n) % 3 == 1}.run(round);
     });
   for (auto& t : ranks) t.join();
 }
