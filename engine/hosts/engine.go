@@ -1,18 +1,19 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/hosts/wire"
+	"github.com/goccl/goccl/internal/abort"
 )
 
 // Config configures an Engine.
@@ -79,8 +80,8 @@ type Engine struct {
 	onFail  func(error)
 	once    sync.Once
 	tasks   sync.WaitGroup
-	failed  atomic.Pointer[error]
-	aborted atomic.Pointer[error]
+	failed  abort.Cause
+	aborted abort.Cause
 	mu      sync.Mutex // guards closed, against an Abort after Close
 	closed  bool
 	closing chan struct{} // closed by Close
@@ -199,7 +200,7 @@ const deathGrace = 500 * time.Millisecond
 
 // fail ends both engines after a request of one of them has failed.
 func (e *Engine) fail(cause error) {
-	e.failed.CompareAndSwap(nil, &cause)
+	e.failed.Set(cause)
 	e.once.Do(func() {
 		e.end(cause) // before the caller can see the error and abort without a cause
 		e.mu.Lock()
@@ -222,7 +223,7 @@ func (e *Engine) fail(cause error) {
 
 // Abort implements collective.Engine.
 func (e *Engine) Abort(cause error) {
-	if e.aborted.CompareAndSwap(nil, &cause) {
+	if e.aborted.Set(cause) {
 		e.end(cause)
 	}
 }
@@ -244,10 +245,8 @@ func (e *Engine) end(cause error) {
 // Err implements collective.Engine. On a GPU the parts find out here what their kernels report.
 func (e *Engine) Err() error {
 	for range 2 {
-		for _, p := range []*error{e.failed.Load(), e.aborted.Load()} {
-			if p != nil {
-				return *p
-			}
+		if err := cmp.Or(e.failed.Err(), e.aborted.Err()); err != nil {
+			return err
 		}
 		err := e.wire.Err()
 		if err == nil {

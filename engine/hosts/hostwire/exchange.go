@@ -325,12 +325,12 @@ func (x *exchange) lost(p *peer, err error) error {
 
 // fail turns the failure of a wait into an error of the operation.
 func (x *exchange) fail(peer int, err error) error {
-	if cause := x.w.aborted.Load(); cause != nil {
+	if cause := x.w.aborted.Err(); cause != nil {
 		var ce *collective.Error
-		if errors.As(*cause, &ce) {
+		if errors.As(cause, &ce) {
 			return x.w.error(x.op, ce.Peer, ce.Err)
 		}
-		return x.w.error(x.op, -1, fmt.Errorf("%w: %w", collective.ErrAborted, *cause))
+		return x.w.error(x.op, -1, fmt.Errorf("%w: %w", collective.ErrAborted, cause))
 	}
 	if errors.Is(err, wait.ErrTimeout) {
 		return x.w.error(x.op, peer, fmt.Errorf("%w: rank %d, on another host, has not come within %v (%s link)",

@@ -15,6 +15,7 @@ import (
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/engine/hosts/links"
 	"github.com/goccl/goccl/engine/hosts/wire"
+	"github.com/goccl/goccl/internal/abort"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/transport"
@@ -53,8 +54,8 @@ type Wire struct {
 
 	bell    wait.Cell // grows with every event that a phase may wait for
 	abort   atomic.Uint32
-	aborted atomic.Pointer[error]
-	failed  atomic.Pointer[error]
+	aborted abort.Cause
+	failed  abort.Cause
 	pending atomic.Int64 // phases enqueued and not over
 	cut     atomic.Bool  // a phase ended by Abort
 	tasks   sync.WaitGroup
@@ -144,7 +145,7 @@ func (w *Wire) execute(op wire.Op, ph *wire.Phase) error {
 	if w.abort.Load() != 0 {
 		w.cut.Store(true)
 	}
-	if w.failed.CompareAndSwap(nil, &err) && w.onFail != nil && w.abort.Load() == 0 {
+	if w.failed.Set(err) && w.onFail != nil && w.abort.Load() == 0 {
 		w.onFail(err)
 	}
 	return err
@@ -183,7 +184,7 @@ func (w *Wire) watch(p *peer) {
 
 // Abort implements wire.Wire.
 func (w *Wire) Abort(cause error) {
-	if w.aborted.CompareAndSwap(nil, &cause) {
+	if w.aborted.Set(cause) {
 		w.abort.Store(1)
 		w.bell.Add(1)
 	}
@@ -191,13 +192,10 @@ func (w *Wire) Abort(cause error) {
 
 // Err implements wire.Wire.
 func (w *Wire) Err() error {
-	if p := w.failed.Load(); p != nil {
-		return *p
+	if err := w.failed.Err(); err != nil {
+		return err
 	}
-	if p := w.aborted.Load(); p != nil {
-		return *p
-	}
-	return nil
+	return w.aborted.Err()
 }
 
 // Drain implements wire.Wire.
@@ -211,8 +209,8 @@ func (w *Wire) Drain(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
-	if p := w.failed.Load(); p != nil {
-		return *p
+	if err := w.failed.Err(); err != nil {
+		return err
 	}
 	for _, p := range w.peers { // what is not flushed may be lost at Close
 		if p != nil && p.connected.Load() && p.t.Flush(ctx) != nil && ctx.Err() != nil {
