@@ -19,8 +19,8 @@ const relayFrom = 64
 //     another rank on one path: the distance is a sum of powers of two, in rising order.
 //  2. A rank that fails sends its reason in place of its later bundles. Whoever needs a part that is lost waits for
 //     one of these, directly or over others that fail: so all ranks that cannot end fail at once, with the culprit.
-//  3. A rank that has waited for long (callAfter, or a quarter of its time) tells all members that it is there. No rank ends while one is missing. So at
-//     the deadline all know exactly which ranks have not come.
+//  3. A rank that has waited for long (callAfter, or a quarter of its time) tells all members that it is there. No rank
+//     ends while one is missing. So at the deadline all know exactly which ranks have not come.
 type relay struct {
 	g   *group
 	op  collectiveOp

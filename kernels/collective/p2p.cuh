@@ -3,8 +3,8 @@
 //
 // A pair has, for each direction, `channels` rings of `depth` pieces in the receiver's window. A block serves one
 // channel of one peer and direction; it takes the messages of that peer and direction in the order of the list, so the
-// k-th send meets the k-th receive. Both sides compute from the size of a message and the launch's width alone how large
-// its pieces are and how many channels it uses; piece i travels on channel i mod that number.
+// k-th send meets the k-th receive. Both sides compute from the size of a message and the launch's width alone how
+// large its pieces are and how many channels it uses; piece i travels on channel i mod that number.
 //
 //   sender     1. each warp waits until the receiver has taken piece k−depth
 //              2. stores the piece as packets (LL128; LL for ranks without NVLink), flag = k+1
