@@ -8,7 +8,7 @@
 #   test         the packages' tests that use GPUs
 #   order        random calls on several streams, eager, captured and replayed, against the same calls in sequence
 #   link         the links below NVLink, forced: right results, order of work, time beside NCCL through host memory
-#   hosts        two "hosts" of one machine over TCP on the loopback, time beside NCCL's sockets
+#   network      two "hosts" of one machine over TCP on the loopback, time beside NCCL's sockets
 #   fault        killed, absent, disagreeing and aborting ranks; fault.survivors: stops, kills in splits and shrinks
 #   tutorial     the tutorials, as programs of one command and as a process per rank
 #   primitives   signals, puts, all-to-all push, proxy, set-up of a mesh, beside their targets
@@ -200,11 +200,11 @@ order() { # NAME OVERLAP SEED
   [ $list = 1 ] || [ ! -e "$out/$1.log" ] || ! wanted "$1" || grep '^order: ' "$out/$1.log"
 }
 if [ "$gpus" -lt 2 ]; then
-  skip order "fewer than two GPUs"; skip link "fewer than two GPUs"; skip hosts "fewer than two GPUs"
+  skip order "fewer than two GPUs"; skip link "fewer than two GPUs"; skip network "fewer than two GPUs"
 else
   order order.overlap 1 1; order order.apart 0 2
   . "$work/bench/links.sh"
-  . "$work/bench/hosts.sh"
+  . "$work/bench/network.sh"
 fi
 faults=$work/internal/test/faults
 at fault.goccl 200 "$faults" ./pkg.test -test.v -test.timeout 190s \

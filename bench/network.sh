@@ -20,7 +20,7 @@ export -f hosts_perf
 export n device
 for c in all_reduce all_to_all all_gather send_recv; do
   for sockets in 0 2; do
-    step "hosts.$c.sockets$sockets" 150 bash -c 'hosts_perf "$@"' - "$c" "$out/hosts.$c.$sockets.json" "$sockets" \
+    step "network.$c.sockets$sockets" 150 bash -c 'hosts_perf "$@"' - "$c" "$out/network.$c.$sockets.json" "$sockets" \
       -b 1K -e 64M -f 4 ${beside[@]+"${beside[@]}"}
   done
 done
