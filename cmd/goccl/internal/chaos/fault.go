@@ -36,6 +36,8 @@ type fault struct {
 	// phases are those in which the fault can happen; nil: all with one host.
 	phases []string
 	hold   time.Duration
+	// tool is a program without which the fault is not possible.
+	tool string
 	// prefix is the beginning of the command of each process.
 	prefix []string
 	// outside is done by the process that runs the trial, once every rank has begun the phase.

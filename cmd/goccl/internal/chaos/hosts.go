@@ -35,7 +35,7 @@ func networks() []*fault {
 				time.Sleep(500 * ms)
 				return x.network.Interface(1, "up")
 			}},
-		{Name: "loss", Number: 9, Help: "one packet of 50 is lost", expect: nothing, phases: acrossHosts,
+		{Name: "loss", Number: 9, Help: "one packet of 50 is lost", expect: nothing, phases: acrossHosts, tool: "iptables",
 			outside: func(x *experiment) error { return x.network.Lose(1, 0.02) }},
 		{Name: "delay", Number: 9, Help: "every packet takes 20 ms", expect: nothing, phases: []string{"hosts-small"},
 			line: true, outside: func(x *experiment) error { x.line.Bad(0, 20*ms); return nil }},

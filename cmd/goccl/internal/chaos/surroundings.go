@@ -37,6 +37,11 @@ func surroundings() (out []*fault) {
 
 // possible tells why a fault cannot be injected here, if it cannot: program must be visible in the surroundings.
 func (f *fault) possible(program string) error {
+	if f.tool != "" {
+		if _, err := exec.LookPath(f.tool); err != nil {
+			return err
+		}
+	}
 	if len(f.prefix) == 0 {
 		return nil
 	}

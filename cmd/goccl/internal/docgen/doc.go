@@ -12,8 +12,9 @@
 //	<!-- docgen: primitives FILE -->                   figures of primitives and their targets
 //	<!-- docgen: environment SECTION -->               environment variables, from internal/setting
 //	<!-- docgen: ops WHICH -->                         the ops of plans, from plan/op_table.go: synchronization or data
-//	<!-- docgen: chaos PART FOLDER -->                 of the scoreboard, from FOLDER/chaos*.json: summary, classes,
-//	                                                   cells or times; fuzz, from FOLDER/fuzz.json
+//	<!-- docgen: chaos PART FOLDER… -->                of the scoreboard, from bench/results/FOLDER/chaos*.json, of
+//	                                                   which later ones replace cells of earlier ones: summary, classes,
+//	                                                   cells or times; fuzz, from fuzz.json of the last one
 //	<!-- docgen: end -->
 //
 // It also writes into plan/schema.json the names of the ops and what each of them requires.

@@ -167,8 +167,8 @@ func content(root, dir string, spec []string) (string, error) {
 		return environment(spec[1])
 	case len(spec) == 2 && spec[0] == "primitives":
 		return primitives(root, dir, spec[1])
-	case len(spec) == 3 && spec[0] == "chaos":
-		return reliability(root, spec[1], spec[2])
+	case len(spec) >= 3 && spec[0] == "chaos":
+		return reliability(root, spec[1], spec[2:])
 	case len(spec) == 2 && spec[0] == "ops":
 		return ops(spec[1])
 	}

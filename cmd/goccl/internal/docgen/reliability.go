@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,12 +12,30 @@ import (
 	"github.com/goccl/goccl/cmd/goccl/internal/chaos"
 )
 
-// scoreboard is what the runs of `goccl chaos` in one folder found, by fault and phase.
+// scoreboard is what runs of `goccl chaos` found, by fault and phase.
 type scoreboard struct {
 	cells    map[[2]string]*chaos.Cell
 	commits  []string
 	machines []string
 	ranks    int
+}
+
+// readScoreboards reads the runs of several folders, oldest first. What a later one tried anew counts in place of what
+// the earlier ones found there.
+func readScoreboards(root string, folders []string) (*scoreboard, error) {
+	all := &scoreboard{cells: map[[2]string]*chaos.Cell{}}
+	for _, folder := range folders {
+		s, err := readScoreboard(root, folder)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all.cells, s.cells)
+		all.commits, all.machines = append(all.commits, s.commits...), append(all.machines, s.machines...)
+		all.ranks = s.ranks
+	}
+	slices.Sort(all.machines)
+	all.machines = slices.Compact(all.machines)
+	return all, nil
 }
 
 func readScoreboard(root, folder string) (*scoreboard, error) {
@@ -83,31 +102,40 @@ func (s *scoreboard) where(fits func(c *chaos.Cell) bool) *chaos.Cell {
 }
 
 // reliability is a part of docs/reliability.md.
-func reliability(root, part, folder string) (string, error) {
-	s, err := readScoreboard(root, folder)
+func reliability(root, part string, folders []string) (string, error) {
+	folders = slices.Clone(folders)
+	for i, f := range folders {
+		folders[i] = filepath.Join("bench/results", f)
+	}
+	if part == "fuzz" {
+		return fuzzed(root, folders[len(folders)-1])
+	}
+	s, err := readScoreboards(root, folders)
 	if err != nil {
 		return "", err
 	}
 	switch part {
 	case "summary":
-		return s.summary(folder), nil
+		return s.summary(folders), nil
 	case "classes":
 		return s.classes(), nil
 	case "cells":
 		return s.table(), nil
 	case "times":
 		return s.times(), nil
-	case "fuzz":
-		return fuzzed(root, folder)
 	}
 	return "", fmt.Errorf("the scoreboard has no part %q", part)
 }
 
-func (s *scoreboard) summary(folder string) string {
+func (s *scoreboard) summary(folders []string) string {
 	all := s.where(func(*chaos.Cell) bool { return true })
+	var links []string
+	for _, f := range folders {
+		links = append(links, fmt.Sprintf("[%s](../%s)", filepath.Base(f), f))
+	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d trials of %d ranks on %s, commits %s ([results](../%s)):\n\n| outcome | trials |\n|---|---:|\n",
-		all.Trials, s.ranks, strings.Join(s.machines, " or "), strings.Join(s.commits, ", "), folder)
+	fmt.Fprintf(&b, "%d trials of %d ranks on %s,\ncommits %s\n(results: %s):\n\n| outcome | trials |\n|---|---:|\n",
+		all.Trials, s.ranks, strings.Join(s.machines, " or "), strings.Join(s.commits, ", "), strings.Join(links, ",\n"))
 	for _, o := range chaos.Outcomes() {
 		fmt.Fprintf(&b, "| %s | %d |\n", o, all.Outcomes[o])
 	}
