@@ -93,7 +93,7 @@ __device__ void multiply(const uint16_t* a, const uint16_t* b, uint16_t* out, ui
     next = next + 1 == stages ? 0 : next + 1;
   }
   __syncthreads();
-  // Through shared memory, so that a warp stores two whole rows of 256 bytes at once: small stores are slow over NVLink.
+  // Through shared memory, so that a warp stores two whole rows of 256 bytes at once: NVLink is slow with small stores.
 #pragma unroll
   for (uint32_t i = 0; i < 4; ++i)
 #pragma unroll
