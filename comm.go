@@ -14,7 +14,6 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/engine/fused"
 	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/engine/onesided"
 	"github.com/goccl/goccl/engine/shm"
@@ -221,8 +220,8 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 		c.status.setEngine(c.engine)
 		c.listen()
 		c.observe()
-		if err = c.readForced(c.cfg.forced); err == nil && c.wanted[collective.AllReduce] == fused.Lamport {
-			err = c.register(ctx, lamport{c})
+		if err = c.addLamport(ctx); err == nil {
+			err = c.readForced(c.cfg.forced)
 		}
 		if err == nil {
 			err = c.loadPlanFolder(ctx, c.plans)

@@ -109,14 +109,22 @@ func (f *Fusion) Tune(ctx context.Context, shape FusionShape) error {
 	return f.c.bounded(ctx, "tune fusion", func(ctx context.Context) error { return f.inner.Tune(ctx, shape, f.run) })
 }
 
-// lamport builds the all-reduce by packets without flags.
-type lamport struct{ c *Comm }
-
-// Build implements collective.Builder. The communicator closes the workspace after its engine.
-func (l lamport) Build(ctx context.Context, _ collective.Environment) (collective.Algorithm, error) {
-	f, err := l.c.newFusion(ctx, FusionConfig{})
-	if err != nil {
-		return nil, err
+// addLamport gives the engine its all-reduce by packets without flags, if it wants to choose that. The communicator
+// closes the workspace after its engine.
+func (c *Comm) addLamport(ctx context.Context) error {
+	e, ok := c.engine.(*nvlink.Engine)
+	if !ok || !e.WantsLamport() || !e.Reaches() {
+		return nil
 	}
-	return f.inner.Algorithm()
+	bounded, stop := c.status.bound(ctx)
+	defer stop()
+	f, err := c.newFusion(bounded, FusionConfig{})
+	if err != nil {
+		return err
+	}
+	l, err := f.inner.Lamport()
+	if err == nil {
+		e.SetLamport(l)
+	}
+	return err
 }

@@ -346,7 +346,7 @@ for g in triton cuda; do # GEMMs that overlap communication, beside PyTorch's sy
       --json "$out/overlap.$g.json"
   fi
 done
-steps=(collectives expandable faults order ddp fsdp graph bf16)
+steps=(collectives expandable faults order ddp fsdp graph bf16 decode)
 for s in "${steps[@]}"; do
   if [ $device = host ]; then
     skip "torch.$s" "no GPU"

@@ -1,83 +1,54 @@
 package fused
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/launcher"
+	"github.com/goccl/goccl/engine/nvlink"
 )
 
-// Lamport is the name of the all-reduce by packets without flags. GOCCL_ALGO=all_reduce:one_shot_lamport registers it.
-const Lamport = "one_shot_lamport"
+// Lamport is the plain all-reduce by the packets of a Workspace: one_shot_lamport of engine/nvlink.
+type Lamport struct{ w *Workspace }
 
-// LamportAlgorithm is the all-reduce of a Workspace as an algorithm of its communicator.
-type LamportAlgorithm struct{ w *Workspace }
+var _ nvlink.Lamport = (*Lamport)(nil)
 
-// Algorithm returns the workspace's all-reduce. The workspace outlives it.
-func (w *Workspace) Algorithm() (*LamportAlgorithm, error) {
+// Lamport returns the workspace's plain all-reduce. The workspace outlives it.
+func (w *Workspace) Lamport() (*Lamport, error) {
 	if w.gpu == nil || w.gpu.arena == nil {
-		return nil, fmt.Errorf("%w: %s needs GPUs that reach each other's memory", collective.ErrUnsupported, Lamport)
+		return nil, fmt.Errorf("%w: packets without flags need GPUs that reach each other's memory",
+			collective.ErrUnsupported)
 	}
-	return &LamportAlgorithm{w}, nil
+	return &Lamport{w}, nil
 }
 
-// lamportThreads is the size of its blocks.
+// lamportThreads is the largest size of its blocks.
 const lamportThreads = 512
 
-// room is the number of bytes that a block takes.
-func (a *LamportAlgorithm) room() int64 { return a.w.cfg.RowBytes &^ (lamportThreads*16 - 1) }
+// vectors is the number of 16-byte vectors for which a block of that many threads has room.
+func (l *Lamport) vectors(threads int64) int64 { return l.w.cfg.RowBytes / 16 / threads * threads }
 
-// Name implements collective.Algorithm.
-func (*LamportAlgorithm) Name() string { return Lamport }
+// MostBytes implements nvlink.Lamport. Blocks of any size have room for half of their slots at least.
+func (l *Lamport) MostBytes() int64 { return l.vectors(lamportThreads) / 2 * 16 * l.w.gpu.blocks }
 
-// Collective implements collective.Algorithm.
-func (*LamportAlgorithm) Collective() collective.Collective { return collective.AllReduce }
-
-// MessageRange implements collective.Algorithm.
-func (a *LamportAlgorithm) MessageRange() (least, most uint64) {
-	return 1, uint64(a.room() * a.w.gpu.blocks)
+// Takes implements nvlink.Lamport.
+func (l *Lamport) Takes(r *collective.Request) bool {
+	return (r.Type == datatype.Float16 || r.Type == datatype.Bfloat16 || r.Type == datatype.Float32) &&
+		(r.Op == datatype.Sum || r.Op == datatype.Avg) && r.Bytes() > 0 && r.Bytes() <= l.MostBytes()
 }
 
-// Tags implements collective.Algorithm.
-func (*LamportAlgorithm) Tags() map[string]uint64 { return map[string]uint64{"shots": 1} }
-
-// Constraint implements collective.Algorithm.
-func (*LamportAlgorithm) Constraint() collective.Constraint { return collective.Constraint{} }
-
-// BufferMode implements collective.Algorithm.
-func (*LamportAlgorithm) BufferMode() collective.BufferMode { return collective.AnyBuffers }
-
-// Accepts implements collective.Algorithm.
-func (*LamportAlgorithm) Accepts(r *collective.Request) error {
-	switch {
-	case r.Type != datatype.Float16 && r.Type != datatype.Bfloat16 && r.Type != datatype.Float32:
-		return bad("elements of %v: %s takes half, bfloat16 and float", r.Type, Lamport)
-	case r.Op != datatype.Sum && r.Op != datatype.Avg:
-		return bad("operator %v: %s takes sum and avg", r.Op, Lamport)
-	}
-	return nil
-}
-
-// Run implements collective.Algorithm. A thread carries 16 bytes, in blocks of at most 512.
-func (a *LamportAlgorithm) Run(_ context.Context, seq uint64, r *collective.Request) error {
-	g := a.w.gpu
+// Launch implements nvlink.Lamport. A thread carries 16 bytes.
+func (l *Lamport) Launch(r *collective.Request, s *cuda.Stream, threads int) error {
+	g := l.w.gpu
 	units := (r.Bytes() + 15) / 16
-	threads := min(lamportThreads, (units+warp-1)&^(warp-1))
-	blocks := min(g.blocks, (units+threads-1)/threads)
+	t := min(int64(threads), lamportThreads, (units+warp-1)&^(warp-1))
+	blocks := min(g.blocks, (units+t-1)/t)
 	g.args.input, g.args.sum, g.args.bytes = uint64(r.Send), uint64(r.Recv), uint64(r.Bytes())
 	g.args.average = 0
 	if r.Op == datatype.Avg {
 		g.args.average = 1
 	}
-	return g.engine.LaunchForeign(seq, r.Called(), r.Stream.(*cuda.Stream), g.reduce[typeIndex(r.Type)], int(blocks),
-		int(threads), launcher.Raw(g.args))
+	return g.engine.Submit(s, g.reduce[typeIndex(r.Type)], int(blocks), int(t), launcher.Raw(g.args))
 }
-
-// Abort implements collective.Algorithm: the kernels poll the engine's abort block.
-func (*LamportAlgorithm) Abort(error) {}
-
-// Close implements collective.Algorithm.
-func (*LamportAlgorithm) Close() error { return nil }

@@ -30,6 +30,9 @@ func (e *Engine) Algorithms() []collective.Info {
 				tags["ring"] = 1
 			}
 			most := collective.AnySize
+			if v.protocol == lamport {
+				most = uint64(e.lamport.MostBytes())
+			}
 			if (c == collective.AllGather || c == collective.AllToAll) && e.size > 1 && v.protocol != ring {
 				most = uint64(e.sliceFrom())*uint64(e.size) - 1
 			}

@@ -37,7 +37,7 @@ func (e *Engine) pick(r *collective.Request, bytes int64, s *cuda.Stream) (varia
 		if err == nil && v.protocol == ring && !e.canUseRing(r) {
 			v = e.table.packets(r.Collective)
 		}
-		return v, err
+		return e.without(v, r), err
 	}
 	captured := 0
 	if e.table.modes[r.Collective] {
@@ -51,7 +51,7 @@ func (e *Engine) pick(r *collective.Request, bytes int64, s *cuda.Stream) (varia
 	if v.protocol == ring && !e.canUseRing(r) {
 		v = e.table.packets(r.Collective)
 	}
-	return v, nil
+	return e.without(v, r), nil
 }
 
 // reduce runs all-reduce and reduce.
@@ -66,6 +66,9 @@ func (e *Engine) reduce(r *collective.Request, s *cuda.Stream) error {
 	}
 	if v.protocol == ring {
 		return e.ringReduce(r, s, root, v)
+	}
+	if v.protocol == lamport {
+		return e.launchLamport(r, s, v)
 	}
 	a := e.args
 	a.operands(r)

@@ -73,6 +73,7 @@ type Engine struct {
 	windows     *share.Windows // the user's; nil: they are not used
 	copyMode    copyMode       // of windows
 	side        *cuda.Side     // for own slices of windows; made with the first one
+	lamport     Lamport        // nil: there is none
 
 	// Parameters of the next launch; the constant fields are filled once. They are separate objects without Go
 	// pointers, because C reads them.

@@ -18,9 +18,10 @@ const (
 	ll128
 	numProtocols                // packet protocols
 	ring         = numProtocols // whole lines, to the next rank: ring.go
+	lamport      = ring + 1     // packets without flags: lamport.go
 )
 
-func (p protocol) String() string { return [...]string{"ll", "ll128", "ring"}[p] }
+func (p protocol) String() string { return [...]string{"ll", "ll128", "ring", "lamport"}[p] }
 
 // units is the number of threads that carry bytes of one slice as packets: P::units in the kernels.
 func (p protocol) units(bytes int64) int64 {
@@ -51,9 +52,12 @@ func (v variant) String() string {
 	return fmt.Sprintf("%s_%s/%d", shots, v.protocol, v.threads)
 }
 
-// variantNames are the names without numbers. The index is numProtocols·twoShot + protocol for packets; the ring
-// follows.
-var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring"}
+// LamportName is the name of the all-reduce by packets without flags.
+const LamportName = "one_shot_lamport"
+
+// variantNames are the names without numbers. The index is numProtocols·twoShot + protocol for packets with flags; the
+// others follow.
+var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring", LamportName}
 
 // Variants lists the selectable algorithms of a collective. A collective without any has one fixed algorithm for each
 // size.
@@ -66,10 +70,13 @@ var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two
 //
 // The ring is for large messages: whole lines of data, to the next rank only. The number after its slash is the number
 // of channels; each channel is one block. Reductions of 8-bit types, and reduce of 16-bit types, use packets instead.
+//
+// one_shot_lamport is one_shot by packets of 16 bytes of data without a flag (lamport.go). What it does not take runs
+// as one_shot_ll128.
 func Variants(c collective.Collective) []string {
 	switch c {
 	case collective.AllReduce:
-		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring"}
+		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring", LamportName}
 	case collective.Reduce:
 		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll128", "ring"}
 	case collective.Broadcast:
@@ -82,11 +89,12 @@ func Variants(c collective.Collective) []string {
 	return nil
 }
 
-// Variants lists the algorithms of the package's Variants that the links of these ranks allow.
+// Variants lists the algorithms of the package's Variants that the links of these ranks allow, one_shot_lamport after
+// SetLamport only.
 func (e *Engine) Variants(c collective.Collective) []string {
 	return slices.DeleteFunc(Variants(c), func(name string) bool {
 		v, err := parseVariant(c, name)
-		return err != nil || e.table.allows(c, v) != nil
+		return err != nil || e.table.allows(c, v) != nil || v.protocol == lamport && e.lamport == nil
 	})
 }
 
@@ -116,7 +124,10 @@ func parseVariant(c collective.Collective, s string) (variant, error) {
 	i := slices.Index(variantNames, name)
 	v := variant{twoShot: i >= int(numProtocols), protocol: protocol(i % int(numProtocols)), threads: 256}
 	least, most, step, what := 32, 512, 32, "threads"
-	if name == "ring" {
+	switch name {
+	case LamportName:
+		v = variant{protocol: lamport, threads: 512}
+	case "ring":
 		v, least, most, step, what = variant{protocol: ring, threads: ringChannels}, 8, ringChannels, 8, "channels"
 	}
 	if ok {

@@ -5,15 +5,16 @@
 #   run_all.sh DIR LIB [STEP...]     DIR: for the results; LIB: path of our libnccl.so.2, libgoccl.so beside it
 #
 # STEPs: collectives, expandable, faults, order, symmetric (on goccl and on stock NCCL), ddp, fsdp, graph (each of these
-# three on goccl, on stock NCCL, and compared), bf16 (only when named). A step that fails or runs into its limit does
-# not stop the others; a table ends the output, and the exit status tells whether every step passed.
+# three on goccl, on stock NCCL, and compared), bf16 and decode (only when named). A step that fails or runs into its
+# limit does not stop the others; a table ends the output, and the exit status tells whether every step passed.
 #
+# GOCCL_BEFORE=LIB  another libnccl.so.2 of goccl, which decode measures too
 # GOCCL_RANKS=N   ranks to start (default: one for each GPU)
 # GOCCL_TOTAL=S   seconds for all steps together (default 540); steps that would start later are left out
 set -uo pipefail
 
 if [ $# -lt 2 ]; then
-  sed -n '2,10s/^# \{0,1\}//p' "$0"
+  sed -n '2,12s/^# \{0,1\}//p' "$0"
   exit 2
 fi
 mkdir -p "$1" || exit 1
@@ -42,7 +43,7 @@ total=${GOCCL_TOTAL:-540} begin=$SECONDS
 bad=0 port=$((20000 + $$ % 20000))
 
 wanted() {
-  [ "${#only[@]}" -gt 0 ] || { [ "$1" != bf16 ]; return; }
+  [ "${#only[@]}" -gt 0 ] || { [ "$1" != bf16 ] && [ "$1" != decode ]; return; }
   local o
   for o in "${only[@]}"; do [ "$o" = "$1" ] && return 0; done
   return 1
@@ -108,6 +109,19 @@ if wanted symmetric; then
   torchrun symmetric.py
   step symmetric-stock 60 "${launch[@]}"
   grep -h 'us$' "$out"/symmetric*.log
+fi
+if wanted decode; then # what an all-reduce adds to a layer: ours, ours without overlap, another build of ours, NCCL's
+  for form in goccl goccl-apart goccl-before stock; do
+    set=(LD_PRELOAD="$lib") expect=goccl more=(--profile)
+    case $form in
+      goccl-apart) set+=(GOCCL_OVERLAP=0) more=() ;;
+      goccl-before) [ -n "${GOCCL_BEFORE-}" ] || continue; set=(LD_PRELOAD="$GOCCL_BEFORE") ;;
+      stock) set=() expect=stock more=(--profile --symmetric) ;;
+    esac
+    torchrun decode.py --label $form --expect $expect "${more[@]}" --json "$out/decode.$form.json"
+    step decode-$form 120 env ${set[@]+"${set[@]}"} "${launch[@]}"
+    cat "$out/decode-$form.log"
+  done
 fi
 for mode in ddp fsdp graph bf16; do
   wanted $mode || continue
