@@ -75,11 +75,11 @@ GOCCL_DEVICE Status sumGroups(const Args& a, uint32_t area, uint32_t index, cons
   return statusOk;
 }
 
-// sumRow receives a row, the index-th of this block's slots, up to four packets of a thread at once: there are no
-// registers for more. A thread that gives up returns the reason; its sum is then undefined.
+// sumRow receives a row, the index-th of this block's slots, all packets of a thread at once, or two of a long row: there
+// are no registers for more. A thread that gives up returns the reason; its sum is then undefined.
 template <Type T, uint32_t K>
 GOCCL_DEVICE Status sumRow(const Args& a, uint32_t area, uint32_t index, const uint8_t* input, Row<T, K>& row) {
-  constexpr uint32_t most = 4 / Group<T>::vectors, G = K < most ? K : most;
+  constexpr uint32_t G = K == 4 ? 2 / Group<T>::vectors : K;
   Status status = statusOk;
 #pragma unroll
   for (uint32_t first = 0; first < K; first += G)

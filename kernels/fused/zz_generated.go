@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "fused",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "17578b29b123b83d7b5e5be3db8d29ff79199f97864da77a06d48f91e4367413",
+	Source:   "d37dfc5710dfbe04a4cd9584ecb7dfbdff9ade911a8fb91699697f64c8ad5b13",
 	Kernels: []string{
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g1",
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g2",
