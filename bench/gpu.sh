@@ -163,8 +163,7 @@ step() {
   skipped=$(grep -c -e '^ *--- SKIP' "$out/$name.log")
   [ "$skipped" = 0 ] || note="  $skipped tests skipped themselves"
   printf '%-44s %-22s %5ds%s\n' "$name" "$verdict" $((SECONDS - start)) "$note"
-  if [ "$verdict" != ok ]; then tail -n 12 "$out/$name.log" | cut -c 1-200 | sed 's/^/    /'; fi
-  return 0
+  [ "$verdict" = ok ] || tail -n 12 "$out/$name.log" | cut -c 1-200 | sed 's/^/    /'
 }
 
 at() { # NAME LIMIT FOLDER COMMAND...
@@ -338,16 +337,8 @@ elif [ -z "$torch" ]; then
 else
   at python.suite 590 "$work" bash python/tests/gpu/run.sh "$n"
 fi
-for g in triton cuda; do # GEMMs that overlap communication, beside PyTorch's symmetric memory
-  if [ "$gpus" -lt 2 ] || [ -z "$torch" ]; then
-    skip "overlap.$g" "fewer than two GPUs, or python3 has no torch"
-  else
-    step "overlap.$g" 200 torchrun --nproc_per_node="$n" "$work/python/examples/gemm_overlap_$g.py" \
-      --json "$out/overlap.$g.json"
-  fi
-done
-steps=(collectives expandable faults order ddp fsdp graph bf16 decode)
-for s in "${steps[@]}"; do
+. "$work/bench/overlap.sh"
+for s in collectives expandable faults order ddp fsdp graph bf16 decode; do
   if [ $device = host ]; then
     skip "torch.$s" "no GPU"
   elif [ -z "$torch" ]; then
