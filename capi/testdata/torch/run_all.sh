@@ -8,7 +8,7 @@
 # three on goccl, on stock NCCL, and compared), bf16 and decode (only when named). A step that fails or runs into its
 # limit does not stop the others; a table ends the output, and the exit status tells whether every step passed.
 #
-# GOCCL_BEFORE=LIB  another libnccl.so.2 of goccl, which decode measures too
+# DECODE_BEFORE=LIB another libnccl.so.2 of goccl, which decode measures too
 # GOCCL_RANKS=N   ranks to start (default: one for each GPU)
 # GOCCL_TOTAL=S   seconds for all steps together (default 540); steps that would start later are left out
 set -uo pipefail
@@ -115,7 +115,7 @@ if wanted decode; then # what an all-reduce adds to a layer: ours, ours without 
     set=(LD_PRELOAD="$lib") expect=goccl more=(--profile)
     case $form in
       goccl-apart) set+=(GOCCL_OVERLAP=0) more=() ;;
-      goccl-before) [ -n "${GOCCL_BEFORE-}" ] || continue; set=(LD_PRELOAD="$GOCCL_BEFORE") ;;
+      goccl-before) [ -n "${DECODE_BEFORE-}" ] || continue; set=(LD_PRELOAD="$DECODE_BEFORE") ;;
       stock) set=() expect=stock more=(--profile --symmetric) ;;
     esac
     torchrun decode.py --label $form --expect $expect "${more[@]}" --json "$out/decode.$form.json"
