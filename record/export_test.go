@@ -24,7 +24,7 @@ var Ticks = ticks
 
 // Hurry makes the recorder's operations rapid.
 func Hurry(x *Recorder) {
-	x.brief.Store(1 << 40)
+	x.brief.Store(100000)
 	x.skip.Store(strideOfStamps - 1)
 }
 
