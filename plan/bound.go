@@ -1,6 +1,6 @@
 package plan
 
-import "strconv"
+import "fmt"
 
 // Bound limits what an op moves by a count that is known only when the plan runs: of the bytes that rank Src sends to
 // rank Dst in an all-to-all, those before the count exist. The op's operands are the chunks of that block from chunk
@@ -55,8 +55,8 @@ func (w *walker) bounded(m *Move, part sub, value int32) error {
 		return nil
 	}
 	e := v.violation(WrongResult, "", v.event(w.at, "moves", v.where(&m.Src[0], part)))
-	e.Detail = "it holds " + v.values.describe(value, w.b.launch, v.p) + ", and the op is limited by the count of what rank " +
-		strconv.Itoa(b.Src) + " sends to rank " + strconv.Itoa(b.Dst) + ", chunk " + strconv.Itoa(b.Index+int(part.chunk)) + " of it"
+	e.Detail = fmt.Sprintf("it holds %s, and the op is limited by the count of what rank %d sends to rank %d, chunk %d of it",
+		v.values.describe(value, w.b.launch, v.p), b.Src, b.Dst, b.Index+int(part.chunk))
 	e.Hint = "limit the op by the count of what it moves, or do not limit it"
 	return e
 }

@@ -167,7 +167,7 @@ func (f *Folded) GPU(rank int) GPU {
 
 // FoldRanks is Fold of a plan that is too large to be written. tables has the channels of all ranks and no programs;
 // write returns the plan with the programs of the ranks for which has is true: representatives, and their images under
-// one or two of the renamings that the channels suggest.
+// the renamings that the channels suggest.
 func FoldRanks(tables *Plan, write func(has func(rank int) bool) (*Plan, error)) (*Folded, error) {
 	n := len(tables.GPUs)
 	links := tables.Links()
@@ -190,31 +190,70 @@ func FoldRanks(tables *Plan, write func(has func(rank int) bool) (*Plan, error))
 	if group == nil {
 		return nil, nil
 	}
-	written := make([]bool, n)
-	for _, rep := range group.Representatives() {
-		written[rep] = true
-		for _, g := range gens {
-			written[g.Ranks[rep]] = true
-			for _, h := range gens { // what a rank leaves out, such as the chunks of its own host, another names
-				written[h.Ranks[g.Ranks[rep]]] = true
+	for _, orbit := range []int{0, 1, maxOrbit} { // few ranks first: to write them is what takes time
+		written, count := make([]bool, n), 0
+		for _, rep := range group.Representatives() {
+			for _, r := range sample(gens, int32(rep), orbit) {
+				written[r] = true
 			}
 		}
-	}
-	has := func(rank int) bool { return written[rank] }
-	p, err := write(has)
-	if err != nil {
-		return nil, err
-	}
-	s := symmetryOf(p, p.Links(), p.Program, has)
-	if s == nil {
-		return nil, nil
-	}
-	for _, rep := range s.Representatives() {
-		if !written[rep] {
-			return nil, nil // the programs are less alike than the channels
+		for _, on := range written {
+			if on {
+				count++
+			}
+		}
+		if orbit > 0 && count > maxSample {
+			continue
+		}
+		has := func(rank int) bool { return written[rank] }
+		p, err := write(has)
+		if err != nil {
+			return nil, err
+		}
+		s := symmetryOf(p, p.Links(), p.Program, has)
+		// Otherwise, these ranks do not tell enough, or the programs are less alike than the channels.
+		if s != nil && !slices.ContainsFunc(s.Representatives(), func(r int) bool { return !written[r] }) {
+			return fold(p, s), nil
 		}
 	}
-	return fold(p, s), nil
+	return nil, nil
+}
+
+// maxOrbit is the number of ranks up to which all that one renaming makes of a rank are written, such as those of a
+// host.
+const maxOrbit = 16
+
+// maxSample bounds how many ranks are written, after a first attempt with the fewest.
+const maxSample = 64
+
+// sample returns ranks that are to tell together what a renaming makes of every chunk. A rank leaves some out, such as
+// those of its own host, or those that ranks of other local numbers handle. orbit 0: the rank and its image under each
+// renaming. 1: two images, and those of what the renamings before made. More: all images under a renaming where there
+// are at most so many.
+func sample(gens []*Renaming, rep int32, orbit int) []int32 {
+	out := []int32{rep}
+	for _, g := range gens {
+		from, steps := out, 2
+		if orbit == 0 {
+			from, steps = out[:1], 1
+		}
+		size := 1
+		for r := g.Ranks[rep]; r != rep && size <= orbit; r = g.Ranks[r] {
+			size++
+		}
+		if size <= orbit {
+			steps = size - 1
+		}
+		for ; steps > 0; steps-- {
+			next := make([]int32, len(from))
+			for i, r := range from {
+				next[i] = g.Ranks[r]
+			}
+			out = append(out[:len(out):len(out)], next...)
+			from = next
+		}
+	}
+	return out
 }
 
 // Within returns the plan folded by those of its renamings that keep approves of, such as those that keep hosts

@@ -198,7 +198,8 @@ def counted(n, wrong=False):
                 channels[q, r].wait(tb=0, relaxed=True, data_sync=SyncType.after)
             Rank(r).copy(Rank(r).get_output_buffer()[r], own[r], tb=0, count=(r, r, 0))
             for q in peers:
-                channels[q, r].put(Rank(q).get_output_buffer()[r], own[q], tb=0, count=(q, r, 0) if wrong else (r, q, 0))
+                pair = (q, r, 0) if wrong else (r, q, 0)
+                channels[q, r].put(Rank(q).get_output_buffer()[r], own[q], tb=0, count=pair)
             for q in peers:
                 channels[q, r].signal(tb=0)
             for q in peers:
