@@ -55,7 +55,7 @@ func (w *walker) bounded(m *Move, part sub, value int32) error {
 		return nil
 	}
 	e := v.violation(WrongResult, "", v.event(w.at, "moves", v.where(&m.Src[0], part)))
-	e.Detail = fmt.Sprintf("it holds %s, and the op is limited by the count of what rank %d sends to rank %d, chunk %d",
+	e.Detail = fmt.Sprintf("it holds %s; the op is limited by the count of what rank %d sends to rank %d, chunk %d",
 		v.values.describe(value, w.b.launch, v.p), b.Src, b.Dst, b.Index+int(part.chunk))
 	e.Hint = "limit the op by the count of what it moves, or do not limit it"
 	return e
