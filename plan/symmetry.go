@@ -17,8 +17,8 @@ type programs func(rank, block int) []Step
 // it compares some, they must tell the image of every chunk.
 func symmetryOf(p *Plan, links *Links, of programs, has func(rank int) bool) *Symmetry {
 	n := len(p.GPUs)
-	if n < 2 || !p.Collective.alike() || p.loops() || p.Hooked() || p.Counted() {
-		// the quotient examines no pipelines, caller's work at hooks, or counts
+	if n < 2 || !p.Collective.alike() || p.Hooked() || p.Counted() {
+		// the quotient examines no caller's work at hooks, and no counts
 		return nil
 	}
 	part := has != nil

@@ -123,9 +123,6 @@ func check(p *Plan, s *Symmetry, opts VerifyOptions) (*Report, error) {
 		report.Launches = 3
 	}
 	report.EvenOnly = p.MovesChunks()
-	if s != nil && p.loops() {
-		return nil, p.notExamined("it has pipelines, which are not examined by symmetry; examine the plan of all ranks")
-	}
 	res := resolveAll(p, s)
 	if err := p.checkShapes(res, report, &opts); err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func (p *Plan) findLoops(r *resolved, lo, hi int64) (*loops, error) {
 	if l.used = len(l.classes) > 0; !l.used {
 		return l, nil
 	}
-	l.number(p)
+	l.number(p, r.symmetry)
 	for b, prog := range r.programs {
 		for i := range prog {
 			if err := l.connect(p, r, b, prog[i:i+1]); err != nil {
@@ -91,10 +91,14 @@ func (p *Plan) findLoops(r *resolved, lo, hi int64) (*loops, error) {
 	return l, nil
 }
 
-// number gives every chunk in memory an index.
-func (l *loops) number(p *Plan) {
+// number gives every chunk in memory an index; with a symmetry, those of representatives.
+func (l *loops) number(p *Plan, s *Symmetry) {
 	n := int32(0)
 	for r := range p.GPUs {
+		if s != nil && s.Representative(r) != r {
+			l.start = append(l.start, [numPlanes]int32{})
+			continue
+		}
 		in, out, s := p.chunkCount(r, Input), p.chunkCount(r, Output), p.GPUs[r].ScratchChunks
 		var start [numPlanes]int32
 		for pl, c := range [numPlanes]int{max(in, out), out, s, s} {
@@ -118,10 +122,15 @@ func (l *loops) find(i int32) int32 {
 	return i
 }
 
-// chunk returns the representative of chunk j of a place.
+// chunk returns the representative of chunk j of a place. With a symmetry, a chunk of any rank is what it is on the
+// rank that stands for that one: pipelines divide it in the same way there.
 func (l *loops) chunk(p *Plan, r *resolved, pl *Place, j int) int32 {
-	plane, k := p.memory(pl.Rank, pl.Plane, pl.Index+j, r.period)
-	return l.find(l.start[pl.Rank][plane] + int32(k))
+	rank, k := pl.Rank, pl.Index+j
+	if s := r.symmetry; s != nil {
+		rank, k = s.Representative(rank), s.Home(rank, pl.Plane, k)
+	}
+	plane, k := p.memory(rank, pl.Plane, k, r.period)
+	return l.find(l.start[rank][plane] + int32(k))
 }
 
 // connect unites the chunks between which data moves.

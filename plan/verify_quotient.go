@@ -37,6 +37,14 @@ func (q *quotient) order() int {
 // own reports whether the verifier runs a rank.
 func (q *quotient) own(rank int) bool { return q == nil || int(q.rep[rank]) == rank }
 
+// standIn returns the rank that stands for a rank.
+func (q *quotient) standIn(rank int) int {
+	if q == nil {
+		return rank
+	}
+	return int(q.rep[rank])
+}
+
 // block returns the image of a thread block.
 func (q *quotient) block(g int32, id int) int {
 	r := q.v.rankOf[id]
@@ -135,10 +143,7 @@ func (q *quotient) counter(at int) (to int, g int32) {
 	if q == nil || at >= len(q.v.links) {
 		return at, 0
 	}
-	owner := q.v.links[at].Rank
-	first, _ := q.v.linksOf(owner)
-	home, _ := q.v.linksOf(int(q.rep[owner]))
-	return home + at - first, q.inverse[q.frame[owner]]
+	return q.v.home(at), q.inverse[q.frame[q.v.links[at].Rank]]
 }
 
 // mirror returns the thread block that is the image of b, at the same op.

@@ -148,9 +148,11 @@ func (s *snapshot) state(t *tick) {
 		s.num(slices.Sorted(slices.Values(v.barriers[id].arrived))...)
 	}
 	for r := range v.began {
-		s.clock(v.began[r])
-		s.num(v.launched[r], v.running[r])
-		s.entry(v.caller+r, uint32(v.launched[r]))
+		if v.quotient.own(r) {
+			s.clock(v.began[r])
+			s.num(v.launched[r], v.running[r])
+		}
+		s.entry(v.caller+r, uint32(v.launched[v.quotient.standIn(r)]))
 	}
 	for _, t := range v.gate.turns {
 		s.num(t.rank)
@@ -172,6 +174,10 @@ func (s *snapshot) state(t *tick) {
 }
 
 func (s *snapshot) block(b *blockState) {
+	if !s.v.quotient.own(b.rank) { // its state is that of the block that stands for it
+		s.entry(b.id, s.v.blocks[s.v.first[s.v.quotient.standIn(b.rank)]+b.id-s.v.first[b.rank]].phase)
+		return
+	}
 	s.num(b.launch, len(b.pending), len(b.used))
 	s.flag(b.done, b.ended, b.meeting, b.arrived, b.entry)
 	if !b.done && b.pc < len(b.program) {
@@ -231,10 +237,10 @@ func (s *snapshot) plane(p *planeState) {
 // them or none.
 func (s *snapshot) port(i int) {
 	v := s.v
-	pt := &v.ports[i]
+	pt := &v.ports[i-i%v.quotient.order()]
 	s.entry(v.reader(i), uint32(len(pt.pushes)))
 	s.entry(v.writer(i), uint32(len(pt.pushes)))
-	if s.out == nil {
+	if s.out == nil || pt != &v.ports[i] { // an image has no transfers of its own
 		return
 	}
 	last := [4]int{}

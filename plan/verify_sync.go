@@ -144,6 +144,17 @@ func (r *resolved) uses(rank int, s *Step) iter.Seq2[int, Effects] {
 	}
 }
 
+// home returns the counter that stands for one, of the rank that stands for its rank.
+func (r *resolved) home(at int) int {
+	if r.symmetry == nil || at >= len(r.links) {
+		return at // a semaphore is used by its own rank
+	}
+	owner := r.links[at].Rank
+	first, _ := r.linksOf(owner)
+	home, _ := r.linksOf(r.symmetry.Representative(owner))
+	return home + at - first
+}
+
 // name returns a description of the counter.
 func (r *resolved) name(i int) string {
 	if i < len(r.links) {

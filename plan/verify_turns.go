@@ -92,6 +92,7 @@ func (c *checker) balanced() error {
 		for i := range prog {
 			for j := range prog[i].Body {
 				for at, does := range c.r.uses(c.r.rankOf[b], &prog[i].Body[j]) {
+					at = c.r.home(at)
 					if class := c.l.class[prog[i].Op]; does == Takes {
 						excess[class][at]--
 					} else {

@@ -107,7 +107,8 @@ func (p *pipelined) slice(r int) {
 	share := func(buf *dsl.Buffer, host int) dsl.Chunk { return buf.Chunk(l*p.hosts + host) }
 
 	tb := dsl.TB(reduceBlock)
-	for h := range p.hosts {
+	for k := range p.hosts { // all ranks alike, counted from their own host
+		h := (host + k) % p.hosts
 		p.pullReduce(p.local[r], share(p.out(r), h), share(p.in(r), h), p.locals[r],
 			func(q int) dsl.Chunk { return share(p.in(q), h) }, tb)
 	}
