@@ -296,7 +296,8 @@ func overlap(a, b *plan.Place) bool {
 
 // follows reports whether next is between the same memories as m and each of its places begins where m's ends.
 func (m *move) follows(next *move) bool {
-	if m.slice.Count > 1 || next.slice.Count > 1 || m.Bound != nil || next.Bound != nil || m.key(false) != next.key(false) {
+	if m.slice.Count > 1 || next.slice.Count > 1 || m.Bound != nil || next.Bound != nil ||
+		m.key(false) != next.key(false) {
 		return false
 	}
 	adjacent := func(a, b []plan.Place) bool {
