@@ -187,7 +187,8 @@ goccl_result goccl_executor_load_trusted(goccl_object executor, const void *plan
 goccl_result goccl_executor_launch(goccl_object loaded, uintptr_t send, uintptr_t recv, uint64_t message,
 	uintptr_t stream, uint32_t type, uint32_t op, uint64_t scalar);
 /* As goccl_executor_launch, for a plan with counts: how many bytes each rank sends to each, a uint64_t for each pair,
- * by sender, then receiver, in device memory; the same on all ranks, and not to be changed before the launch has ended. */
+ * by sender, then receiver, in device memory; the same on all ranks, and not to be changed before the launch has
+ * ended. */
 goccl_result goccl_executor_launch_counted(goccl_object loaded, uintptr_t send, uintptr_t recv, uint64_t message,
 	uintptr_t counts, uintptr_t stream, uint32_t type, uint32_t op, uint64_t scalar);
 /* The address, in *counter, of the counter of a hook of this rank's part of the plan: 8 bytes of device memory, which
