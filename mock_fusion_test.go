@@ -175,10 +175,10 @@ func TestOnMockLamport(t *testing.T) {
 		op    datatype.Op
 		want  string
 	}{
-		{256, datatype.Bfloat16, datatype.Sum, "fused_reduce_bfloat16_n4 1x32+"},
-		{32 << 10, datatype.Bfloat16, datatype.Avg, "fused_reduce_bfloat16_n4 16x256+"},
-		{32 << 10, datatype.Float32, datatype.Sum, "fused_reduce_float32_n4 32x256"},
-		{33, datatype.Float16, datatype.Sum, "fused_reduce_float16_n4 1x32+"},
+		{256, datatype.Bfloat16, datatype.Sum, "fused_reduce_bfloat16 1x32+"},
+		{32 << 10, datatype.Bfloat16, datatype.Avg, "fused_reduce_bfloat16 16x256+"},
+		{32 << 10, datatype.Float32, datatype.Sum, "fused_reduce_float32 32x256"},
+		{33, datatype.Float16, datatype.Sum, "fused_reduce_float16 1x32+"},
 		{256, datatype.Int32, datatype.Sum, "all_reduce_one_shot_ll128_int32"},
 		{256, datatype.Float32, datatype.Max, "all_reduce_one_shot_ll128_float32"},
 		{4 << 20, datatype.Float32, datatype.Sum, "all_reduce_ring_float32_sum"},
@@ -208,7 +208,7 @@ func TestOnMockLamportByTable(t *testing.T) {
 	comms := commtest.OnMock(t, 4, nil)
 	s, p := commtest.MockStream(t, comms[0]), commtest.Scratch(t, comms[0])
 	for bytes, want := range map[int64]string{1 << 10: "all_reduce_one_shot_ll_bfloat16_sum_n4 2x64+",
-		128 << 10: "fused_reduce_bfloat16_n4 64x128"} {
+		128 << 10: "fused_reduce_bfloat16 64x128"} {
 		got := launched(t, func() error {
 			return comms[0].AllReduce(p, p, bytes/2, datatype.Bfloat16, datatype.Sum, s)
 		})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
@@ -66,7 +67,7 @@ func newGPU(ctx context.Context, dev *cuda.Device, engine *nvlink.Engine, boot b
 			err = errors.Join(err, g.close())
 		}
 	}()
-	if err = g.load(); err != nil || engine == nil || !engine.Reaches() {
+	if err = g.load(boot.WorldSize()); err != nil || engine == nil || !engine.Reaches() {
 		return g, err
 	}
 	n := boot.WorldSize()
@@ -95,7 +96,7 @@ func newGPU(ctx context.Context, dev *cuda.Device, engine *nvlink.Engine, boot b
 	return g, boot.Barrier(ctx)
 }
 
-func (g *gpu) load() (err error) {
+func (g *gpu) load(ranks int) (err error) {
 	if g.module, err = launcher.Load(g.dev, "fused"); err != nil {
 		return err
 	}
@@ -105,13 +106,17 @@ func (g *gpu) load() (err error) {
 		}
 		return f
 	}
+	made := fmt.Sprintf("_n%d", ranks)
+	if !slices.Contains(kernels.Names("fused"), kernels.Entry("fused_reduce_float32"+made)) {
+		made = "" // for any number of ranks
+	}
 	for t, name := range typeNames {
 		for w := range numWhats {
 			for k := range 3 {
 				g.rows[w][t][k] = find(fmt.Sprintf("%s_%s_g%d", whatNames[w], name, 1<<k))
 			}
 		}
-		g.reduce[t] = find("reduce_" + name)
+		g.reduce[t] = find("reduce_" + name + made)
 	}
 	return err
 }

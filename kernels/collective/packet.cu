@@ -20,14 +20,22 @@ using Line8 = LL128<Access::words>;
 using Line1 = LL128<Access::bytes>;
 
 // A launch that waits for a peer must leave room for launches of other communicators: the peer may wait for those
-// first. Two blocks of a kernel made for a number of ranks fit on an SM, so it has at most 64 registers; KERNEL_N tells
-// the compiler so. For eight ranks blocks have at most 256 threads. Of the other kernels one block fits on an SM, and
-// the host launches fewer than there are SMs (Go: terms.packetBlocks). A test checks all.
+// first. Two blocks of a kernel made for a number of ranks fit on an SM, so it has at most 64 registers; KERNEL2 tells
+// the compiler so where it would take more. For eight ranks blocks have at most 256 threads. Of the other kernels one
+// block fits on an SM, and the host launches fewer than there are SMs (Go: terms.packetBlocks). A test checks all.
 // clang-format off
-#define KERNEL(name) GOCCL_EARLY_KERNEL(name, 512, 1, Args)
-#define KERNEL_N2(name) GOCCL_EARLY_KERNEL(name, 512, 2, Args)
-#define KERNEL_N4(name) GOCCL_EARLY_KERNEL(name, 512, 2, Args)
-#define KERNEL_N8(name) GOCCL_EARLY_KERNEL(name, 256, 2, Args)
+#define KERNEL(name) GOCCL_KERNEL(name, 512, 1, Args)
+#define KERNEL2(name) GOCCL_KERNEL(name, 512, 2, Args)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+#define KERNEL_N4(name) KERNEL2(name)
+#else
+#define KERNEL_N4(name) KERNEL(name)
+#endif
+#define KERNEL_N2(name) KERNEL_N4(name)
+#define KERNEL_N8(name) GOCCL_KERNEL(name, 256, 2, Args)
+#define KERNEL2_N2(name) KERNEL2(name)
+#define KERNEL2_N4(name) KERNEL2(name)
+#define KERNEL2_N8(name) KERNEL_N8(name)
 
 #define ANY(type)                                                                                       \
   KERNEL(all_reduce_one_shot_ll128_##type) { reduceSlices<Line1, AnyReducer<Type::type>, 0, true>(a); } \
@@ -49,11 +57,11 @@ using Sum = Reducer<T, Op::sum, false>;
 #define SUM(type, n)                                                                                                \
   KERNEL_N##n(all_reduce_one_shot_ll_##type##_sum_n##n) { reduceSlices<Packet, Sum<Type::type>, n, true>(a); } \
   KERNEL_N##n(all_reduce_one_shot_ll128_##type##_sum_n##n) { reduceSlices<Line8, Sum<Type::type>, n, true>(a); } \
-  KERNEL_N##n(all_reduce_two_shot_ll_##type##_sum_n##n) { twoShot<Packet, Sum<Type::type>, n>(a); } \
-  KERNEL_N##n(all_reduce_two_shot_ll128_##type##_sum_n##n) { twoShot<Line8, Sum<Type::type>, n>(a); } \
+  KERNEL2_N##n(all_reduce_two_shot_ll_##type##_sum_n##n) { twoShot<Packet, Sum<Type::type>, n>(a); } \
+  KERNEL2_N##n(all_reduce_two_shot_ll128_##type##_sum_n##n) { twoShot<Line8, Sum<Type::type>, n>(a); } \
   KERNEL_N##n(reduce_scatter_ll_##type##_sum_n##n) { reduceSlices<Packet, Sum<Type::type>, n, false>(a); } \
-  KERNEL_N##n(reduce_scatter_ll128_##type##_sum_n##n) { reduceSlices<Line8, Sum<Type::type>, n, false>(a); } \
-  KERNEL_N##n(reduce_ll128_##type##_sum_n##n) { reduceToRoot<Line8, Sum<Type::type>, n>(a); }
+  KERNEL2_N##n(reduce_scatter_ll128_##type##_sum_n##n) { reduceSlices<Line8, Sum<Type::type>, n, false>(a); } \
+  KERNEL2_N##n(reduce_ll128_##type##_sum_n##n) { reduceToRoot<Line8, Sum<Type::type>, n>(a); }
 #define SUM_ALL(type) SUM(type, 2) SUM(type, 4) SUM(type, 8)
 SUM_ALL(float32) SUM_ALL(float16) SUM_ALL(bfloat16)
 #undef SUM_ALL
@@ -65,7 +73,7 @@ KERNEL(broadcast_ll128) { broadcast<Line1, 0>(a); }
 #define EXCHANGE(n)                                      \
   KERNEL_N##n(exchange_ll_n##n) { exchange<Packet, n>(a); }   \
   KERNEL_N##n(exchange_ll128_n##n) { exchange<Line8, n>(a); } \
-  KERNEL_N##n(broadcast_ll128_n##n) { broadcast<Line8, n>(a); }
+  KERNEL2_N##n(broadcast_ll128_n##n) { broadcast<Line8, n>(a); }
 EXCHANGE(2) EXCHANGE(4) EXCHANGE(8)
 #undef EXCHANGE
 

@@ -43,13 +43,11 @@ struct Data8 {
   uint2 w[1];
   GOCCL_DEVICE uint4 vector() const { return make_uint4(w[0].x, w[0].y, 0, 0); }
   GOCCL_DEVICE void set(uint4 v) { w[0] = make_uint2(v.x, v.y); }
-  GOCCL_DEVICE uint32_t last() const { return w[0].y; }
 };
 struct Data16 {
   uint2 w[2];
   GOCCL_DEVICE uint4 vector() const { return make_uint4(w[0].x, w[0].y, w[1].x, w[1].y); }
   GOCCL_DEVICE void set(uint4 v) { w[0] = make_uint2(v.x, v.y), w[1] = make_uint2(v.z, v.w); }
-  GOCCL_DEVICE uint32_t last() const { return w[1].y; }
 };
 
 template <Access A>
@@ -154,15 +152,14 @@ GOCCL_DEVICE Status receive(const Args& a, uint64_t area, uint32_t from, uint32_
   const uint32_t n = N > 0 ? N : a.nranks;
   typename P::Data d[width];
   uint64_t start = 0;
-  // Compilers would load and compute these again in every poll.
-  const uint8_t* slots = sourceSlot(a, area, first);
-  const uint32_t step = keepBelow(a.slotBytes), wanted = keepBelow(from >> first);
   const Status s = spin(
       [&] {
         bool fresh = true;
 #pragma unroll
-        for (uint32_t i = 0; i < width; ++i)
-          if ((N > 0 || first + i < n) && (wanted >> i & 1)) d[i] = P::fetch(slots + i * step, unit, epoch, fresh);
+        for (uint32_t i = 0; i < width; ++i) {
+          const uint32_t r = first + i;
+          if (r < n && (from >> r & 1)) d[i] = P::fetch(sourceSlot(a, area, r), unit, epoch, fresh);
+        }
         return P::all(fresh);
       },
       [&] {

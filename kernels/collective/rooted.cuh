@@ -42,21 +42,18 @@ GOCCL_DEVICE Status receiveSlices(const Args& a, uint64_t area, uint32_t from, u
 
 template <class P, int N>
 GOCCL_DEVICE void broadcast(const Args& a) {
-  passes<P>(a, a.sendStride, [&](uint64_t unit, uint32_t last) {
+  passes<P>(a, a.sendStride, [&](uint64_t unit, uint32_t epoch) {
+    const uint64_t slices = areaOffset(a, epoch, 0), shared = areaOffset(a, epoch, 1);
     const bool token = threadIdx.x < P::group;
     if (a.rank == a.root) {
-      const uint32_t epoch = toPeers<P, N>(
-          a, last, [&](uint32_t p) { return loadSlice<P>(a, owned(a, p), unit); },
-          [&](uint32_t p, const typename P::Data& d, uint32_t e) {
-            P::send(targetSlot(a, areaOffset(a, e, 0), p), threadIdx.x, d, e);
-            if (a.send != a.recv) storeSlice<P>(a, owned(a, p), unit, d);
-          });
+      forEachPeer<N>(a, [&](uint32_t p) {
+        typename P::Data d = loadSlice<P>(a, owned(a, p), unit);
+        P::send(targetSlot(a, slices, p), threadIdx.x, d, epoch);
+        if (a.send != a.recv) storeSlice<P>(a, owned(a, p), unit, d);
+      });
       if (!token) return statusOk;
-      const uint64_t tokens = areaOffset(a, epoch, 1);
-      return receiveAll<P, N>(a, tokens, peers(a), threadIdx.x, epoch, [](uint32_t, const typename P::Data&) {});
+      return receiveAll<P, N>(a, shared, peers(a), threadIdx.x, epoch, [](uint32_t, const typename P::Data&) {});
     }
-    const uint32_t epoch = nextEpoch(last);
-    const uint64_t slices = areaOffset(a, epoch, 0), shared = areaOffset(a, epoch, 1);
     if (token) P::send(targetSlot(a, shared, a.root), threadIdx.x, typename P::Data{}, epoch);
     typename P::Data d;
     Status s = receiveFrom<P>(a, slices, a.root, threadIdx.x, epoch, d);
@@ -72,10 +69,9 @@ GOCCL_DEVICE void broadcast(const Args& a) {
 template <class P, class R, int N>
 GOCCL_DEVICE void reduceToRoot(const Args& a) {
   const R reducer(a);
-  passes<P>(a, a.sendStride, [&](uint64_t unit, uint32_t last) {
-    const uint32_t epoch = nextEpoch(last);
+  passes<P>(a, a.sendStride, [&](uint64_t unit, uint32_t epoch) {
     const uint64_t inputs = areaOffset(a, epoch, 0), results = areaOffset(a, epoch, 1);
-    forEachPeer<N>(a, [&](uint32_t p) { // with all loads under way at once, as in toPeers, registers spill
+    forEachPeer<N>(a, [&](uint32_t p) {
       if (p == a.root) return;
       typename P::Data d = loadSlice<P>(a, owned(a, p), unit);
       reducer.scale(d);

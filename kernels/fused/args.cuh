@@ -26,13 +26,12 @@
 #pragma once
 
 #include <collective/args.cuh>
-#include <collective/early.cuh>
+#include <collective/ticket.cuh>
 
 namespace goccl {
 namespace fused {
 
 using collective::maxRanks;
-using collective::prefetch;
 
 constexpr uint32_t areas = 3;
 constexpr uint32_t stateStride = 32;  // words between two blocks' states: a line each
@@ -98,14 +97,6 @@ GOCCL_DEVICE uint32_t peerAt(const Args& a, uint32_t k) {
 
 GOCCL_DEVICE State* stateOf(const Args& a) {
   return reinterpret_cast<State*>(a.states + blockIdx.x * stateStride);
-}
-
-// early fetches what the first packets need while the launch before this one drains (collective/kernels.cuh).
-GOCCL_DEVICE void early(const Args& a) {
-  const uint32_t t = threadIdx.x;
-  if (a.nranks == 0) return;  // there is no window: only the steps after an all-reduce
-  if (t < a.nranks) prefetch(a.window[t] + slotOffset(a, 0, 0, 0));
-  if (t == a.nranks) prefetch(stateOf(a));
 }
 
 }  // namespace fused

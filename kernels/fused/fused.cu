@@ -11,10 +11,10 @@ using namespace goccl;
 
 // A block is at most 512 threads and one must fit on an SM; the host launches fewer blocks than there are SMs, so that
 // kernels of other communicators, for which a peer may wait, find room (collective/packet.cu).
-#define ROWS(name, type, groups, body)                                         \
-  GOCCL_EARLY_KERNEL(fused_##name##_##type##_g##groups, 512, 1, fused::Args) { \
-    __shared__ uint32_t words[fused::foldWords];                               \
-    fused::body<Type::type, groups>(a, words);                                 \
+#define ROWS(name, type, groups, body)                                    \
+  GOCCL_KERNEL(fused_##name##_##type##_g##groups, 512, 1, fused::Args) { \
+    __shared__ uint32_t words[fused::foldWords];                        \
+    fused::body<Type::type, groups>(a, words);                          \
   }
 #define GROUPS(type, groups)                \
   ROWS(one_shot, type, groups, oneShot)     \
@@ -22,7 +22,7 @@ using namespace goccl;
   ROWS(finish, type, groups, finishRows)
 #define KERNELS(type)                                     \
   GROUPS(type, 1) GROUPS(type, 2) GROUPS(type, 4)         \
-  GOCCL_EARLY_KERNEL(fused_reduce_##type, 512, 1, fused::Args) { fused::reduceFlat<Type::type>(a); }
+  GOCCL_KERNEL(fused_reduce_##type, 512, 1, fused::Args) { fused::reduceFlat<Type::type>(a); }
 KERNELS(float16)
 KERNELS(bfloat16)
 KERNELS(float32)

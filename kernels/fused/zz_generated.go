@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "fused",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "3ca84a81ad5ae378d46565831136fdd288f7dce9f006f3d9a82d50f9594122aa",
+	Source:   "d37dfc5710dfbe04a4cd9584ecb7dfbdff9ade911a8fb91699697f64c8ad5b13",
 	Kernels: []string{
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g1",
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g2",

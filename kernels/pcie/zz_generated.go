@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "pcie",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "99ef85457d077fec6a48e71c098668ab3f5e4c922c1e96ada5514ddc60f58571",
+	Source:   "8e147e78de853c905d460c38636fd12773786631e5ed17a6fee5041fb3d04f90",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float64",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float8e4m3",

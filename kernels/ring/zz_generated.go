@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "ring",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "63e21b3b73edc79b919be640f0c1dbbc358bf532d37cb3fe4f56032b87ff24bb",
+	Source:   "08a3438e333129897dc0303938935eb1bffa58b834690250ed2a80fffb5fb6d0",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_gather_ring",
 		"ncclDevKernel_goccl_all_gather_ring_words",

@@ -26,7 +26,7 @@ var sizes = []size{
 var unordered = []edit{
 	// A block without units stores the epoch that it has loaded, with no barrier in between: the same value.
 	{"collective/kernels.cuh", "if (threadIdx.x == 0) a.epochs[",
-		"if (threadIdx.x == 0 && a.epochs[blockIdx.x * epochStride] != last) a.epochs["},
+		"if (threadIdx.x == 0 && a.epochs[blockIdx.x * epochStride] != epoch) a.epochs["},
 	// A limit is relaxed: the loads of the slot have returned their values, and what has been read may be overwritten.
 	{"collective/stream.cuh", "storeRelaxed<Scope::sys>(limit,", "storeRelease<Scope::sys>(limit,"},
 	{"collective/ring.cuh", "storeRelaxed<Scope::sys>(limit(", "storeRelease<Scope::sys>(limit("},
@@ -51,10 +51,10 @@ var mutations = []mutation{
 	// Packets.
 	{"one parity", "reduce", edit{"collective/args.cuh", "(epoch & 1)",
 		`(epoch & (mutated("one parity") ? 0u : 1u))`}},
-	{"same epoch", "reduce", edit{"collective/kernels.cuh", "last = nextEpoch(last);",
-		`if (!mutated("same epoch")) last = nextEpoch(last);`}},
-	{"epoch not kept", "move", edit{"collective/kernels.cuh", "epochStride] = last;",
-		`epochStride] = last - (mutated("epoch not kept") ? 1 : 0);`}},
+	{"same epoch", "reduce", edit{"collective/kernels.cuh", "epoch = nextEpoch(epoch);",
+		`if (!mutated("same epoch")) epoch = nextEpoch(epoch);`}},
+	{"epoch not kept", "move", edit{"collective/kernels.cuh", "epochStride] = epoch;",
+		`epochStride] = epoch - (mutated("epoch not kept") ? 1 : 0);`}},
 	{"epoch zero", "reduce", edit{"goccl/packet.cuh", "return e == 0xffffffffu ?",
 		`return e == 0xffffffffu && !mutated("epoch zero") ?`}},
 	{"no token", "move", edit{"collective/rooted.cuh", "if (!token) return statusOk;",
