@@ -136,18 +136,6 @@ func check(p *Plan, s *Symmetry, opts VerifyOptions) (*Report, error) {
 	return report, nil
 }
 
-// loops reports whether the plan has pipelines.
-func (p *Plan) loops() bool {
-	for r := range p.GPUs {
-		for _, op := range p.GPUs[r].Ops() {
-			if op.does(Loops) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // ErrTooLarge is the class of the error for a plan that exceeds VerifyOptions. Such a plan is not examined, so it may
 // be correct or not.
 var ErrTooLarge = fmt.Errorf("too large to verify")

@@ -106,8 +106,11 @@ type watch struct {
 	told   [2]uint64 // the operation that Long was called for
 	again  time.Duration
 	usual  map[usualKey]int64 // nanoseconds
-	window int64              // when the latest window began
-	busy   uint64             // total ticks at that time
+	mark   uint64             // that the GPU had reached at the look at marked
+	marked int64
+	moved  int64  // when a look found that it had gone on
+	window int64  // when the latest window began
+	busy   uint64 // total ticks at that time
 }
 
 // usualKey is a collective and the size class of its count.
@@ -156,7 +159,7 @@ func (x *Recorder) look() {
 		if o.Number == 0 {
 			continue
 		}
-		waited := age(since)
+		waited := age(max(since, w.moved))
 		if waited > waitsFrom && !waiting {
 			waiting = true
 			x.writeWaits()
@@ -199,9 +202,20 @@ func (x *Recorder) sampleLate() {
 		return
 	}
 	if mark, all, ok := w.Passed(); ok {
+		w.progress(mark)
 		x.sample(false, w.next[0], mark, all)
 		x.sample(true, w.next[1], mark, all)
 	}
+}
+
+// progress notes that the GPU has gone on since the look before. Then no operation waits for long, although the oldest
+// one that the ring still has may have been enqueued long ago, behind more operations than the ring holds.
+func (w *watch) progress(mark uint64) {
+	now := Now()
+	if mark != w.mark && time.Duration(now-w.marked) < 3*lookEvery {
+		w.moved = now
+	}
+	w.mark, w.marked = mark, now
 }
 
 // learn samples the operations that have ended, from next on.

@@ -143,7 +143,7 @@ func Read(names ...string) (*Config, error) { return Parse(Get, names...) }
 // Parse is Read with another source of values.
 func Parse(get func(name string) string, names ...string) (*Config, error) {
 	c := &Config{StallWarning: 30 * time.Second, SpinLimit: 10 * time.Minute, Record: 512,
-		VerdictAfter: 2 * time.Second, Overlap: true, CopyEngine: CopyLarge,
+		VerdictAfter: 2 * time.Second, Overlap: true, MoEStages: true, CopyEngine: CopyLarge,
 		IB: DefaultIB}
 	var errs []error
 	for i := range table {

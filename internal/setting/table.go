@@ -115,9 +115,9 @@ var table = []Variable{
 			"[window](windows.md) go by the copy engines. `0`: never; `1`: from 1 MiB. The least that any rank wants holds " +
 			"for all",
 		set: choice(func(c *Config) *Copies { return &c.CopyEngine }, map[string]Copies{"0": CopyNever, "1": CopyAlways})},
-	{Name: "GOCCL_MOE_STAGES", Default: "`0`", Want: wantSwitch, Brief: "bulk copies of mixtures of experts",
-		Doc: "`1`: on GPUs of compute capability 9.0 and later, the rows of a rank of many tokens go by bulk copies (TMA) " +
-			"through shared memory ([mixtures of experts](moe.md)), which is not measured yet. Ranks may differ",
+	{Name: "GOCCL_MOE_STAGES", Default: "`1`", Want: wantSwitch, Brief: "bulk copies of mixtures of experts",
+		Doc: "on GPUs of compute capability 9.0 and later, the rows of a rank of many tokens go by bulk copies (TMA) " +
+			"through shared memory ([mixtures of experts](moe.md)). `0`: by loads and stores. Ranks may differ",
 		set: flag(func(c *Config) *bool { return &c.MoEStages })},
 	{Name: "GOCCL_LINK", Default: "the best that works", Want: "nvlink, pcie, host or net",
 		Brief: "forces the link between the GPUs of a host",

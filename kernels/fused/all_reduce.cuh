@@ -27,8 +27,8 @@ GOCCL_DEVICE uint64_t rowBytes(const Args& a) {
   return static_cast<uint64_t>(a.hidden) * Element<T>::size;
 }
 
-// Places are where, in a slot, the packets of the index-th row are that this thread waits for: those of G of its groups,
-// from the first-th on.
+// Places are where, in a slot, the packets of the index-th row are that this thread waits for: those of G of its
+// groups, from the first-th on.
 template <Type T, uint32_t G>
 struct Places {
   uint32_t at[G * Group<T>::vectors];
@@ -75,8 +75,8 @@ GOCCL_DEVICE Status sumGroups(const Args& a, uint32_t area, uint32_t index, cons
   return statusOk;
 }
 
-// sumRow receives a row, the index-th of this block's slots, all packets of a thread at once, or two of a long row: there
-// are no registers for more. A thread that gives up returns the reason; its sum is then undefined.
+// sumRow receives a row, the index-th of this block's slots, all packets of a thread at once, or two of a long row:
+// there are no registers for more. A thread that gives up returns the reason; its sum is then undefined.
 template <Type T, uint32_t K>
 GOCCL_DEVICE Status sumRow(const Args& a, uint32_t area, uint32_t index, const uint8_t* input, Row<T, K>& row) {
   constexpr uint32_t G = K == 4 ? 2 / Group<T>::vectors : K;

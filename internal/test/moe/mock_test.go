@@ -95,10 +95,9 @@ func TestOnMockLaunches(t *testing.T) {
 	}
 }
 
-// With GOCCL_MOE_STAGES=1 a rank of more tokens than go as packets has kernels with stages: as many as a block has
+// A rank of more tokens than go as packets has kernels with stages: as many as a block has
 // warps or room for. Rows of which too few fit, and few tokens, go as without.
 func TestOnMockStages(t *testing.T) {
-	t.Setenv("GOCCL_MOE_STAGES", "1")
 	all, comms := onMock(t)
 	trace, err := commtest.MockTrace()
 	if err != nil {
