@@ -77,6 +77,11 @@ func TestEveryOpIsTested(t *testing.T) {
 			note(spec.Name, p)
 		}
 	}
+	tiles, err := programs.BuildTiles(3, 2) // TestHooks
+	if err != nil {
+		t.Fatal(err)
+	}
+	note("tiles", tiles)
 	if len(missing) > 0 {
 		t.Errorf("no plan of these tests has %v", missing)
 	}
