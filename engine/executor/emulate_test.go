@@ -192,6 +192,9 @@ func emulated(t *testing.T, program string, ranks []int, messages []uint64, only
 
 // TestKernel runs the kernel's source on the CPU. One build serves both parts.
 func TestKernel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("another process runs the kernel: Go's race detector sees nothing of it")
+	}
 	program := testutil.Emulator(t, "executor")
 	t.Run("programs", func(t *testing.T) {
 		emulated(t, program, []int{2}, []uint64{4, 1024}, func(string) bool { return true })
@@ -211,6 +214,9 @@ func TestKernel(t *testing.T) {
 // model. One message divides unevenly, in multiples of 16 bytes, because copies between differently aligned addresses
 // read, and discard, neighbouring bytes. The other divides evenly, for the quick kernel.
 func TestKernelUnderThreadSanitizer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("another process runs the kernel: Go's race detector sees nothing of it")
+	}
 	names := map[string]bool{"allreduce_direct": true, "allreduce_twoshot_ll": true, "allreduce_tree": true,
 		"broadcast_ll": true, "allreduce_switch": true}
 	program := testutil.Emulator(t, "executor", "-g", "-fsanitize=thread", "-DEMULATE_FLOAT32")
