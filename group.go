@@ -27,7 +27,13 @@ func (c *Comm) Submit(reqs ...collective.Request) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return p.run()
+	if err := p.check(); err != nil { // run, which would be a frame more on the way from C to the launch
+		return err
+	}
+	if err := p.enqueue(); err != nil {
+		return err
+	}
+	return p.verify()
 }
 
 // one is Submit of one request. It copies the request into the communicator, so that the call allocates nothing.

@@ -42,7 +42,8 @@ done
 echo "${packages[*]}" >"$tree/packages"
 
 # 3. Texts: what git knows of these places. No Go sources; kernels as they were compiled are in the programs.
-places=(docs python ':(glob)bench/*.sh' bench/inference bench/moe capi/testdata/torch capi/testdata/cpp capi/testdata/devapi
+places=(docs python ':(glob)bench/*.sh' bench/inference bench/moe capi/testdata/torch capi/testdata/cpp
+        capi/testdata/devapi
         plan/testdata/foreign dsl/testdata
         'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.txt' kernels/include kernels/internal/hosttest/testdata)
 for p in "${packages[@]}"; do places+=("$p/testdata"); done

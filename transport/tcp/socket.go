@@ -42,7 +42,7 @@ type socket struct {
 	users    atomic.Int32 // calls of Control under way, and closing once Close was called
 	freed    atomic.Bool  // the descriptor is closed
 	once     sync.Once    // of Close
-	deadline atomic.Int64 // of Read, in Unix nanoseconds; 0 is none
+	deadline atomic.Int64 // of Read, in nanoseconds since begun; 0 is none
 
 	// Of the poller: the number under which it is watched, or 0; whether it should say when there is room; that there
 	// is.
@@ -52,6 +52,9 @@ type socket struct {
 }
 
 const closing = 1 << 30
+
+// begun is when the package was loaded. Times since then are on the monotonic clock.
+var begun = time.Now()
 
 // detach takes the connection out of the hands of package net: c is closed, and the socket stays open.
 func detach(c *net.TCPConn, p *poller) (*socket, error) {
@@ -128,7 +131,7 @@ func (s *socket) Read(b []byte) (n int, err error) {
 			return 0, io.EOF
 		case err != unix.EAGAIN && err != unix.EINTR:
 			return max(n, 0), err
-		case end != 0 && time.Now().UnixNano() > end:
+		case end != 0 && int64(time.Since(begun)) > end:
 			return 0, os.ErrDeadlineExceeded
 		}
 		time.Sleep(time.Millisecond)
@@ -166,7 +169,7 @@ func (s *socket) SetLinger(seconds int) error {
 
 // SetReadDeadline implements conn.
 func (s *socket) SetReadDeadline(t time.Time) error {
-	s.deadline.Store(t.UnixNano())
+	s.deadline.Store(int64(time.Since(begun) + time.Until(t)))
 	return nil
 }
 
