@@ -9,7 +9,7 @@ import (
 )
 
 // relayFrom is the number of ranks from which the collectives of a group go over relays. Fewer ranks send to each
-// other, which takes one step and shows each who is missing.
+// other, which takes one step and shows each rank which others are missing.
 const relayFrom = 64
 
 // relay is a collective of a large group. A rank sends log₂ n bundles, not n-1 messages (Bruck's all-gather).
@@ -150,7 +150,7 @@ func (x *relay) next(ctx context.Context, from int) (message []byte, err error) 
 	return message, wait(ctx)
 }
 
-// answers takes the calls that have come, and returns who has called in this collective or a later one.
+// answers takes the calls that have come, and returns the ranks that have called this collective or a later one.
 func (x *relay) answers() []bool {
 	here := make([]bool, len(x.out))
 	b := x.g.e.box

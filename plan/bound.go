@@ -26,7 +26,7 @@ func (p *Plan) Counted() bool {
 }
 
 // bound checks the limit of an op by a count. Packets are refused: they are awaited whole, so a count would save
-// nothing, and who sends none would tell its reader nothing.
+// nothing, and a rank that sends none gives its reader no order.
 func (v *validator) bound(op *Op, k *OpKind) {
 	b := op.Bound
 	n := len(v.p.GPUs)
