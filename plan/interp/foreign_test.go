@@ -99,6 +99,7 @@ func TestEveryOpIsRun(t *testing.T) {
 	shipped(t, []programs.Options{{Ranks: 4}, {Ranks: 4, Hosts: 2}}, note)
 	scripts(t, note)
 	foreign(t, note)
+	note("tiles", tiles(t))
 	if len(missing) > 0 {
 		t.Errorf("no plan here has %v", missing)
 	}
