@@ -139,7 +139,7 @@ func TestOnMockFusedAllocations(t *testing.T) {
 	s, p := commtest.MockStream(t, comms[0]), commtest.Scratch(t, comms[0])
 	r := goccl.FusedRequest{Tokens: 2, Hidden: 1024, Type: datatype.Bfloat16, Input: p, Norm: p, Algorithm: "one_shot",
 		Stream: s}
-	if n := testing.AllocsPerRun(100, func() {
+	if n := commtest.Allocations(func() {
 		if err := fusions[0].AllReduce(r); err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,7 @@ func TestOnMockAllocations(t *testing.T) {
 		if err := call(); err != nil {
 			t.Fatal(name, err)
 		}
-		if n := testing.AllocsPerRun(100, func() {
+		if n := commtest.Allocations(func() {
 			if err := call(); err != nil {
 				t.Fatal(name, err)
 			}
@@ -62,7 +62,7 @@ func TestOnMockGroupAllocations(t *testing.T) {
 			Type: datatype.Int8, Stream: s}}
 	}
 	calls := []goccl.Call{call(a, 16), call(b, 32), call(a, 48), call(b, 64)}
-	if n := testing.AllocsPerRun(100, func() {
+	if n := commtest.Allocations(func() {
 		if err := goccl.Submit(calls); err != nil {
 			t.Fatal(err)
 		}
