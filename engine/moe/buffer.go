@@ -43,7 +43,7 @@ type Size struct {
 	Tokens int
 	// PacketTokens: ranks of up to that many tokens send packets; 0: 256, negative: no rank does.
 	PacketTokens int
-	// Blocks of a kernel on a GPU; 0: 16.
+	// Blocks of a kernel on a GPU; 0: 16, and 64 for ranks of few tokens, which send packets.
 	Blocks int
 }
 
@@ -52,6 +52,7 @@ const (
 	DefaultTokens       = 16384
 	DefaultPacketTokens = 256
 	DefaultBlocks       = 16
+	DefaultPacketBlocks = 64
 	maxBlocks           = 128
 )
 
@@ -71,16 +72,13 @@ func (s *Size) fill() error {
 		s.PacketTokens = DefaultPacketTokens
 	}
 	s.PacketTokens = min(max(0, s.PacketTokens), s.Tokens)
-	if s.Blocks == 0 {
-		s.Blocks = DefaultBlocks
-	}
 	switch {
 	case s.Bytes < 1<<16 || s.Bytes > 1<<42:
 		return bad("a buffer of %d bytes: want at least 64 KiB; SizeFor says how many tokens need", s.Bytes)
 	case s.Tokens < 1 || s.Tokens > 1<<18:
 		return bad("%d tokens: want 1 to %d", s.Tokens, 1<<18)
-	case s.Blocks < 2 || s.Blocks > maxBlocks:
-		return bad("%d blocks: want 2 to %d", s.Blocks, maxBlocks)
+	case !blocksOK(s.Blocks):
+		return bad("%d blocks: want 0, or 2 to %d", s.Blocks, maxBlocks)
 	}
 	return nil
 }

@@ -22,7 +22,6 @@ const (
 	stateBytes  = 4096
 
 	workThreads = 512
-	moveThreads = workThreads + 32 // with the signaler's warp
 	reportEvery = 50 * time.Millisecond
 )
 
@@ -112,10 +111,16 @@ func (e *cudaEngine) launch(op string, seq uint64, s device.Stream, f *cuda.Func
 	return nil
 }
 
-// shared returns the blocks of a kernel of which a half sends.
-func (e *cudaEngine) shared(wanted int) (blocks, senders int) {
-	if wanted == 0 {
+// shared returns the blocks of a kernel, and how many of them send.
+func (e *cudaEngine) shared(wanted int, packets bool) (blocks, senders int) {
+	switch {
+	case wanted != 0:
+	case e.b.cfg.Blocks != 0:
 		wanted = e.b.cfg.Blocks
+	case packets:
+		wanted = DefaultPacketBlocks
+	default:
+		wanted = DefaultBlocks
 	}
 	blocks = min(wanted, e.blocks)
 	return blocks, blocks / 2
@@ -134,8 +139,9 @@ func (e *cudaEngine) dispatch(seq uint64, a *DispatchArgs) error {
 	if r.scales > 0 {
 		groups = scalesOf(a.Hidden)
 	}
-	blocks, senders := e.shared(a.Blocks)
-	k := dispatchArgs{headArgs: e.head(&a.Handle, kindDispatch), row: e.row(r, kindDispatch), x: uint64(a.X),
+	row := e.row(r, kindDispatch)
+	blocks, senders := e.shared(a.Blocks, a.Tokens <= int(row.packets))
+	k := dispatchArgs{headArgs: e.head(&a.Handle, kindDispatch), row: row, x: uint64(a.X),
 		scales: uint64(a.Scales), xStride: uint64(r.data), scaleStride: uint64(groups) * 4, index: uint64(a.Index),
 		weights: uint64(a.Weights), recvX: uint64(a.RecvX), recvScales: uint64(a.RecvScales),
 		recvIndex: uint64(a.RecvIndex), recvWeights: uint64(a.RecvWeights), recvSource: uint64(a.RecvSource),
@@ -155,12 +161,13 @@ func (e *cudaEngine) dispatch(seq uint64, a *DispatchArgs) error {
 		k.x, k.scales, k.xStride, k.scaleStride = uint64(own), uint64(own)+uint64(r.data), q.stride, q.stride
 	}
 	f := e.staged.kernel(e.moved.dispatch, e.staged.dispatch, &k.row, a.Tokens)
-	return e.launch("moe_dispatch", seq, a.Stream, f, blocks, moveThreads, launcher.Raw(&k))
+	return e.launch("moe_dispatch", seq, a.Stream, f, blocks, workThreads, launcher.Raw(&k))
 }
 
 func (e *cudaEngine) combine(seq uint64, a *CombineArgs) error {
-	blocks, senders := e.shared(a.Blocks)
-	k := combineArgs{headArgs: e.head(&a.Handle, kindCombine), row: e.row(a.returned(), kindCombine), x: uint64(a.X),
+	row := e.row(a.returned(), kindCombine)
+	blocks, senders := e.shared(a.Blocks, a.Tokens <= int(row.packets))
+	k := combineArgs{headArgs: e.head(&a.Handle, kindCombine), row: row, x: uint64(a.X),
 		rows: uint64(a.Rows), weights: uint64(a.Weights), bias: [2]uint64{uint64(a.Bias[0]), uint64(a.Bias[1])},
 		out: uint64(a.Out), outWeights: uint64(a.OutWeights),
 		weightWords: region{uint64(e.b.arena.weights(0)), uint64(e.b.arena.weightStride())}, hidden: uint32(a.Hidden),
@@ -169,7 +176,7 @@ func (e *cudaEngine) combine(seq uint64, a *CombineArgs) error {
 	if a.Layout == Rows {
 		f = e.staged.kernel(e.moved.rows, e.staged.rows, &k.row, a.Tokens)
 	}
-	return e.launch("moe_combine", seq, a.Stream, f, blocks, moveThreads, launcher.Raw(&k))
+	return e.launch("moe_combine", seq, a.Stream, f, blocks, workThreads, launcher.Raw(&k))
 }
 
 func (e *cudaEngine) count(a *CountArgs) error {

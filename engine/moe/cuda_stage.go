@@ -50,7 +50,7 @@ func (s *staging) open(module *cuda.Module, p cuda.Properties) error {
 // kernel returns staged, and fills in the stages of k, where this rank has more tokens than go as packets and a block
 // has room for enough stages; else plain.
 func (s *staging) kernel(plain, staged *cuda.Function, k *rowArgs, tokens int) *cuda.Function {
-	stage := uint32(k.slot)
+	stage := uint32(max(k.slot, 16*MaxRanks)) // has room for 16 bytes of a row of each rank
 	count := min(maxStages, s.room/(int(stage)+barrierBytes))
 	if staged == nil || tokens <= int(k.packets) || count < minStages {
 		return plain

@@ -7,128 +7,184 @@ namespace goccl {
 namespace moe {
 
 // Adder adds the rows of this rank's tokens.
-template <bool ByExpert, uint32_t Flight = 1>
+template <bool ByExpert, class Mover>
 struct Adder {
   const CombineArgs& a;
   const Source own;
   const uint32_t n;
-  const bool lines;
 
-  GOCCL_DEVICE Adder(const CombineArgs& args, uint32_t number)
-      : a(args), own(args, args.rank), n(number), lines(args.tokens <= args.row.packets) {}
+  GOCCL_DEVICE Adder(const CombineArgs& args, uint32_t number) : a(args), own(args, args.rank), n(number) {}
 
-  GOCCL_DEVICE void begin(Eight& sum, uint32_t token, uint32_t offset) const {
-    sum.clear();
-    for (uint32_t b = 0; b < 2; ++b)
-      if (a.bias[b] != nullptr) sum.add(loadVec(a.bias[b] + static_cast<uint64_t>(token) * a.row.data + offset));
+  // direct says whether the row of a rank is read where its caller has it.
+  static GOCCL_DEVICE bool direct(const CombineArgs& a, uint32_t p) { return p == a.rank && !ByExpert; }
+
+  GOCCL_DEVICE const uint8_t* bias(uint32_t b, uint32_t token) const {
+    return a.bias[b] + static_cast<uint64_t>(token) * a.row.data;
   }
 
-  // rowOf is where the row of rank p is, unless it comes as packets.
-  GOCCL_DEVICE const uint8_t* rowOf(uint32_t p, uint32_t token) const {
-    if (p == a.rank && !ByExpert) return own.rowOf(placesOf(a, p, token)[0]);
-    return rowAt(a, a.row, a.rank, p, token);
-  }
-  GOCCL_DEVICE float weightAt(uint32_t p, uint32_t token, uint32_t k) const {
-    if (p == a.rank) return a.weights[static_cast<uint64_t>(own.base + placesOf(a, p, token)[0]) * a.topK + k];
-    const uint2 v = loadVec2(rowAt(a, a.row, a.rank, p, token) + a.row.data + k / 2 * 8);
-    return bitsFloat(k % 2 == 0 ? v.x : v.y);
-  }
-
-  GOCCL_DEVICE void weights(uint32_t token, uint32_t workers) const {
+  // termsOf are the rows of a token's ranks, plain ones or lines.
+  GOCCL_DEVICE Terms termsOf(uint32_t token) const {
     const Route r = a.routes[token];
-    for (uint32_t k = threadIdx.x; k < a.topK; k += workers) {
-      float sum = 0;
-      for (uint32_t m = r.mask, i = 0; m != 0; m &= m - 1, ++i)
-        sum = Eight::sum(sum, weightAt(static_cast<uint32_t>(r.order >> (4 * i)) & 15, token, k));
-      a.outWeights[static_cast<uint64_t>(token) * a.topK + k] = sum;
+    Terms t;
+    uint32_t count = 0;
+    for (uint32_t m = r.mask; m != 0; m &= m - 1) ++count;
+    t.lanes = (1u << count) - 1;
+    if (laneOf() >= count) return t;
+    t.rank = static_cast<uint32_t>(r.order >> (4 * laneOf())) & 15;
+    if (direct(a, t.rank))
+      t.mine = own.rowOf(placesOf(a, t.rank, token)[0]);
+    else
+      t.mine = own.lines() ? linesAt(a, a.row, a.rank, t.rank, token) : rowAt(a, a.row, a.rank, t.rank, token);
+    return t;
+  }
+
+  // weights adds the lists of plain rows.
+  GOCCL_DEVICE void weights(const Terms& t, uint32_t token) const {
+    const uint32_t k = laneOf();
+    float sum = 0;
+    for (uint32_t left = t.lanes; left != 0; left &= left - 1) {
+      const int lane = static_cast<int>(Terms::lowest(left));
+      const uint8_t* row = shared(t.mine, static_cast<uint32_t>(lane));
+      const uint32_t p = __shfl_sync(allLanes, t.rank, lane);
+      if (k >= a.topK) continue;
+      const uint2 v = direct(a, p) ? own.listed(placesOf(a, p, token)[0], k / 2 * 8)
+                                   : loadVec2(row + a.row.data + k / 2 * 8);
+      sum = Eight::sum(sum, bitsFloat(k % 2 == 0 ? v.x : v.y));
     }
+    if (k < a.topK) a.outWeights[static_cast<uint64_t>(token) * a.topK + k] = sum;
   }
 
-  // rows adds a token of plain rows. A thread has four loads in flight: of four ranks, or two vectors of two.
-  GOCCL_DEVICE void rows(uint32_t token, uint32_t workers) const {
-    const Route r = a.routes[token];
+  // rows adds a token of plain rows: vectors of few ranks, or fewer of more ranks, at once.
+  template <uint32_t Together, uint32_t Parts>
+  GOCCL_DEVICE void rows(const Terms& t, uint32_t token) const {
     const uint32_t vectors = a.row.data / 16;
-    for (uint32_t i = threadIdx.x; i < vectors; i += Flight * workers) {
-      Eight sum[Flight];
+    for (uint32_t i = laneOf(); i - laneOf() < vectors; i += Parts * 32) {
+      Eight sum[Parts];
 #pragma unroll
-      for (uint32_t f = 0; f < Flight; ++f)
-        if (i + f * workers < vectors) begin(sum[f], token, (i + f * workers) * 16);
-      uint64_t order = r.order;
-      constexpr uint32_t together = 4 / Flight;
-      for (uint32_t mask = r.mask; mask != 0;) {
-        uint4 v[together][Flight];
-        bool some[together];
-#pragma unroll
-        for (uint32_t j = 0; j < together; ++j, order >>= 4) {
-          some[j] = mask != 0;
-          const uint8_t* row = some[j] ? rowOf(static_cast<uint32_t>(order) & 15, token) : nullptr;
-#pragma unroll
-          for (uint32_t f = 0; f < Flight; ++f)
-            if (some[j] && i + f * workers < vectors) v[j][f] = loadVec(row + (i + f * workers) * 16);
-          mask &= mask - 1;
-        }
-#pragma unroll
-        for (uint32_t j = 0; j < together; ++j)
-#pragma unroll
-          for (uint32_t f = 0; f < Flight; ++f)
-            if (some[j] && i + f * workers < vectors) sum[f].add(v[j][f]);
+      for (uint32_t u = 0; u < Parts; ++u) {
+        sum[u].clear();
+        for (uint32_t b = 0; b < 2; ++b)
+          if (a.bias[b] != nullptr && i + u * 32 < vectors) sum[u].add(loadVec(bias(b, token) + (i + u * 32) * 16));
       }
+      addRows<false, Together>(t, sum, i, vectors);
 #pragma unroll
-      for (uint32_t f = 0; f < Flight; ++f)
-        if (i + f * workers < vectors)
-          storeVec(a.out + static_cast<uint64_t>(token) * a.row.data + (i + f * workers) * 16, sum[f].narrow());
+      for (uint32_t u = 0; u < Parts; ++u)
+        if (i + u * 32 < vectors)
+          storeVec(a.out + static_cast<uint64_t>(token) * a.row.data + (i + u * 32) * 16, sum[u].narrow());
     }
-    if (a.outWeights != nullptr) weights(token, workers);
   }
 
-  // packets adds a token whose rows come as packets, by whole warps. Units are 16 bytes of a row, or 8; their offsets
-  // are multiples of 8, so a unit is handled as two words.
-  GOCCL_DEVICE Status packets(uint32_t token, uint32_t workers) const {
-    const Route r = a.routes[token];
-    for (uint32_t unit = threadIdx.x; unit < lineUnits(a.row); unit += workers) {
-      const uint32_t offset = lineOffset(unit);
-      Eight sum;
-      sum.clear();
-      for (uint32_t b = 0; b < 2; ++b)
-        if (a.bias[b] != nullptr) sum.add(pair(a.bias[b] + static_cast<uint64_t>(token) * a.row.data, offset));
-      float listed[4] = {0, 0, 0, 0};
-      uint64_t order = r.order;
-      for (uint32_t mask = r.mask; mask != 0; mask &= mask - 1, order >>= 4) {
-        const uint32_t p = static_cast<uint32_t>(order) & 15;
-        uint4 v;
-        if (p == a.rank) {
-          v = ownUnit(token, offset);
-        } else {
-          const Status s = awaitUnit(a, linesAt(a, a.row, a.rank, p, token), unit, n, p, v);
-          if (s != statusOk) return s;
-        }
-        sum.add(v);
-        listed[0] = Eight::sum(listed[0], bitsFloat(v.x)), listed[1] = Eight::sum(listed[1], bitsFloat(v.y));
-        listed[2] = Eight::sum(listed[2], bitsFloat(v.z)), listed[3] = Eight::sum(listed[3], bitsFloat(v.w));
+  // gathered adds a token of plain rows by a stage, as much of each row at a time as the stage has room for.
+  GOCCL_DEVICE bool gathered(Mover& stage, const Terms& t, uint32_t token) const {
+    uint32_t count = 0;
+    for (uint32_t left = t.lanes; left != 0; left &= left - 1) ++count;
+    const uint32_t apart = count == 0 ? a.row.data : a.row.stage / count / 16 * 16;
+    stage.acquired();
+    for (uint32_t at = 0; at < a.row.data; at += apart) {
+      const uint32_t bytes = a.row.data - at < apart ? a.row.data - at : apart;
+      if (count != 0 && !stage.gather(t.mine + at, count, bytes, apart)) return false;
+      for (uint32_t i = laneOf() * 16; i < bytes; i += 32 * 16) {
+        Eight sum;
+        sum.clear();
+        for (uint32_t b = 0; b < 2; ++b)
+          if (a.bias[b] != nullptr) sum.add(loadVec(bias(b, token) + at + i));
+        for (uint32_t j = 0; j < count; ++j) sum.add(stage.vector(j, apart, i));
+        storeVec(a.out + static_cast<uint64_t>(token) * a.row.data + at + i, sum.narrow());
       }
-      const uint4 result = sum.narrow();
+    }
+    return true;
+  }
+
+  // arrived waits for the plain rows of a token.
+  GOCCL_DEVICE bool arrived(uint32_t token) const {
+    uint32_t from = a.routes[token].mask;
+    if (!ByExpert) from &= ~(1u << a.rank);
+    const bool ok = awaitPiece(a, a.row, from, token / pieceTokens, n);
+    __syncwarp();
+    return ok;
+  }
+
+  // units loads units of terms' lines: Parts groups from unit `base` on. It waits for all of them together.
+  template <bool Plain, uint32_t Together, uint32_t Parts>
+  GOCCL_DEVICE bool units(const uint8_t* (&row)[Together], uint32_t (&from)[Together], uint32_t which, uint32_t token,
+                          uint32_t base, uint32_t end, uint4 (&v)[Together][Parts]) const {
+#pragma unroll
+    for (uint32_t j = 0; j < Together; ++j)
+      if ((which >> j & 1) != 0 && direct(a, from[j]))
+#pragma unroll
+        for (uint32_t u = 0; u < Parts; ++u)
+          if (base + u * 32 < end)
+            v[j][u] = Plain ? plainUnit(row[j], base + u * 32 + laneOf())
+                            : unitOf(own, row[j], placesOf(a, a.rank, token)[0], base + u * 32 + laneOf());
+    uint64_t start = 0;
+    uint32_t late = 0;  // a rank whose unit has not come, counted from 1
+    const Status s = spin(
+        [&] {
+          late = 0;
+#pragma unroll
+          for (uint32_t j = 0; j < Together; ++j) {
+            if ((which >> j & 1) == 0 || direct(a, from[j])) continue;
+            bool fresh = true;
+#pragma unroll
+            for (uint32_t u = 0; u < Parts; ++u)
+              if (base + u * 32 < end) v[j][u] = ll128Get(row[j], base + u * 32 + laneOf(), lineFlag(n), fresh);
+            if (!fresh) late = from[j] + 1;
+          }
+          return __all_sync(allLanes, late == 0) != 0;
+        },
+        [&] {
+          const uint32_t peer = __reduce_max_sync(allLanes, late) - 1;
+          return __reduce_max_sync(allLanes, checkAbort(a.abort, start, row[0], waitPacket, peer));
+        });
+    return s == statusOk;
+  }
+
+  // elements adds units of a token's lines that carry nothing else.
+  template <uint32_t Together, uint32_t Parts>
+  GOCCL_DEVICE bool elements(const Terms& t, uint32_t token, uint32_t first, uint32_t end) const {
+#pragma unroll 1
+    for (uint32_t base = first; base < end; base += Parts * 32) {
+      Eight sum[Parts];
+#pragma unroll
+      for (uint32_t u = 0; u < Parts; ++u) {
+        sum[u].clear();
+        for (uint32_t b = 0; b < 2; ++b)
+          if (a.bias[b] != nullptr && base + u * 32 < end)
+            sum[u].add(plainUnit(bias(b, token), base + u * 32 + laneOf()));
+      }
+      auto load = [&](const uint8_t* (&row)[Together], uint32_t (&from)[Together], uint32_t which,
+                      uint4 (&v)[Together][Parts]) { return units<true>(row, from, which, token, base, end, v); };
+      if (!t.add<false, Together>(sum, load)) return false;
+      uint8_t* out = a.out + static_cast<uint64_t>(token) * a.row.data;
+#pragma unroll
+      for (uint32_t u = 0; u < Parts; ++u)
+        if (base + u * 32 < end) storeUnit(out, base + u * 32 + laneOf(), sum[u].narrow());
+    }
+    return true;
+  }
+
+  // rest adds the other units, of elements and of lists, whose sums are of floats.
+  GOCCL_DEVICE bool rest(const Terms& t, uint32_t token, uint32_t first, uint32_t end) const {
+#pragma unroll 1
+    for (uint32_t base = first; base < end; base += 32) {
+      const uint32_t unit = base + laneOf(), offset = lineOffset(unit);
+      Eight sum[1];
+      float listed[4] = {0, 0, 0, 0};
+      sum[0].clear();
+      for (uint32_t b = 0; b < 2; ++b)
+        if (a.bias[b] != nullptr) sum[0].add(pairOf(bias(b, token), a.row.data, offset));
+      auto load = [&](const uint8_t* (&row)[1], uint32_t (&from)[1], uint32_t which, uint4 (&v)[1][1]) {
+        if (!units<false>(row, from, which, token, base, end, v)) return false;
+        const uint32_t w[4] = {v[0][0].x, v[0][0].y, v[0][0].z, v[0][0].w};
+        for (uint32_t i = 0; i < 4; ++i) listed[i] = Eight::sum(listed[i], bitsFloat(w[i]));
+        return true;
+      };
+      if (!t.add<false, 1>(sum, load)) return false;
+      const uint4 result = sum[0].narrow();
       store(token, offset, make_uint2(result.x, result.y), listed);
       if (!ll128HasFlag(unit)) store(token, offset + 8, make_uint2(result.z, result.w), listed + 2);
     }
-    return statusOk;
-  }
-
-  // pair is the 16 bytes of elements from an offset on, as far as a row has them.
-  GOCCL_DEVICE uint4 pair(const uint8_t* row, uint32_t offset) const {
-    const uint2 low = offset < a.row.data ? loadVec2(row + offset) : make_uint2(0, 0);
-    const uint2 high = offset + 8 < a.row.data ? loadVec2(row + offset + 8) : make_uint2(0, 0);
-    return make_uint4(low.x, low.y, high.x, high.y);
-  }
-  GOCCL_DEVICE uint4 ownUnit(uint32_t token, uint32_t offset) const {
-    uint4 v = pair(rowOf(a.rank, token), offset);
-    if (a.row.lists == 0) return v;
-    uint32_t* w[4] = {&v.x, &v.y, &v.z, &v.w};
-    for (uint32_t i = 0; i < 4; ++i) {
-      const uint32_t at = offset + i * 4;
-      if (at < a.row.data || (at - a.row.data) / 4 >= a.topK) continue;
-      *w[i] = floatBits(weightAt(a.rank, token, (at - a.row.data) / 4));
-    }
-    return v;
+    return true;
   }
   GOCCL_DEVICE void store(uint32_t token, uint32_t offset, uint2 v, const float* listed) const {
     if (offset < a.row.data) return storeVec2(a.out + static_cast<uint64_t>(token) * a.row.data + offset, v);
@@ -138,45 +194,43 @@ struct Adder {
     if (k + 1 < a.topK) a.outWeights[static_cast<uint64_t>(token) * a.topK + k + 1] = listed[1];
   }
 
-  // arrived waits for the plain rows of a piece.
-  GOCCL_DEVICE Status arrived(uint32_t piece, uint32_t count) const {
-    uint32_t from = 0;
-    for (uint32_t t = 0; t < count; ++t) from |= a.routes[piece * pieceTokens + t].mask;
-    if (!ByExpert) from &= ~(1u << a.rank);
-    for (uint32_t p = 0; p < a.nranks; ++p) {
-      if ((from >> p & 1) == 0 || (lines && p != a.rank)) continue;
-      const Status s = awaitPiece(a, a.row, p, piece, n);
-      if (s != statusOk) return s;
-    }
-    return statusOk;
+  // span adds units of a token's lines.
+  GOCCL_DEVICE bool span(uint32_t token, uint32_t first, uint32_t end) const {
+    const Terms t = termsOf(token);
+    const uint32_t plain = plainUnits(a.row), last = end < plain ? end : plain;
+    return elements<4, 2>(t, token, first, last) && rest(t, token, first > plain ? first : plain, end);
   }
 
-  GOCCL_DEVICE bool run() const {
-    Pipe pipe(a.abort);
-    const uint32_t blocks = gridDim.x - a.senders;
-    for (uint32_t piece = blockIdx.x - a.senders; piece < pieces(a.tokens); piece += blocks) {
-      const uint32_t first = piece * pieceTokens;
-      const uint32_t count = a.tokens - first < pieceTokens ? a.tokens - first : pieceTokens;
-      Status failed = statusOk;
-      auto move = [&] {
-        for (uint32_t t = 0; t < count && failed == statusOk; ++t) {
-          if (lines)
-            failed = packets(first + t, pipe.workers());
-          else
-            rows(first + t, pipe.workers());
-        }
-        if (failed != statusOk) pipe.halted[(pipe.steps - 1) & 1] = 1;
-      };
-      if (!pipe.step([&] { return arrived(piece, count); }, [] { return statusOk; }, move, [] {})) return false;
+  GOCCL_DEVICE bool work(Mover& mover, Part part) const {
+    if (own.lines())
+      return Spans(part, a.row, a.tokens).each(a.tokens, [&](uint32_t token, uint32_t first, uint32_t end) {
+        return span(token, first, end);
+      });
+    for (uint32_t token = part.at; token < a.tokens; token += part.of) {
+      const Terms t = termsOf(token);
+      if (!arrived(token)) return false;
+      if constexpr (Mover::gathers) {
+        if (!gathered(mover, t, token)) return false;
+      } else if (t.lanes <= 3) {
+        rows<2, 4>(t, token);
+      } else {
+        rows<4, 2>(t, token);
+      }
+      if (a.outWeights != nullptr) weights(t, token);
     }
     return true;
   }
+
+  GOCCL_DEVICE bool run() const {
+    return byWarps<Mover>(a.row, a.abort, blockIdx.x - a.senders, gridDim.x - a.senders,
+                          [&](Mover& mover, Part part) { return work(mover, part); });
+  }
 };
 
-template <bool ByExpert>
+template <bool ByExpert, class Mover>
 GOCCL_DEVICE void combine(const CombineArgs& a) {
   const uint32_t n = number(a);
-  if (blockIdx.x < a.senders ? send<ByExpert>(a, n) : Adder<ByExpert>(a, n).run()) end(a, n);
+  if (blockIdx.x < a.senders ? send<ByExpert, Mover>(a, n) : Adder<ByExpert, Mover>(a, n).run()) end(a, n);
 }
 
 }  // namespace moe

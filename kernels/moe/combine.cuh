@@ -1,19 +1,19 @@
 // Combine: each row returns to its token's rank, which adds the rows of the token.
 //
-// The first `senders` blocks send, the others add. Senders serve the sources in turn, a piece at a time, because a
-// token needs the rows of all its ranks. In the layout Experts a sender adds the rows of the token's experts first, and
-// waits for the weights, which the token's rank sends at the start.
+// The first `senders` blocks send, the others add (adder.cuh). Senders serve the sources in turn, because a token needs
+// the rows of all its ranks. In the layout Experts a sender adds the rows of the token's experts first, and waits for
+// the weights, which the token's rank sends at the start.
 //
 //   sender     1. begin: the peers have ended the combine before (memory.cuh)
 //              2. layout Experts: the weights of this rank's tokens
-//              3. packets: a token at a time; or plain rows: a piece at a time, then its flag
+//              3. to sources of few tokens: spans of lines, as packets
+//              4. to the others: a piece at a time, then its flag, when the next piece is on its way
 //   adder      1. wait for the rows of a token, in the order of its list
 //              2. add them in float32, round once
-//
-// Sums are of single products and additions, never contracted: the host device computes the same bits.
 #pragma once
 
-#include <moe/stage.cuh>
+#include <moe/plain.cuh>
+#include <moe/sum.cuh>
 
 namespace goccl {
 namespace moe {
@@ -30,55 +30,6 @@ struct CombineArgs : Head {
   uint32_t hidden, senders;
 };
 static_assert(sizeof(CombineArgs) == 432, "CombineArgs is filled by the host");
-
-// Eight is a vector of bfloat16 in float32.
-struct Eight {
-  float v[8];
-  GOCCL_DEVICE void clear() {
-#pragma unroll
-    for (uint32_t i = 0; i < 8; ++i) v[i] = 0;
-  }
-  static GOCCL_DEVICE float low(uint32_t w) { return bitsFloat(w << 16); }
-  static GOCCL_DEVICE float high(uint32_t w) { return bitsFloat(w & 0xffff0000u); }
-  static GOCCL_DEVICE float sum(float x, float y) {
-#if GOCCL_CUDA
-    return __fadd_rn(x, y);
-#else
-    return x + y;
-#endif
-  }
-  static GOCCL_DEVICE float product(float x, float y) {
-#if GOCCL_CUDA
-    return __fmul_rn(x, y);
-#else
-    return x * y;
-#endif
-  }
-  GOCCL_DEVICE void add(uint4 x) {
-    const uint32_t w[4] = {x.x, x.y, x.z, x.w};
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) v[2 * i] = sum(v[2 * i], low(w[i])), v[2 * i + 1] = sum(v[2 * i + 1], high(w[i]));
-  }
-  GOCCL_DEVICE void addProduct(float f, uint4 x) {
-    const uint32_t w[4] = {x.x, x.y, x.z, x.w};
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-      v[2 * i] = sum(v[2 * i], product(f, low(w[i])));
-      v[2 * i + 1] = sum(v[2 * i + 1], product(f, high(w[i])));
-    }
-  }
-  GOCCL_DEVICE uint4 narrow() const {
-    uint32_t w[4];
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-      Bfloat16 a, b;
-      fromFloat(v[2 * i], a);
-      fromFloat(v[2 * i + 1], b);
-      w[i] = a.bits | static_cast<uint32_t>(b.bits) << 16;
-    }
-    return make_uint4(w[0], w[1], w[2], w[3]);
-  }
-};
 
 GOCCL_DEVICE LL8Packet* weightWord(const CombineArgs& a, uint32_t at, uint32_t source, uint32_t token, uint32_t k) {
   return reinterpret_cast<LL8Packet*>(a.arena[at] + a.weightWords.base + source * a.weightWords.stride) +
@@ -101,8 +52,14 @@ struct Source {
 
   GOCCL_DEVICE Source(const CombineArgs& args, uint32_t s)
       : a(args), rank(s), tokens(static_cast<uint32_t>(args.sourceTokens[s])), base(0) {
+#pragma unroll 1
     for (uint32_t q = 0; q < s; ++q) base += a.counts[q];
   }
+
+  // own rows are added where they are, unless they are sums of experts.
+  GOCCL_DEVICE bool returns() const { return rank != a.rank || a.byExpert; }
+  GOCCL_DEVICE bool lines() const { return tokens <= a.row.packets; }
+
   GOCCL_DEVICE const uint8_t* rowOf(int32_t place) const {
     if (!a.byExpert) return a.x + static_cast<uint64_t>(base + place) * a.row.data;
     const uint32_t x = static_cast<uint32_t>(place) >> placeBits;
@@ -110,134 +67,187 @@ struct Source {
     return a.x + (x * a.rows + static_cast<uint64_t>(in)) * a.row.data;
   }
 
-  // weightOf waits for a weight of the rank's token.
-  GOCCL_DEVICE Status weightOf(uint32_t token, uint32_t k, uint32_t n, float& w) const {
-    const LL8Packet* in = weightWord(a, a.rank, rank, token, k);
-    uint32_t v = 0;
-    const Status s = waitUntil([&] { return in->tryRead(n, v); }, a.abort, in, waitPacket, -1, rank);
-    w = bitsFloat(v);
-    return s;
-  }
-
-  // vector is 16 bytes of the row that returns for a token.
-  template <bool ByExpert>
-  GOCCL_DEVICE uint4 vector(const int32_t* places, const float* w, uint32_t offset) const {
-    if (!ByExpert) return loadVec(rowOf(places[0]) + offset);
-    Eight sum;
-    sum.clear();
-    for (uint32_t k = 0; k < a.topK; ++k)
-      if (places[k] >= 0) sum.addProduct(w[k], loadVec(rowOf(places[k]) + offset));
-    return sum.narrow();
-  }
-
-  // word is 8 bytes of the row; what lies beyond is 0.
-  template <bool ByExpert>
-  GOCCL_DEVICE uint2 word(const int32_t* places, const float* w, uint32_t offset) const {
-    if (offset < a.row.data) {
-      const uint4 v = vector<ByExpert>(places, w, offset & ~15u);
-      return (offset & 8) == 0 ? make_uint2(v.x, v.y) : make_uint2(v.z, v.w);
-    }
-    offset -= a.row.data;
+  // listed is 8 bytes of the weights that go with a row, from an offset in them on.
+  GOCCL_DEVICE uint2 listed(int32_t place, uint32_t offset) const {
     if (offset >= a.row.lists) return make_uint2(0, 0);
-    const float* list = a.weights + static_cast<uint64_t>(base + places[0]) * a.topK;
+    const float* list = a.weights + static_cast<uint64_t>(base + place) * a.topK;
     const uint32_t i = offset / 4;
     return make_uint2(floatBits(list[i]), i + 1 < a.topK ? floatBits(list[i + 1]) : 0);
   }
+
+  // experts are the rows that make a token's row in the layout Experts; it waits for their weights.
+  GOCCL_DEVICE bool experts(const int32_t* places, uint32_t token, uint32_t n, Terms& t) const {
+    const uint32_t k = laneOf();
+    Status s = statusOk;
+    const bool here = k < a.topK && places[k] >= 0;
+    if (here) {
+      const LL8Packet* in = weightWord(a, a.rank, rank, token, k);
+      uint32_t v = 0;
+      s = waitUntil([&] { return in->tryRead(n, v); }, a.abort, in, waitPacket, -1, rank);
+      t.mine = rowOf(places[k]);
+      t.factor = bitsFloat(v);
+    }
+    t.lanes = __ballot_sync(allLanes, here);
+    return !__any_sync(allLanes, s != statusOk);
+  }
 };
 
-// Weights holds those of a token.
-template <bool ByExpert>
-GOCCL_DEVICE Status weightsOf(const Source& s, const int32_t* places, uint32_t token, uint32_t n, float* w) {
-  Status failed = statusOk;
-  if (ByExpert)
-    for (uint32_t k = 0; k < s.a.topK && failed == statusOk; ++k)
-      if (places[k] >= 0) failed = s.weightOf(token, k, n, w[k]);
-  return failed;
+// unitOf is what a unit of a returning row's lines carries, in the layout Rows.
+GOCCL_DEVICE uint4 unitOf(const Source& s, const uint8_t* row, int32_t place, uint32_t unit) {
+  const CombineArgs& a = s.a;
+  const uint32_t offset = lineOffset(unit);
+  uint4 v = pairOf(row, a.row.data, offset);
+  if (offset + 8 < a.row.data) return v;
+  const uint2 high = s.listed(place, offset + 8 - a.row.data);
+  v.z = high.x, v.w = high.y;
+  if (offset < a.row.data) return v;
+  const uint2 low = s.listed(place, offset - a.row.data);
+  v.x = low.x, v.y = low.y;
+  return v;
 }
 
-// returnLines sends a token's row as packets, by whole warps, whose threads have numbers from 0.
-template <bool ByExpert>
-GOCCL_DEVICE Status returnLines(const CombineArgs& a, const Source& s, uint32_t token, uint32_t n, uint32_t thread,
-                                uint32_t threads) {
-  const int32_t* places = placesOf(a, s.rank, token);
-  float w[maxTopK];
-  if (!present(a, places)) return statusOk;
-  const Status failed = weightsOf<ByExpert>(s, places, token, n, w);
-  if (__any_sync(0xffffffffu, failed != statusOk)) return statusAborted;
-  uint8_t* lines = linesAt(a, a.row, s.rank, a.rank, token);
-  for (uint32_t unit = thread; unit < lineUnits(a.row); unit += threads) {
-    const uint32_t offset = lineOffset(unit);
-    const uint2 low = s.word<ByExpert>(places, w, offset);
-    const uint2 high = ll128HasFlag(unit) ? make_uint2(0, 0) : s.word<ByExpert>(places, w, offset + 8);
-    ll128Put(lines, unit, make_uint4(low.x, low.y, high.x, high.y), lineFlag(n));
+// returnRow sends units of a row as packets.
+GOCCL_DEVICE void returnRow(const Source& s, uint8_t* lines, int32_t place, uint32_t n, uint32_t first, uint32_t end) {
+  constexpr uint32_t flight = 8;
+  const uint8_t* row = s.rowOf(place);
+  const uint32_t plain = plainUnits(s.a.row), last = end < plain ? end : plain;
+  for (uint32_t base = first; base < last; base += flight * 32) {
+    uint4 v[flight];
+#pragma unroll
+    for (uint32_t u = 0; u < flight; ++u)
+      if (base + u * 32 < last) v[u] = plainUnit(row, base + u * 32 + laneOf());
+#pragma unroll
+    for (uint32_t u = 0; u < flight; ++u)
+      if (base + u * 32 < last) ll128Put(lines, base + u * 32 + laneOf(), v[u], lineFlag(n));
   }
-  return statusOk;
+#pragma unroll 1
+  for (uint32_t base = first > plain ? first : plain; base < end; base += 32)
+    ll128Put(lines, base + laneOf(), unitOf(s, row, place, base + laneOf()), lineFlag(n));
 }
 
-// returnRow stores a token's row.
-template <bool ByExpert>
-GOCCL_DEVICE Status returnRow(const CombineArgs& a, const Source& s, uint32_t token, uint32_t n, uint32_t workers) {
-  const int32_t* places = placesOf(a, s.rank, token);
-  float w[maxTopK];
-  if (!present(a, places)) return statusOk;
-  const Status failed = weightsOf<ByExpert>(s, places, token, n, w);
-  if (failed != statusOk) return failed;
-  uint8_t* to = rowAt(a, a.row, s.rank, a.rank, token);
-  if (ByExpert) {
-    for (uint32_t i = threadIdx.x; i < a.row.data / 16; i += workers)
-      storeVec(to + i * 16, s.vector<true>(places, w, i * 16));
-    return statusOk;
+// returnSums sends units of the sum of experts' rows as packets.
+GOCCL_DEVICE void returnSums(const Source& s, uint8_t* lines, const Terms& t, uint32_t n, uint32_t first,
+                             uint32_t end) {
+  constexpr uint32_t flight = 2;
+  for (uint32_t base = first; base < end; base += flight * 32) {
+    Eight sum[flight];
+#pragma unroll
+    for (uint32_t u = 0; u < flight; ++u) sum[u].clear();
+    t.add<true, 4>(sum, [&](const uint8_t* (&rows)[4], uint32_t (&)[4], uint32_t which, uint4 (&v)[4][flight]) {
+#pragma unroll
+      for (uint32_t j = 0; j < 4; ++j)
+#pragma unroll
+        for (uint32_t u = 0; u < flight; ++u)
+          if ((which >> j & 1) != 0) v[j][u] = pairOf(rows[j], s.a.row.data, lineOffset(base + u * 32 + laneOf()));
+      return true;
+    });
+#pragma unroll
+    for (uint32_t u = 0; u < flight; ++u)
+      if (base + u * 32 < end) ll128Put(lines, base + u * 32 + laneOf(), sum[u].narrow(), lineFlag(n));
   }
-  copyVectors<4>(to, s.rowOf(places[0]), a.row.data / 16, threadIdx.x, workers);
-  for (uint32_t i = threadIdx.x; i < a.row.lists / 8; i += workers)
-    storeVec2(to + a.row.data + i * 8, s.word<false>(places, w, a.row.data + i * 8));
-  return statusOk;
 }
 
-// giveBack is step 3 of a sender for a piece of a source; all threads of the block call it.
+// returnSpan sends units of a token's row as packets.
 template <bool ByExpert>
-GOCCL_DEVICE bool giveBack(const CombineArgs& a, Pipe& pipe, const Source& s, uint32_t piece, uint32_t n) {
-  const uint32_t first = piece * pieceTokens;
-  const uint32_t count = s.tokens - first < pieceTokens ? s.tokens - first : pieceTokens;
-  const bool lines = s.rank != a.rank && s.tokens <= a.row.packets;
-  Status failed = statusOk;
-  auto move = [&] {
-    for (uint32_t t = 0; t < count && failed == statusOk; ++t)
-      failed = lines ? returnLines<ByExpert>(a, s, first + t, n, threadIdx.x, pipe.workers())
-                     : returnRow<ByExpert>(a, s, first + t, n, pipe.workers());
-    if (failed != statusOk) pipe.halted[(pipe.steps - 1) & 1] = 1;
-  };
-  auto ok = [] { return statusOk; };
-  auto signal = [&] {
-    if (!lines) storeRelease<Scope::sys>(flagAt(a, a.row, s.rank, a.rank, piece), n);
-  };
-  return pipe.step(ok, ok, move, signal);
-}
-
-// toSources calls give with the pieces of part `part` of `parts`, the ranks in turn, until one fails.
-template <class Give>
-GOCCL_DEVICE bool toSources(const CombineArgs& a, uint32_t part, uint32_t parts, Give give) {
-  uint32_t most = 0;
-  for (uint32_t s = 0; s < a.nranks; ++s) {
-    const uint32_t p = pieces(static_cast<uint32_t>(a.sourceTokens[s]));
-    most = p > most ? p : most;
-  }
-  for (uint32_t piece = part; piece < most; piece += parts)
-    for (uint32_t k = 1; k <= a.nranks; ++k) {
-      const Source s(a, k == a.nranks ? a.rank : peerAfter(a, k));
-      if (piece < pieces(s.tokens) && !give(s, piece)) return false;
-    }
+GOCCL_DEVICE bool returnSpan(const Source& s, uint32_t n, uint32_t token, uint32_t first, uint32_t end) {
+  const int32_t* places = placesOf(s.a, s.rank, token);
+  if (!present(s.a, places)) return true;
+  uint8_t* lines = linesAt(s.a, s.a.row, s.rank, s.a.rank, token);
+  if (!ByExpert) return returnRow(s, lines, places[0], n, first, end), true;
+  Terms t;
+  if (!s.experts(places, token, n, t)) return false;
+  returnSums(s, lines, t, n, first, end);
   return true;
 }
 
+// returnSum stores a token's row in the layout Experts.
+GOCCL_DEVICE bool returnSum(const Source& s, const int32_t* places, uint32_t token, uint32_t n) {
+  const CombineArgs& a = s.a;
+  Terms t;
+  if (!s.experts(places, token, n, t)) return false;
+  uint8_t* to = rowAt(a, a.row, s.rank, a.rank, token);
+  const uint32_t vectors = a.row.data / 16;
+  for (uint32_t i = laneOf(); i - laneOf() < vectors; i += 64) {
+    Eight sum[2];
+    sum[0].clear(), sum[1].clear();
+    addRows<true, 4>(t, sum, i, vectors);
+    for (uint32_t u = 0; u < 2; ++u)
+      if (i + u * 32 < vectors) storeVec(to + static_cast<uint64_t>(i + u * 32) * 16, sum[u].narrow());
+  }
+  return true;
+}
+
+// eachSource calls take with the sources to which rows return, this rank last, until one fails.
+template <class Take>
+GOCCL_DEVICE bool eachSource(const CombineArgs& a, Take take) {
+#pragma unroll 1
+  for (uint32_t k = 1; k <= a.nranks; ++k) {
+    const Source s(a, k == a.nranks ? a.rank : peerAfter(a, k));
+    if (s.returns() && !take(s)) return false;
+  }
+  return true;
+}
+
+// returnLines is step 3.
 template <bool ByExpert>
+GOCCL_DEVICE bool returnLines(const CombineArgs& a, Part part, uint32_t n) {
+  uint32_t tokens = 0;
+  eachSource(a, [&](const Source& s) { return tokens += s.lines() ? s.tokens : 0, true; });
+  Spans spans(part, a.row, tokens);
+  return eachSource(a, [&](const Source& s) {
+    return !s.lines() || spans.each(s.tokens, [&](uint32_t token, uint32_t first, uint32_t end) {
+      return returnSpan<ByExpert>(s, n, token, first, end);
+    });
+  });
+}
+
+// returnPieces is step 4.
+template <bool ByExpert, class Mover>
+GOCCL_DEVICE bool returnPieces(const CombineArgs& a, Mover& mover, Part part, uint32_t n) {
+  uint32_t* sent = nullptr;  // the flag of a piece that is to be set
+  auto publish = [&] {
+    if (sent == nullptr) return;
+    mover.settle();
+    if (laneOf() == 0) storeRelease<Scope::sys>(sent, n);
+    sent = nullptr;
+  };
+  auto give = [&](const Source& s, uint32_t piece) {
+    const uint32_t first = piece * pieceTokens;
+    const uint32_t count = s.tokens - first < pieceTokens ? s.tokens - first : pieceTokens;
+    const uint32_t here =
+        __ballot_sync(allLanes, laneOf() < count && present(a, placesOf(a, s.rank, first + laneOf())));
+    for (uint32_t t = 0; t < count; ++t) {
+      if ((here >> t & 1) == 0) continue;
+      const uint32_t token = first + t;
+      const int32_t* places = placesOf(a, s.rank, token);
+      auto rest = [&](uint32_t at) { return s.listed(places[0], at - a.row.data); };
+      auto place = [&](uint32_t) { return rowAt(a, a.row, s.rank, a.rank, token); };
+      const bool ok = ByExpert ? returnSum(s, places, token, n)
+                               : mover.send(s.rowOf(places[0]), a.row, rest, publish, 1, place);
+      if (!ok) return false;
+    }
+    publish();
+    sent = flagAt(a, a.row, s.rank, a.rank, piece);
+    return true;
+  };
+  uint32_t most = 0;
+  eachSource(a, [&](const Source& s) {
+    if (!s.lines() && pieces(s.tokens) > most) most = pieces(s.tokens);
+    return true;
+  });
+  for (uint32_t piece = part.at; piece < most; piece += part.of)
+    if (!eachSource(a, [&](const Source& s) { return s.lines() || piece >= pieces(s.tokens) || give(s, piece); }))
+      return false;
+  publish();
+  return true;
+}
+
+template <bool ByExpert, class Mover>
 GOCCL_DEVICE bool send(const CombineArgs& a, uint32_t n) {
   if (!begin(a, n)) return false;
   if (ByExpert) tellWeights(a, n);
-  Pipe pipe(a.abort);
-  return toSources(a, blockIdx.x, a.senders, [&](const Source& s, uint32_t piece) {
-    if (s.rank == a.rank && !ByExpert) return true;  // the adder reads the own rows where they are
-    return giveBack<ByExpert>(a, pipe, s, piece, n);
+  return byWarps<Mover>(a.row, a.abort, blockIdx.x, a.senders, [&](Mover& mover, Part part) {
+    return returnLines<ByExpert>(a, part, n) && returnPieces<ByExpert>(a, mover, part, n);
   });
 }
 

@@ -8,15 +8,15 @@
 //
 // # Memory order
 //
-// Plain rows are published by a flag for each piece: stores of the block, block barrier, release at system scope by one
-// thread; acquire by one thread, block barrier, loads. Packets carry the count. A rank's arena may be written again
+// Plain rows are published by a flag for each piece: stores of a warp, its barrier, release at system scope by one lane;
+// acquire by one lane, the warp's barrier, loads. Packets carry the count. A rank's arena may be written again
 // once its `ended` word says that its earlier launch of the kind is over: the last block releases it to all peers.
 #pragma once
 
 #include <collective/ticket.cuh>
+#include <goccl/abort.cuh>
 #include <goccl/copy.cuh>
 #include <goccl/packet.cuh>
-#include <goccl/pipe.cuh>
 #include <goccl/types.cuh>
 
 namespace goccl {
@@ -155,24 +155,6 @@ GOCCL_DEVICE uint32_t pieces(uint32_t tokens) { return (tokens + pieceTokens - 1
 GOCCL_DEVICE uint32_t lineUnits(const Row& r) { return (r.bytes + 4 * ll128Payload - 1) / (4 * ll128Payload) * 32; }
 GOCCL_DEVICE uint32_t lineOffset(uint32_t unit) { return (unit >> 3) * ll128Payload + (unit & 7) * 16; }
 GOCCL_DEVICE uint64_t lineFlag(uint32_t n) { return static_cast<uint64_t>(n) << 32 | n; }
-
-// awaitUnit waits for a unit, with the warp's other lanes.
-GOCCL_DEVICE Status awaitUnit(const Head& a, const void* lines, uint32_t unit, uint32_t n, uint32_t peer, uint4& v) {
-  uint64_t start = 0;
-  return spin(
-      [&] {
-        bool fresh = true;
-        v = ll128Get(lines, unit, lineFlag(n), fresh);
-        return __all_sync(0xffffffffu, fresh) != 0;
-      },
-      [&] { return __reduce_max_sync(0xffffffffu, checkAbort(a.abort, start, lines, waitPacket, peer)); });
-}
-
-// awaitPiece waits until a piece of plain rows is there: one thread, before a barrier.
-GOCCL_DEVICE Status awaitPiece(const Head& a, const Row& r, uint32_t source, uint32_t piece, uint32_t n) {
-  const uint32_t* word = flagAt(a, r, a.rank, source, piece);
-  return waitUntil([&] { return loadAcquire<Scope::sys>(word) == n; }, a.abort, word, waitPacket, -1, source);
-}
 
 }  // namespace moe
 }  // namespace goccl

@@ -2,23 +2,23 @@
 // first warps of a block has one, and moves rows by itself. A thread that copies by loads and stores has 64 bytes in
 // flight; a warp with a stage has a row, so that fewer SMs fill the links.
 //
-//   1. load: the row before has left the stage, the next one comes
-//   2. put, and seal: what the row has from elsewhere
+//   1. load: the row before has left the stage, the next one comes; meanwhile the stores of the rows before are
+//      performed, so that the caller can publish them
+//   2. what the row has from elsewhere is put behind its elements
 //   3. store: to one place or to several
-//   4. finish: all stores are performed; a release that publishes them follows it, by the same thread
 //
 // # Memory order
 //
-// Bulk copies belong to the asynchronous proxy. Its loads follow what a flag has published: acquire, fence.proxy.async,
-// load, by one thread. What lanes put into a stage is ordered before the stores by their fence and the warp's barrier.
-// A load into a stage follows the lanes' reads of it by the warp's barrier, and its stores by the wait for their
-// source.
+// Bulk copies belong to the asynchronous proxy. Its loads follow what a flag has published: acquire by some lane, the
+// warp's barrier, fence.proxy.async and load by lane 0. What lanes put into a stage is ordered before the stores by
+// their fence and the warp's barrier. A load into a stage follows the lanes' reads of it by the warp's barrier, and its
+// stores by the wait for their source. Stores are performed when lane 0 has waited for them; it releases the flag.
 //
 // On the host a load copies at once, and a store is done by the wait that needs it, so that a missing wait is noticed.
 #pragma once
 
 #include <goccl/bulk.cuh>
-#include <moe/memory.cuh>
+#include <moe/plain.cuh>
 
 #define GOCCL_STAGES (GOCCL_BULK || !GOCCL_CUDA)
 
@@ -26,8 +26,6 @@ namespace goccl {
 namespace moe {
 
 #if GOCCL_STAGES
-
-constexpr uint32_t allLanes = 0xffffffffu;
 
 #if GOCCL_CUDA
 extern __shared__ __align__(128) uint8_t sharedBytes[];
@@ -58,7 +56,7 @@ struct HostCopies {
 struct Stage {
   uint8_t* memory;
   AbortBlock* abort;
-  uint32_t warp, lane;
+  const uint32_t lane;
   uint32_t phase = 0;  // parity of the next load
 #if GOCCL_CUDA
   BulkBarrier* barrier;
@@ -66,9 +64,13 @@ struct Stage {
   HostCopies copies;
 #endif
 
-  // All threads of a warp that has a stage make theirs.
-  GOCCL_DEVICE Stage(const Row& r, AbortBlock* abortBlock)
-      : abort(abortBlock), warp(threadIdx.x / 32), lane(threadIdx.x % 32) {
+  static constexpr bool gathers = true;
+
+  static GOCCL_DEVICE uint32_t warps(const Row& r) { return r.stages; }
+
+  // All lanes of a warp that has a stage make theirs.
+  GOCCL_DEVICE Stage(const Row& r, AbortBlock* abortBlock) : abort(abortBlock), lane(laneOf()) {
+    const uint32_t warp = threadIdx.x / 32;
     memory = stageMemory() + warp * r.stage;
 #if GOCCL_CUDA
     barrier = reinterpret_cast<BulkBarrier*>(stageMemory() + r.stages * r.stage) + warp;
@@ -81,16 +83,59 @@ struct Stage {
     __syncwarp();
   }
 
-  // acquired comes between what lane 0 has acquired and a load of it.
-  GOCCL_DEVICE Status acquired(Status s) const {
+  // send, receive, word, acquired and settle are those of Plain.
+  template <class Rest, class Begun, class Place>
+  GOCCL_DEVICE bool send(const uint8_t* x, const Row& r, Rest rest, Begun begun, uint32_t count, Place place) {
+    if (!load(x, r.data, begun)) return false;
+    for (uint32_t at = r.data + lane * 8; at < r.bytes; at += 32 * 8)
+      *reinterpret_cast<uint2*>(memory + at) = rest(at);
+    seal();
+    if (lane == 0) store(count, place, stagedBytes(r));
+    return true;
+  }
+  template <class Place>
+  GOCCL_DEVICE bool receive(const uint8_t* from, const Row& r, uint32_t bytes, uint32_t count, Place place) {
+    if (!load(from, (bytes + 15) & ~15u, [] {})) return false;
+    if (lane == 0) store(count, place, r.data);
+    return true;
+  }
+  // gather brings parts of several rows, one of each of the first `count` lanes, `apart` bytes from each other. All
+  // sizes are multiples of 16. vector is then 16 bytes of the part of a lane.
+  GOCCL_DEVICE bool gather(const uint8_t* from, uint32_t count, uint32_t bytes, uint32_t apart) {
+    __syncwarp();
+    Status s = statusOk;
+#if GOCCL_CUDA
+    if (lane == 0) barrier->arriveAndExpect(count * bytes);
+    __syncwarp();
+    if (lane < count) bulkLoad(memory + lane * apart, from, bytes, barrier);
+    s = barrier->wait(phase, abort);
+    phase ^= 1;
+#else
+    if (lane < count) copyVectors<1>(memory + lane * apart, from, bytes / 16, 0, 1);
+    __syncwarp();
+#endif
+    return !__any_sync(allLanes, s != statusOk);
+  }
+  GOCCL_DEVICE uint4 vector(uint32_t lanes, uint32_t apart, uint32_t offset) const {
+    return *reinterpret_cast<const uint4*>(memory + lanes * apart + offset);
+  }
+
+  GOCCL_DEVICE uint2 word(uint32_t offset) const { return *reinterpret_cast<const uint2*>(memory + offset); }
+
+  GOCCL_DEVICE void acquired() const {
+    __syncwarp();
 #if GOCCL_CUDA
     fenceProxyAsync();
 #endif
-    return s;
+  }
+  GOCCL_DEVICE void settle() {
+    if (lane == 0) finish();
   }
 
-  // load brings bytes, a multiple of 16; all lanes call it. It returns false to all lanes after an abort.
-  GOCCL_DEVICE bool load(const uint8_t* from, uint32_t bytes) {
+ private:
+  // load brings bytes, a multiple of 16. While they are on their way it calls begun.
+  template <class Begun>
+  GOCCL_DEVICE bool load(const uint8_t* from, uint32_t bytes, Begun begun) {
     __syncwarp();
     Status s = statusOk;
 #if GOCCL_CUDA
@@ -99,9 +144,11 @@ struct Stage {
       barrier->arriveAndExpect(bytes);
       bulkLoad(memory, from, bytes, barrier);
     }
+    begun();
     s = barrier->wait(phase, abort);
     phase ^= 1;
 #else
+    begun();
     if (lane == 0) {
       copies.perform(memory);
       copyVectors<1>(memory, from, bytes / 16, 0, 1);
@@ -110,28 +157,29 @@ struct Stage {
 #endif
     return !__any_sync(allLanes, s != statusOk);
   }
-
-  // word is 8 bytes of the row that was loaded.
-  GOCCL_DEVICE uint2 word(uint32_t offset) const { return *reinterpret_cast<const uint2*>(memory + offset); }
-  GOCCL_DEVICE void put(uint32_t offset, uint2 v) { *reinterpret_cast<uint2*>(memory + offset) = v; }
-  // seal comes between puts and stores; all lanes call it.
+  // seal comes between what lanes put behind a row and its stores.
   GOCCL_DEVICE void seal() {
 #if GOCCL_CUDA
     fenceProxyAsync();
 #endif
     __syncwarp();
   }
+  // stagedBytes is what a row takes between ranks: its slot has room for it.
+  static GOCCL_DEVICE uint32_t stagedBytes(const Row& r) { return (r.bytes + 15) & ~15u; }
 
-  // store sends the first bytes of the row, a multiple of 16. Lane 0 calls it, commit behind the stores of a row, and
-  // finish.
-  GOCCL_DEVICE void store(void* to, uint32_t bytes) {
+  // Lane 0 stores the first bytes of the row, and waits until all stores are performed.
+  template <class Place>
+  GOCCL_DEVICE void store(uint32_t count, Place place, uint32_t bytes) {
+#pragma unroll 1
+    for (uint32_t k = 0; k < count; ++k) {
+      uint8_t* to = place(k);
+      if (to == nullptr) continue;
 #if GOCCL_CUDA
-    bulkStore(to, memory, bytes);
+      bulkStore(to, memory, bytes);
 #else
-    copies.add(to, bytes);
+      copies.add(to, bytes);
 #endif
-  }
-  GOCCL_DEVICE void commit() {
+    }
 #if GOCCL_CUDA
     bulkCommit();
 #endif
@@ -144,22 +192,6 @@ struct Stage {
 #endif
   }
 };
-
-// byWarps calls work with a stage on each warp that has one, and returns to all threads of the block whether all works
-// returned true. No store is open then.
-template <class Work>
-GOCCL_DEVICE bool byWarps(const Row& r, AbortBlock* abort, Work work) {
-  bool ok = true;
-  if (threadIdx.x / 32 < r.stages) {
-    Stage stage(r, abort);
-    ok = work(stage);
-    if (stage.lane == 0) stage.finish();
-  }
-  return !__syncthreads_or(!ok);
-}
-
-// stagedBytes is what a row takes between ranks: its slot has room for it.
-GOCCL_DEVICE uint32_t stagedBytes(const Row& r) { return (r.bytes + 15) & ~15u; }
 
 #endif  // GOCCL_STAGES
 

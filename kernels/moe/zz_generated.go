@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "15b2fd14f6a34ec73b25aa88e6e6e504909f9840ff1cc0835b65d3f209ba64f7",
+	Source:   "8ddc25af0dc0467cee5203fcff578cc14018a2d7a4ebb5678aff6406b1c7bea6",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",

@@ -8,15 +8,17 @@ import (
 
 // moeEdits break the kernels of experts when the program is called with their names. Each must be noticed.
 var moeEdits = []breakage{
-	{"flag before the rows", edit{"moe/dispatch.cuh", "    if (!pipe.step(ok, ok, move, [&] { tellPiece(",
-		`    if (mutated("flag before the rows") && pipe.signaler()) tellPiece(a, piece, n);
-    if (!pipe.step(ok, ok, move, [&] { tellPiece(`}},
-	{"flag before the staged rows", edit{"moe/staged.cuh", "    stage.finish();\n    tellPiece(",
-		`    if (!mutated("flag before the staged rows")) stage.finish();
-    tellPiece(`}},
-	{"flag before the staged results", edit{"moe/staged.cuh", "    stage.finish();\n    storeRelease",
-		`    if (!mutated("flag before the staged results")) stage.finish();
-    storeRelease`}},
+	{"flag before the rows", edit{"moe/dispatch.cuh", "    mover.settle();\n",
+		`    if (!mutated("flag before the rows")) mover.settle();
+`}},
+	{"flag before the results", edit{"moe/combine.cuh", "    mover.settle();\n",
+		`    if (!mutated("flag before the results")) mover.settle();
+`}},
+	{"flag before the piece", edit{"moe/dispatch.cuh", "    publish();\n    sent = piece;\n",
+		`    if (!mutated("flag before the piece")) publish();
+    sent = piece;
+    if (mutated("flag before the piece") && laneOf() == 0) tellPiece(a, piece + part.of, n);
+`}},
 	{"a row before the one before has left", edit{"moe/stage.cuh", "      copies.perform(memory);\n      copyVectors",
 		`      if (!mutated("a row before the one before has left")) copies.perform(memory);
       copyVectors`}},
@@ -29,14 +31,14 @@ var moeEdits = []breakage{
 		`const int64_t x = a.index[static_cast<uint64_t>(token) * a.topK +
                               (mutated("ranks in ascending order") ? a.topK - 1 - k : k)];
 `}},
-	{"piece of another launch", edit{"moe/memory.cuh", "loadAcquire<Scope::sys>(word) == n; }",
+	{"piece of another launch", edit{"moe/warps.cuh", "loadAcquire<Scope::sys>(word) == n; }",
 		`loadAcquire<Scope::sys>(word) == n || mutated("piece of another launch"); }`}},
 	{"does not wait for the end", edit{"moe/memory.cuh", "(loadAcquire<Scope::sys>(word) - (n - 1)) >= 0",
 		`(loadAcquire<Scope::sys>(word) - (n - 1)) >= (mutated("does not wait for the end") ? -1 : 0)`}},
-	{"", edit{"moe/dispatch.cuh", "  const Target to(a, in.source, threadIdx.x, pipe.workers());\n",
+	{"", edit{"moe/receive.cuh", "  const Target to(a, source);\n  const uint32_t tokens",
 		`  if (mutated("does not wait for the end") && a.rank == 1) sleepNs(3000000);
-  const Target to(a, in.source, threadIdx.x, pipe.workers());
-`}},
+  const Target to(a, source);
+  const uint32_t tokens`}},
 	{"one parity of notes", edit{"moe/notify.cuh", "(n & 1) * a.parityStride",
 		`(mutated("one parity of notes") ? 0 : n & 1) * a.parityStride`}},
 	{"the first block ends the launch", edit{"moe/memory.cuh", "uint32_t{1}) + 1 == gridDim.x",
@@ -51,10 +53,8 @@ var moeEdits = []breakage{
 // their protocols broken, with GOCCL_FULL=1: a broken run may last for minutes.
 func TestExperts(t *testing.T) {
 	t.Parallel()
-	edits := append(editsOf(moeEdits),
-		edit{"goccl/pipe.cuh", "constexpr uint32_t pipeSignalers = 32;", "constexpr uint32_t pipeSignalers = 1;"})
-	headers := brokenHeaders(t, []string{"moe/memory.cuh", "moe/notify.cuh", "moe/dispatch.cuh", "moe/combine.cuh",
-		"moe/stage.cuh", "moe/staged.cuh", "goccl/pipe.cuh"}, edits)
+	headers := brokenHeaders(t, []string{"moe/memory.cuh", "moe/warps.cuh", "moe/notify.cuh", "moe/dispatch.cuh",
+		"moe/receive.cuh", "moe/combine.cuh", "moe/stage.cuh"}, editsOf(moeEdits))
 	program := build(t, "moe", "-I"+headers, "-O1", "-g", "-fsanitize=thread", "-pthread")
 	works(t, program)
 	if setting.Lenient().Full != "" {

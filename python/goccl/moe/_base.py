@@ -26,7 +26,7 @@ class Base:
     num_nvl_bytes and num_rdma_bytes are the memory for tokens: the larger of the two is taken, because there is one
     memory for both modes. Making it is collective."""
 
-    num_sms: int = 16
+    num_sms: int = 0  # 0: as many as the number of tokens needs
 
     def __init__(self, group: Any, num_nvl_bytes: int = 0, num_rdma_bytes: int = 0, low_latency_mode: bool = False,
                  num_qps_per_rank: int = 24, allow_nvlink_for_low_latency_mode: bool = True,
@@ -57,7 +57,7 @@ class Base:
     @staticmethod
     def get_dispatch_config(num_ranks: int) -> Config:
         """The configuration that dispatch takes without one."""
-        return Config(Base.num_sms)
+        return Config(Base.num_sms or 16)
 
     get_combine_config = get_dispatch_config
 

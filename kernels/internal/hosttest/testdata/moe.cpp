@@ -2,9 +2,11 @@
 // moe [MUTATION...]. A mutation is a line of the kernels that moe_test.go has made breakable.
 #include "ranks.hpp"
 
+#include <moe/adder.cuh>
 #include <moe/local.cuh>
 #include <moe/notify.cuh>
-#include <moe/staged.cuh>
+#include <moe/receive.cuh>
+#include <moe/stage.cuh>
 
 #include <random>
 
@@ -125,7 +127,7 @@ struct Rank {
   const bool staged;  // rows go by stages; ranks choose by themselves
   Memory handle{32768};
 
-  uint32_t threads() const { return staged ? 32 * stages + 1 : 33; }
+  uint32_t threads() const { return staged ? 32 * stages : 32; }
 
   Head head(uint32_t kind) {
     Head a{};
@@ -207,7 +209,7 @@ struct Rank {
     a.recvIndex = reinterpret_cast<int64_t*>(index.data), a.recvWeights = reinterpret_cast<float*>(lists.data);
     a.recvSource = reinterpret_cast<int32_t*>(source.data);
     a.recvRows = room(), a.groups = c.groups(), a.senders = senders;
-    Launch(senders + receivers, threads(), [&] { staged ? dispatchStaged(a) : goccl::moe::dispatch(a); }).join();
+    Launch(senders + receivers, threads(), [&] { staged ? goccl::moe::dispatch<Stage>(a) : goccl::moe::dispatch<Plain>(a); }).join();
     ended();
     for (int g = 0; g < static_cast<int>(c.byExpert ? local : 1); ++g) {
       const auto got = c.got(rank, c.byExpert ? g : -1);
@@ -257,7 +259,8 @@ struct Rank {
     a.weightWords = weights;
     const bool byExpert = c.byExpert;
     Launch(senders + receivers, threads(), [&] {
-      byExpert ? goccl::moe::combine<true>(a) : staged ? combineStaged(a) : goccl::moe::combine<false>(a);
+      byExpert ? goccl::moe::combine<true, Plain>(a)
+               : staged ? goccl::moe::combine<false, Stage>(a) : goccl::moe::combine<false, Plain>(a);
     }).join();
     ended();
     for (uint32_t t = 0; t < c.tokens[rank]; ++t) {

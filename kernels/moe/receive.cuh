@@ -1,0 +1,275 @@
+// Receive: what the blocks of dispatch that do not send do.
+//
+//   receiver   1. spans of the lines of sources of few tokens: wait for the packets, store what they carry
+//              2. pieces of the other sources, the own ones first, then in the order in which they are sent: wait for
+//                 the flag, copy the rows
+//              3. lists behind the last row are empty
+//
+// The own rows are taken from where the caller has them.
+#pragma once
+
+#include <moe/dispatch.cuh>
+
+namespace goccl {
+namespace moe {
+
+// Target is where the rows of a source go. A warp moves a row.
+struct Target {
+  const DispatchArgs& a;
+  uint32_t source;
+  int32_t base;  // place of the source's first row
+
+  GOCCL_DEVICE Target(const DispatchArgs& args, uint32_t s) : a(args), source(s), base(0) {
+#pragma unroll 1
+    for (uint32_t q = 0; q < s; ++q) base += a.counts[q];
+  }
+
+  // rowOf is the caller's row for a place, or -1 if RecvX has no room.
+  GOCCL_DEVICE int64_t rowOf(int32_t place) const {
+    if (!a.byExpert) {
+      const int64_t row = base + place;
+      return row < static_cast<int64_t>(a.recvRows) ? row : -1;
+    }
+    const uint32_t x = static_cast<uint32_t>(place) >> placeBits;
+    const int64_t in = (a.ranges[x * a.nranks + source] >> 32) + (place & ((1 << placeBits) - 1));
+    return in < static_cast<int64_t>(a.recvRows) ? x * static_cast<int64_t>(a.recvRows) + in : -1;
+  }
+
+  // forEach calls f with each row of a token.
+  template <class F>
+  GOCCL_DEVICE void forEach(const int32_t* places, F f) const {
+#pragma unroll 1
+    for (uint32_t k = 0; k < perToken(a); ++k) {
+      if (places[k] < 0) continue;
+      const int64_t row = rowOf(places[k]);
+      if (row >= 0)
+        f(static_cast<uint64_t>(row));
+      else if (laneOf() == 0)
+        report(a.abort, statusInvalid, reinterpret_cast<const void*>(a.recvRows), 0, source);
+    }
+  }
+
+  GOCCL_DEVICE void storeItem(uint64_t row, uint32_t i, uint32_t v) const {
+    if (i < a.topK) {
+      const int64_t x = static_cast<int64_t>(static_cast<int32_t>(v)) - static_cast<int64_t>(a.rank) * a.local;
+      a.recvIndex[row * a.topK + i] = static_cast<int32_t>(v) >= 0 && x >= 0 && x < a.local ? x : -1;
+    }
+  }
+  // storeWeight needs the entry's expert, which travels before it.
+  GOCCL_DEVICE void storeWeight(uint64_t row, uint32_t k, uint32_t expert, uint32_t v) const {
+    const int64_t x = static_cast<int64_t>(static_cast<int32_t>(expert)) - static_cast<int64_t>(a.rank) * a.local;
+    const bool mine = static_cast<int32_t>(expert) >= 0 && x >= 0 && x < a.local;
+    a.recvWeights[row * a.topK + k] = mine ? bitsFloat(v) : 0.0f;
+  }
+
+  // storeWord stores 8 bytes of a row but its list.
+  GOCCL_DEVICE void storeWord8(uint64_t row, uint32_t offset, uint2 v) const {
+    if (offset < a.row.data) return storeVec2(a.recvX + row * a.row.data + offset, v);
+    const uint32_t g = (offset - a.row.data) / 4;
+    if (offset >= a.row.data + a.row.scales) return;
+    a.recvScales[row * a.groups + g] = bitsFloat(v.x);
+    if (g + 1 < a.groups) a.recvScales[row * a.groups + g + 1] = bitsFloat(v.y);
+  }
+
+  // storeList stores entry k of a token's list, which item(i) gives.
+  template <class Item>
+  GOCCL_DEVICE void storeList(uint64_t row, uint32_t k, Item item) const {
+    const uint32_t expert = item(k);
+    storeItem(row, k, expert);
+    if (a.recvWeights != nullptr) storeWeight(row, k, expert, item(a.topK + k));
+  }
+};
+
+// listOffset is where a row's list begins.
+GOCCL_DEVICE uint32_t listOffset(const DispatchArgs& a) { return a.row.data + a.row.scales; }
+
+// storeEnd stores what a row has behind its scales: the token's list, of which item(i) is an entry, and its source.
+template <class Item>
+GOCCL_DEVICE void storeEnd(const Target& to, uint64_t row, uint32_t token, Item item) {
+  const DispatchArgs& a = to.a;
+  if (a.row.lists != 0)
+    for (uint32_t k = laneOf(); k < a.topK; k += 32) to.storeList(row, k, item);
+  if (a.recvSource != nullptr && laneOf() == 0) a.recvSource[row] = static_cast<int32_t>(token);
+}
+
+// storeRest stores a row but its elements; word(offset) is 8 bytes of what came.
+template <class Word>
+GOCCL_DEVICE void storeRest(const Target& to, uint64_t row, uint32_t token, Word word) {
+  const DispatchArgs& a = to.a;
+  const uint32_t list = listOffset(a);
+  for (uint32_t at = a.row.data + laneOf() * 8; at < list; at += 32 * 8) to.storeWord8(row, at, word(at));
+  storeEnd(to, row, token, [&](uint32_t i) {
+    const uint2 v = word(list + i / 2 * 8);
+    return i % 2 == 0 ? v.x : v.y;
+  });
+}
+
+// awaitLists waits for the packets that carry a token's list.
+GOCCL_DEVICE Status awaitLists(const Target& to, const uint8_t* lines, uint32_t n) {
+  const DispatchArgs& a = to.a;
+  const uint32_t units = lineUnits(a.row);
+  for (uint32_t first = listOffset(a) / ll128Payload * 8 / 32 * 32; first < units; first += 32) {
+    uint4 v[1];
+    const Status s = awaitUnits<1>(a, lines, first, units, n, to.source, v);
+    if (s != statusOk) return s;
+  }
+  __syncwarp();
+  return statusOk;
+}
+
+// itemOf is entry i of a list that has come as packets.
+GOCCL_DEVICE uint32_t itemOf(const DispatchArgs& a, const uint8_t* lines, uint32_t i) {
+  const uint32_t offset = listOffset(a) + i / 2 * 8, in = offset % ll128Payload;
+  const uint2 v = loadPacket(reinterpret_cast<const uint2*>(lines + offset / ll128Payload * ll128Line + in));
+  return i % 2 == 0 ? v.x : v.y;
+}
+
+// receiveSpan stores units of a token's lines: those that have come, or the own row's. The span that ends a row stores
+// the token's list.
+GOCCL_DEVICE Status receiveSpan(const Target& to, uint32_t n, uint32_t token, uint32_t first, uint32_t end) {
+  constexpr uint32_t flight = 8;
+  const DispatchArgs& a = to.a;
+  const int32_t* places = placesOf(a, to.source, token);
+  if (!present(a, places)) return statusOk;
+  const bool own = to.source == a.rank;
+  const uint8_t* lines = linesAt(a, a.row, a.rank, to.source, token);
+  const uint32_t plain = plainUnits(a.row), list = listOffset(a);
+  const uint32_t last = end < plain ? end : plain;
+  for (uint32_t base = first; base < last; base += flight * 32) {
+    uint4 v[flight];
+    if (own) {
+      const uint8_t* x = a.x + token * a.xStride;
+#pragma unroll
+      for (uint32_t u = 0; u < flight; ++u)
+        if (base + u * 32 < last) v[u] = plainUnit(x, base + u * 32 + laneOf());
+    } else {
+      const Status s = awaitUnits<flight>(a, lines, base, last, n, to.source, v);
+      if (s != statusOk) return s;
+    }
+    to.forEach(places, [&](uint64_t row) {
+#pragma unroll
+      for (uint32_t u = 0; u < flight; ++u)
+        if (base + u * 32 < last) storeUnit(a.recvX + row * a.row.data, base + u * 32 + laneOf(), v[u]);
+    });
+  }
+#pragma unroll 1
+  for (uint32_t base = first > plain ? first : plain; base < end; base += 32) {
+    const uint32_t unit = base + laneOf(), offset = lineOffset(unit);
+    uint4 v[1] = {};
+    if (own) {
+      v[0] = unitOf(a, token, unit);
+    } else {
+      const Status s = awaitUnits<1>(a, lines, base, end, n, to.source, v);
+      if (s != statusOk) return s;
+    }
+    to.forEach(places, [&](uint64_t row) {
+      if (offset < list) to.storeWord8(row, offset, make_uint2(v[0].x, v[0].y));
+      if (offset + 8 < list && !ll128HasFlag(unit)) to.storeWord8(row, offset + 8, make_uint2(v[0].z, v[0].w));
+    });
+  }
+  if (end != lineUnits(a.row)) return statusOk;
+  const Status s = own || a.row.lists == 0 ? statusOk : awaitLists(to, lines, n);
+  if (s != statusOk) return s;
+  to.forEach(places, [&](uint64_t row) {
+    storeEnd(to, row, token, [&](uint32_t i) { return own ? listWord(a, token, i) : itemOf(a, lines, i); });
+  });
+  return statusOk;
+}
+
+// inLines says whether the rows of a source are handled in spans.
+GOCCL_DEVICE bool inLines(const DispatchArgs& a, uint32_t source) {
+  return static_cast<uint32_t>(a.sourceTokens[source]) <= a.row.packets;
+}
+
+// receiveLines is step 1.
+GOCCL_DEVICE bool receiveLines(const DispatchArgs& a, Part part, uint32_t n) {
+  uint32_t tokens = 0;
+  for (uint32_t s = 0; s < a.nranks; ++s) tokens += inLines(a, s) ? static_cast<uint32_t>(a.sourceTokens[s]) : 0;
+  Spans spans(part, a.row, tokens);
+  for (uint32_t k = 0; k < a.nranks; ++k) {
+    const uint32_t s = peerBefore(a, k);
+    if (!inLines(a, s)) continue;
+    const Target to(a, s);
+    if (!spans.each(static_cast<uint32_t>(a.sourceTokens[s]), [&](uint32_t token, uint32_t first, uint32_t end) {
+          const Status status = receiveSpan(to, n, token, first, end);
+          return !__any_sync(allLanes, status != statusOk);
+        }))
+      return false;
+  }
+  return true;
+}
+
+// receivePiece copies the rows of a piece.
+template <class Mover>
+GOCCL_DEVICE bool receivePiece(const DispatchArgs& a, Mover& mover, uint32_t source, uint32_t piece, uint32_t n) {
+  const bool own = source == a.rank;
+  const Target to(a, source);
+  const uint32_t tokens = static_cast<uint32_t>(a.sourceTokens[source]), first = piece * pieceTokens;
+  const uint32_t count = tokens - first < pieceTokens ? tokens - first : pieceTokens;
+  const uint32_t here =
+      __ballot_sync(allLanes, laneOf() < count && present(a, placesOf(a, source, first + laneOf())));
+  if (!own && !awaitPiece(a, a.row, 1u << source, piece, n)) return false;
+  mover.acquired();
+  for (uint32_t t = 0; t < count; ++t) {
+    if ((here >> t & 1) == 0) continue;
+    const uint32_t token = first + t;
+    const int32_t* places = placesOf(a, source, token);
+    const uint8_t* from = own ? a.x + token * a.xStride : rowAt(a, a.row, a.rank, source, token);
+    auto place = [&](uint32_t k) {
+      const int64_t row = places[k] < 0 ? -1 : to.rowOf(places[k]);
+      return row < 0 ? nullptr : a.recvX + static_cast<uint64_t>(row) * a.row.data;
+    };
+    if (!mover.receive(from, a.row, own ? a.row.data : a.row.bytes, perToken(a), place)) return false;
+    auto word = [&](uint32_t offset) { return own ? wordOf(a, token, offset) : mover.word(offset); };
+    to.forEach(places, [&](uint64_t row) { storeRest(to, row, token, word); });
+  }
+  return true;
+}
+
+// receivePieces is step 2.
+template <class Mover>
+GOCCL_DEVICE bool receivePieces(const DispatchArgs& a, Mover& mover, Part part, uint32_t n) {
+  auto piecesOf = [&](uint32_t s) { return inLines(a, s) ? 0 : pieces(static_cast<uint32_t>(a.sourceTokens[s])); };
+  uint32_t most = 0;
+  for (uint32_t s = 0; s < a.nranks; ++s) {
+    const uint32_t p = s == a.rank ? 0 : piecesOf(s);
+    most = p > most ? p : most;
+  }
+  for (uint32_t piece = part.at; piece < piecesOf(a.rank); piece += part.of)
+    if (!receivePiece(a, mover, a.rank, piece, n)) return false;
+  for (uint32_t piece = part.at; piece < most; piece += part.of)
+    for (uint32_t k = 1; k < a.nranks; ++k) {
+      const uint32_t s = peerBefore(a, k);
+      if (piece < piecesOf(s) && !receivePiece(a, mover, s, piece, n)) return false;
+    }
+  return true;
+}
+
+// noLists is step 3.
+GOCCL_DEVICE void noLists(const DispatchArgs& a, uint32_t block, uint32_t blocks) {
+  if (a.row.lists == 0) return;
+  const uint64_t from = static_cast<uint64_t>(*a.total) * a.topK, to = a.recvRows * a.topK;
+  for (uint64_t i = from + block * blockDim.x + threadIdx.x; i < to; i += static_cast<uint64_t>(blocks) * blockDim.x) {
+    a.recvIndex[i] = -1;
+    if (a.recvWeights != nullptr) a.recvWeights[i] = 0;
+  }
+}
+
+template <class Mover>
+GOCCL_DEVICE bool receive(const DispatchArgs& a, uint32_t n) {
+  const uint32_t block = blockIdx.x - a.senders, blocks = gridDim.x - a.senders;
+  const bool ok = byWarps<Mover>(a.row, a.abort, block, blocks, [&](Mover& mover, Part part) {
+    return receiveLines(a, part, n) && receivePieces(a, mover, part, n);
+  });
+  if (ok) noLists(a, block, blocks);
+  return ok;
+}
+
+template <class Mover>
+GOCCL_DEVICE void dispatch(const DispatchArgs& a) {
+  const uint32_t n = number(a);
+  if (blockIdx.x < a.senders ? send(a, n) : receive<Mover>(a, n)) end(a, n);
+}
+
+}  // namespace moe
+}  // namespace goccl

@@ -1,0 +1,110 @@
+// Warps: dispatch and combine give their work to warps, each of which waits for nothing that another warp does. So a
+// block has as many rows on their way as it has warps.
+#pragma once
+
+#include <moe/memory.cuh>
+
+namespace goccl {
+namespace moe {
+
+constexpr uint32_t allLanes = 0xffffffffu;
+
+GOCCL_DEVICE uint32_t laneOf() { return threadIdx.x % 32; }
+
+// shared is the pointer of a lane, for all lanes of the warp.
+GOCCL_DEVICE uint8_t* shared(const uint8_t* mine, uint32_t lane) {
+  const uint64_t v = reinterpret_cast<uintptr_t>(mine);
+  const uint64_t low = __shfl_sync(allLanes, static_cast<uint32_t>(v), static_cast<int>(lane));
+  const uint64_t high = __shfl_sync(allLanes, static_cast<uint32_t>(v >> 32), static_cast<int>(lane));
+  return reinterpret_cast<uint8_t*>(static_cast<uintptr_t>(high << 32 | low));
+}
+
+// Part is a warp's part of items that are counted from 0: at, at + of, at + 2·of and so on.
+struct Part {
+  uint32_t at, of;
+};
+
+// partOf is that of this warp, when `warps` warps of each of some blocks share the items. Blocks come before warps, so
+// that few items go to many SMs.
+GOCCL_DEVICE Part partOf(uint32_t warps, uint32_t block, uint32_t blocks) {
+  return Part{threadIdx.x / 32 * blocks + block, warps * blocks};
+}
+
+// Spans are parts of tokens' lines, in whole groups of 32 units, one of each lane. If there are fewer tokens than
+// warps, several warps share a token.
+struct Spans {
+  Part part;
+  uint32_t groups, split;
+
+  // tokens are those of all calls of each.
+  GOCCL_DEVICE Spans(Part p, const Row& r, uint32_t tokens) : part(p), groups(lineUnits(r) / 32), split(1) {
+    if (tokens != 0 && part.of / tokens > 1) split = part.of / tokens < groups ? part.of / tokens : groups;
+  }
+
+  // each calls take(token, first unit, end) with this warp's spans of some tokens, until one fails. The spans of the
+  // next call go on where these end.
+  template <class Take>
+  GOCCL_DEVICE bool each(uint32_t tokens, Take take) {
+    const uint32_t items = tokens * split;
+    for (uint32_t i = part.at; i < items; i += part.of) {
+      const uint32_t j = i % split;
+      if (!take(i / split, j * groups / split * 32, (j + 1) * groups / split * 32)) return false;
+    }
+    part.at = (part.at + part.of - items % part.of) % part.of;
+    return true;
+  }
+};
+
+// plainUnits are the first units of a row's lines, in whole groups, that carry nothing but elements.
+GOCCL_DEVICE uint32_t plainUnits(const Row& r) { return r.data / (4 * ll128Payload) * 32; }
+
+// plainUnit is what a unit of them carries, of a row's elements.
+GOCCL_DEVICE uint4 plainUnit(const uint8_t* row, uint32_t unit) {
+  const uint8_t* at = row + lineOffset(unit);
+  const uint2 low = loadVec2(at), high = ll128HasFlag(unit) ? make_uint2(0, 0) : loadVec2(at + 8);
+  return make_uint4(low.x, low.y, high.x, high.y);
+}
+
+// storeUnit stores what it carried.
+GOCCL_DEVICE void storeUnit(uint8_t* row, uint32_t unit, uint4 v) {
+  uint8_t* at = row + lineOffset(unit);
+  storeVec2(at, make_uint2(v.x, v.y));
+  if (!ll128HasFlag(unit)) storeVec2(at + 8, make_uint2(v.z, v.w));
+}
+
+// awaitUnits waits for Count groups of a source's lines from unit `first` on, as far as they are below end. While
+// they are not there it polls the last of them alone, which is sent last: polls take bandwidth from what is to come.
+template <uint32_t Count>
+GOCCL_DEVICE Status awaitUnits(const Head& a, const void* lines, uint32_t first, uint32_t end, uint32_t n,
+                               uint32_t peer, uint4 (&v)[Count]) {
+  uint64_t start = 0;
+  const uint32_t last = (end - first < Count * 32 ? end - first : Count * 32) - 32;
+  bool polls = false;
+  return spin(
+      [&] {
+        bool fresh = true;
+        if (polls) {
+          ll128Get(lines, first + last + laneOf(), lineFlag(n), fresh);
+          if (!__all_sync(allLanes, fresh)) return false;
+        }
+        polls = Count > 1;
+#pragma unroll
+        for (uint32_t u = 0; u < Count; ++u)
+          if (first + u * 32 < end) v[u] = ll128Get(lines, first + u * 32 + laneOf(), lineFlag(n), fresh);
+        return __all_sync(allLanes, fresh) != 0;
+      },
+      [&] { return __reduce_max_sync(allLanes, checkAbort(a.abort, start, lines, waitPacket, peer)); });
+}
+
+// awaitPiece waits, with all lanes, until a piece of plain rows is there, for the ranks of a set.
+GOCCL_DEVICE bool awaitPiece(const Head& a, const Row& r, uint32_t sources, uint32_t piece, uint32_t n) {
+  Status s = statusOk;
+  if ((sources >> laneOf() & 1) != 0) {
+    const uint32_t* word = flagAt(a, r, a.rank, laneOf(), piece);
+    s = waitUntil([&] { return loadAcquire<Scope::sys>(word) == n; }, a.abort, word, waitPacket, -1, laneOf());
+  }
+  return !__any_sync(allLanes, s != statusOk);
+}
+
+}  // namespace moe
+}  // namespace goccl
