@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import sys
+import time
 
 import torch
 
@@ -104,9 +105,10 @@ def measure(job, options, state):
         if part not in options.parts.split(","):
             continue
         for c in options.found:
-            if not takes(c) or options.only not in c.name or (part, c.name) in state.done:
+            if not takes(c) or not any(t in c.name for t in options.only) or (part, c.name) in state.done:
                 continue
             state.write(running=[part, c.name])
+            begin = time.monotonic()
             result = {"part": part, "contender": c.name, "rows": []}
             try:
                 timing.warm(job, 0.1 if state.units else 1)
@@ -118,6 +120,7 @@ def measure(job, options, state):
                     result["rows"].append(row)
             except Failed as e:
                 result["failure"] = str(e)
+            result["seconds"] = round(time.monotonic() - begin, 2)
             state.write(unit=result)
             if "failure" in result:
                 print(f"{part}, {c.name}: {result['failure']}", file=sys.stderr, flush=True)
@@ -135,7 +138,7 @@ def main():
     p.add_argument("--against", default="", help="NVIDIA's libnccl.so.2")
     p.add_argument("--name", default="", help="only goccl's libnccl.so.2, by this name")
     p.add_argument("--preloaded", action="store_true", help="only the process group of nccl")
-    p.add_argument("--only", default="")
+    p.add_argument("--only", type=lambda s: s.split(","), default=[""])
     p.add_argument("--steps", type=int, default=100000)
     p.add_argument("--quick", action="store_true")
     p.add_argument("--seconds", type=int, default=600)

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Measures goccl beside its peers of inference, on all GPUs of this machine, a process each.
 
-    run.py --json FILE [--parts PART,…] [--quick] [--seconds N]
+    run.py --json FILE [--parts PART,…] [--only TEXT,…] [--groups GROUP,…] [--quick] [--seconds N]
 
 Parts: all_reduce, alone; fused, with residual, RMSNorm and FP8; step, inside a decode step of GEMMs, and step_fused;
 captured, 10^5 captured steps with fresh data, and captured_fused. Every result is checked before it is timed.
+
+Groups are processes of one environment: main; lamport, with that algorithm forced; preloaded, goccl in PyTorch.
 
 Peers are NVIDIA's NCCL and symmetric memory, which PyTorch brings, and those of the folder that GOCCL_PEERS names
 (contender.py has their interface). What hangs or crashes is left out, and the file says so. Without GPUs the host
@@ -31,6 +33,7 @@ import report
 BEGIN = time.monotonic()  # PyTorch's import counts, too
 HERE = pathlib.Path(__file__).resolve().parent
 PARTS = ("all_reduce", "fused", "step", "step_fused", "captured", "captured_fused")
+GROUPS = ("main", "lamport", "preloaded")
 # No multicast: a program that creates multicast objects can take the host's GPUs out of service.
 NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
 # Seconds without a unit done before a group is ended, for its start (and without GPUs) and then; and how often it is
@@ -137,7 +140,7 @@ def groups(options):
                            {"GOCCL_ALGO": "all_reduce:one_shot_lamport"}))
         found.append(Group("preloaded", options, [*common, *parts("all_reduce", "step"), "--preloaded"],
                            {"LD_PRELOAD": os.path.join(options.library, "libnccl.so.2")}))
-    return found
+    return [g for g in found if g.name in options.groups]
 
 
 def stock():
@@ -170,14 +173,17 @@ def main():
     p.add_argument("--against", default=stock(), help="NVIDIA's libnccl.so.2 (default: pip's; \"\": none)")
     p.add_argument("--commit", default="", help="what the file says of goccl")
     p.add_argument("--steps", type=int, default=0, help="captured steps (default: 100,000; 200 on the host device)")
-    p.add_argument("--only", default="", metavar="TEXT", help="only contenders with this in their names")
+    p.add_argument("--only", default="", metavar="TEXT,…", help="only contenders with one of these in their names")
+    p.add_argument("--groups", default=",".join(GROUPS))
     p.add_argument("--quick", action="store_true", help="few and small sizes")
     p.add_argument("--seconds", type=int, default=330, help="when to end, at the latest (default: 330)")
     options = p.parse_args()
-    unknown = set(options.parts.split(",")) - set(PARTS)
-    if unknown:
-        p.error(f"no part {', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
-    options.parts = options.parts.split(",")
+    for what, known in ("parts", PARTS), ("groups", GROUPS):
+        given = getattr(options, what).split(",")
+        unknown = set(given) - set(known)
+        if unknown:
+            p.error(f"--{what} {','.join(sorted(unknown))}: there are {', '.join(known)}")
+        setattr(options, what, given)
     options.device = "cuda" if torch.cuda.is_available() else "cpu"
     options.quick |= options.device == "cpu"
     options.n = options.n or (torch.cuda.device_count() if options.device == "cuda" else 2)

@@ -4,12 +4,14 @@ all_to_all_single of the same rows on NCCL and on goccl. Each result is checked 
     torchrun --nproc_per_node=N bench/moe/measure.py --json FILE
 
 $DEEP_EP is a folder with DeepEP's package deep_ep and its extension, built without NVSHMEM; without it DeepEP is left
-out. Without GPUs the host device runs goccl's part, which says nothing about GPUs.
+out. A library that fails on all ranks is left out of the rest, and the file says why. Without GPUs the host device
+runs goccl's part, which says nothing about GPUs.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -39,8 +41,8 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--hidden", type=int, default=7168)
     p.add_argument("--top-k", type=int, default=8)
     p.add_argument("--experts", type=int, default=256)
-    p.add_argument("--sms", type=int, nargs="+", default=[16, 24], help="of goccl's kernels")
-    p.add_argument("--deep-ep-sms", type=int, nargs="+", default=[24, 12])
+    p.add_argument("--sms", type=int, nargs="+", default=[12, 16, 24], help="of goccl's kernels")
+    p.add_argument("--deep-ep-sms", type=int, nargs="+", default=[24, 16, 12])
     p.add_argument("--calls", type=int, default=20, help="in a graph, and between two events")
     p.add_argument("--repeats", type=int, default=20)
     p.add_argument("--json", help="where the figures go")
@@ -62,32 +64,48 @@ def head(cuda: bool) -> dict:
             "machine": machine}
 
 
-def libraries(args: argparse.Namespace, ranks: int, cuda: bool) -> list[buffers.Buffers]:
+@contextlib.contextmanager
+def noting(failures: dict[str, str], name: str, clock: Clock) -> Iterator[None]:
+    """Notes why a library failed on some rank. Collective."""
+    failure = ""
+    try:
+        yield
+    except Exception as e:  # of foreign libraries, too
+        failure = f"{type(e).__name__}: {e}"
+    found = [f"rank {p}: {f}" for p, f in enumerate(clock.all(failure)) if f]
+    if found:
+        failures[name] = "; ".join(found)
+
+
+def libraries(args: argparse.Namespace, ranks: int, clock: Clock, failures: dict[str, str]) -> list[buffers.Buffers]:
     size = goccl.moe.Config().get_nvl_buffer_size_hint(2 * args.hidden, ranks)
     if max(args.tokens) > 4096:
         size = size * max(args.tokens) // 4096
     all_ = [buffers.Buffers("goccl", goccl.moe, goccl.moe.Buffer(dist.group.WORLD, size), args.sms, tuned=False)]
-    peer = buffers.deep_ep() if cuda else None
-    if peer is not None:
-        all_.append(buffers.Buffers("DeepEP", peer, peer.Buffer(dist.group.WORLD, 2_000_000_000),
-                                    args.deep_ep_sms, tuned=True))
+    with noting(failures, "DeepEP", clock):
+        peer = buffers.deep_ep() if clock.cuda else None
+        if peer is not None:
+            buffer = peer.Buffer(dist.group.WORLD, 2_000_000_000, explicitly_destroy=True)
+            all_.append(buffers.Buffers("DeepEP", peer, buffer, args.deep_ep_sms, tuned=True))
     return all_
 
 
-def figures(args: argparse.Namespace, rank: int, ranks: int, clock: Clock, device: torch.device) -> Iterator[dict]:
+def figures(args: argparse.Namespace, rank: int, ranks: int, clock: Clock, device: torch.device,
+            failures: dict[str, str]) -> Iterator[dict]:
     groups = {"goccl": dist.new_group(backend="goccl")}
     if clock.cuda:
         groups["NCCL"] = dist.group.WORLD
-    used = libraries(args, ranks, clock.cuda)
+    used = libraries(args, ranks, clock, failures)
     for tokens in args.tokens:
         r = Routing(tokens, args.hidden, args.top_k, args.experts, ranks, rank, device)
-        for library in used:
-            for figure in library.measure(clock, r):
-                yield {"tokens": tokens, **figure}
+        for library in [u for u in used if u.name not in failures]:
+            with noting(failures, library.name, clock):
+                for figure in library.measure(clock, r):
+                    yield {"tokens": tokens, **figure}
         for name, group in groups.items():
             for figure in exchange.measure(name, group, clock, r):
                 yield {"tokens": tokens, **figure}
-    for library in used:
+    for library in [u for u in used if u.name not in failures]:
         library.buffer.destroy()
 
 
@@ -102,11 +120,12 @@ def main() -> None:
     else:
         dist.init_process_group("gloo")
     clock = Clock(dist.new_group(backend="gloo"), cuda, args.calls, args.repeats)
+    failures: dict[str, str] = {}
     report = {**head(cuda), "ranks": ranks, "hidden": args.hidden, "top_k": args.top_k, "experts": args.experts,
-              "figures": []}
+              "failures": failures, "figures": []}
     if rank == 0:
         print("| tokens | operation | type | library | SMs | eager, us | graph, us | rows | |\n" + "|---" * 9 + "|")
-    for f in figures(args, rank, ranks, clock, device):
+    for f in figures(args, rank, ranks, clock, device, failures):
         if rank != 0:
             continue
         graph = f["graph"] if isinstance(f["graph"], str) else f"{f['graph']:.1f}"
@@ -116,6 +135,15 @@ def main() -> None:
         if args.json:  # after each figure, so that an end by force leaves those before
             with open(args.json, "w") as out:
                 json.dump(report, out, indent=1)
+    if rank == 0:
+        for name, why in failures.items():
+            print(f"{name}: {why}", file=sys.stderr, flush=True)
+        if args.json and failures:
+            with open(args.json, "w") as out:
+                json.dump(report, out, indent=1)
+    if failures:
+        clock.all(None)
+        os._exit(1)  # what has failed may use its memory still
     dist.destroy_process_group()
 
 
