@@ -103,7 +103,7 @@ func (e *cudaEngine) launch(op string, seq uint64, s device.Stream, f *cuda.Func
 	}
 	cfg := cuda.Launch1D(blocks, threads, e.staged.shared(f))
 	if e.alone && e.dev.Properties().Major >= 9 {
-		cfg.Flags |= cuda.LaunchOverlapPrevious
+		launcher.Overlap(&cfg)
 	}
 	if err := stream.LaunchInOrder(f, &cfg, params, e.launcher.Order); err != nil {
 		return e.b.error(op, seq, -1, err)
@@ -111,8 +111,16 @@ func (e *cudaEngine) launch(op string, seq uint64, s device.Stream, f *cuda.Func
 	return nil
 }
 
+// The share of the blocks that send: of rows in dispatch and in combine, and of packets in both. Measured on four H100
+// (bench/results/2026-11-26-4xH100).
+const (
+	dispatchSenders = 1. / 2
+	combineSenders  = 9. / 16
+	packetSenders   = 3. / 8
+)
+
 // shared returns the blocks of a kernel, and how many of them send.
-func (e *cudaEngine) shared(wanted int, packets bool) (blocks, senders int) {
+func (e *cudaEngine) shared(wanted int, packets bool, share float64) (blocks, senders int) {
 	switch {
 	case wanted != 0:
 	case e.b.cfg.Blocks != 0:
@@ -123,7 +131,10 @@ func (e *cudaEngine) shared(wanted int, packets bool) (blocks, senders int) {
 		wanted = DefaultBlocks
 	}
 	blocks = min(wanted, e.blocks)
-	return blocks, blocks / 2
+	if packets {
+		share = packetSenders
+	}
+	return blocks, max(1, int(share*float64(blocks)))
 }
 
 func (e *cudaEngine) notify(seq uint64, a *NotifyArgs) error {
@@ -140,7 +151,7 @@ func (e *cudaEngine) dispatch(seq uint64, a *DispatchArgs) error {
 		groups = scalesOf(a.Hidden)
 	}
 	row := e.row(r, kindDispatch)
-	blocks, senders := e.shared(a.Blocks, a.Tokens <= int(row.packets))
+	blocks, senders := e.shared(a.Blocks, a.Tokens <= int(row.packets), dispatchSenders)
 	k := dispatchArgs{headArgs: e.head(&a.Handle, kindDispatch), row: row, x: uint64(a.X),
 		scales: uint64(a.Scales), xStride: uint64(r.data), scaleStride: uint64(groups) * 4, index: uint64(a.Index),
 		weights: uint64(a.Weights), recvX: uint64(a.RecvX), recvScales: uint64(a.RecvScales),
@@ -166,7 +177,7 @@ func (e *cudaEngine) dispatch(seq uint64, a *DispatchArgs) error {
 
 func (e *cudaEngine) combine(seq uint64, a *CombineArgs) error {
 	row := e.row(a.returned(), kindCombine)
-	blocks, senders := e.shared(a.Blocks, a.Tokens <= int(row.packets))
+	blocks, senders := e.shared(a.Blocks, a.Tokens <= int(row.packets), combineSenders)
 	k := combineArgs{headArgs: e.head(&a.Handle, kindCombine), row: row, x: uint64(a.X),
 		rows: uint64(a.Rows), weights: uint64(a.Weights), bias: [2]uint64{uint64(a.Bias[0]), uint64(a.Bias[1])},
 		out: uint64(a.Out), outWeights: uint64(a.OutWeights),

@@ -222,16 +222,12 @@ func (e *Engine) grid(v variant, work int64, made int) cuda.Config {
 	return e.shape(int(blocks), int(threads))
 }
 
-// overlapBlocks is the constant of ticket.cuh: a launch up to this size may start while the previous kernel ends. A
-// larger early launch would keep other kernels off the GPU.
-const overlapBlocks = 16
-
 // shape is a grid of blocks that may overlap the previous kernel, if it is small. A launch that overlaps another needs
 // more room on the GPU than its own blocks, so none does if several ranks share the GPU.
 func (e *Engine) shape(blocks, threads int) cuda.Config {
 	cfg := cuda.Launch1D(blocks, threads, 0)
-	if e.overlaps && blocks <= overlapBlocks {
-		cfg.Flags |= cuda.LaunchOverlapPrevious
+	if e.overlaps {
+		launcher.Overlap(&cfg)
 	}
 	return cfg
 }

@@ -22,9 +22,9 @@ GOCCL_DEVICE void finish(uint64_t* ticket) {
   if (threadIdx.x == 0) addRelease<Scope::gpu>(ticket, uint64_t{1});
 }
 
-// overlapBlocks is the size of a launch up to which the next one on the stream may take its place on the GPU before
-// this one has ended.
-constexpr uint32_t overlapBlocks = 16;
+// overlapThreads is the size of a launch up to which the next one on the stream may take its place on the GPU before
+// this one has ended. The host has the same constant (device/launcher), with the reason.
+constexpr uint32_t overlapThreads = 20480;
 
 // begin is the first call of a block. A launch with the attribute for it (cuda.LaunchOverlapPrevious) may begin while
 // the launch before it still runs: begin waits until that has ended and all its writes are visible. Only then may the
@@ -32,7 +32,7 @@ constexpr uint32_t overlapBlocks = 16;
 GOCCL_DEVICE void begin() {
 #if GOCCL_CUDA && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
-  if (gridDim.x <= overlapBlocks) asm volatile("griddepcontrol.launch_dependents;");
+  if (gridDim.x * blockDim.x <= overlapThreads) asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 

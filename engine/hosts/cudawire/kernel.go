@@ -15,8 +15,6 @@ const (
 	leastThreads = 64
 	// carveout is that of engine/nvlink: kernels with different parts of an SM as shared memory are never on it together.
 	carveout = 14
-	// overlapBlocks is the constant of kernels/collective/ticket.cuh.
-	overlapBlocks = 16
 )
 
 // typeNames are the type names in kernel names: unsigned integers share the kernels of signed ones.
@@ -76,8 +74,8 @@ func (w *Wire) launch(s *cuda.Stream) error {
 	vectors := (min(size, b.bytes) + 15) / 16
 	threads := min(max((vectors+31)&^31, leastThreads, int64(b.listed+31)&^31), mostThreads)
 	cfg := cuda.Launch1D(b.tasks*int(b.width), int(threads), 0)
-	if w.overlap && cfg.Grid[0] <= overlapBlocks {
-		cfg.Flags |= cuda.LaunchOverlapPrevious
+	if w.overlap {
+		launcher.Overlap(&cfg)
 	}
 	f := w.kernels.move
 	if b.reductions > 0 {

@@ -51,7 +51,7 @@ class Base:
     def set_num_sms(cls, new_num_sms: int) -> None:
         """The thread blocks of the kernels of later buffers and of calls without a Config."""
         if new_num_sms % 2:
-            raise errors.InvalidArgument(f"num_sms is {new_num_sms}: half of the SMs send, so it is even")
+            raise errors.InvalidArgument(f"num_sms is {new_num_sms}: DeepEP takes even numbers only")
         Base.num_sms = new_num_sms
 
     @staticmethod
