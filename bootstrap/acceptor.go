@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,6 +26,8 @@ type acceptor struct {
 	enter     func(*frameConn, greeting)
 	abandon   func(greeting) // undoes admit for a rank whose handshake failed
 	starved   func(error)    // this process has been out of descriptors for some time
+	room      func()         // if not nil: returns when one more connection may come
+	pending   int            // connections that may wait for authentication; 0: maxPending
 	log       *slog.Logger
 
 	lobby   *sockets.Lobby
@@ -34,7 +37,7 @@ type acceptor struct {
 }
 
 func (g *acceptor) serve() {
-	g.lobby = sockets.NewLobby(maxPending)
+	g.lobby = sockets.NewLobby(cmp.Or(g.pending, maxPending))
 	for _, l := range g.listeners {
 		g.wg.Go(func() { g.accept(l) })
 	}
@@ -43,6 +46,9 @@ func (g *acceptor) serve() {
 func (g *acceptor) accept(l net.Listener) {
 	var shortage openfiles.Shortage
 	for {
+		if g.room != nil {
+			g.room()
+		}
 		c, err := l.Accept()
 		lasts := shortage.Lasts(err)
 		if err != nil {

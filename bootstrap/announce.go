@@ -56,7 +56,7 @@ func (r *root) sendStatus() {
 	s.total = len(s.missing)
 	data := s.encode()
 	for _, m := range r.members {
-		if m.info != nil {
+		if m.info != nil && m.fc != nil {
 			r.tell(m, frameStatus, data)
 		}
 	}

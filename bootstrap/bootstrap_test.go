@@ -76,7 +76,11 @@ func implementations(t *testing.T, n int, f func(t *testing.T, bs []Bootstrap)) 
 		f(t, bs)
 	})
 	t.Run("tcp", func(t *testing.T) { f(t, tcpGroup(t, n)) })
+	t.Run("web", func(t *testing.T) { f(t, tcpGroup(t, n, asWeb)) })
 }
+
+// asWeb gives a small job the connections of a large one.
+func asWeb(c *config) { c.webFrom = 1 }
 
 func TestCollectives(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 8} {

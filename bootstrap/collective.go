@@ -30,7 +30,7 @@ func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][
 	tag := g.sequence
 
 	n := len(g.members)
-	if n >= relayFrom {
+	if n >= g.e.relayFrom {
 		return g.relay(ctx, op, tag, data)
 	}
 	out := make([][]byte, n)

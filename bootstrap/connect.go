@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/goccl/goccl/internal/sockets"
 )
@@ -112,7 +113,7 @@ func connectMesh(ctx context.Context, c *config, d *dialer, rank int, t *table, 
 		dials.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
-			fc, err := dialPeer(ctx, c, d, rank, peer, t, ls)
+			fc, err := d.dialPeer(ctx, c, rank, peer, t, ls, 0)
 			if err != nil {
 				if ctx.Err() == nil {
 					cancel(&blame{peer, err})
@@ -148,12 +149,18 @@ func connectMesh(ctx context.Context, c *config, d *dialer, rank int, t *table, 
 
 // dialPeer connects to a lower rank. It tests whether the peer is on this host, unless a configured host id of either
 // side decides that.
-func dialPeer(ctx context.Context, c *config, d *dialer, rank, peer int, t *table, ls *meshListeners) (*frameConn,
-	error) {
-	p := &t.members[peer]
-	told := p.host != [32]byte{} || ls.self.host != [32]byte{}
+func (d *dialer) dialPeer(ctx context.Context, c *config, rank, peer int, t *table, ls *meshListeners,
+	gone time.Duration) (*frameConn, error) {
 	me := greeting{role: roleDialer, world: uint32(len(t.members)), rank: int32(rank), target: int32(peer),
 		session: t.session}
+	return d.dialMember(ctx, c, me, &t.members[peer], ls, gone)
+}
+
+// dialMember connects to the rank that me names as its target. It is given up when its address has refused connections
+// for gone, unless that is 0.
+func (d *dialer) dialMember(ctx context.Context, c *config, me greeting, p *member, ls *meshListeners,
+	gone time.Duration) (*frameConn, error) {
+	rank, peer, told := int(me.rank), int(me.target), c.hostID != ""
 	fc, them, err := (*frameConn)(nil), greeting{}, errNotHere
 	if p.host == ls.self.host {
 		fc, them, err = d.dialHere(ctx, p.unix, me)
@@ -172,12 +179,12 @@ func dialPeer(ctx context.Context, c *config, d *dialer, rank, peer int, t *tabl
 			return nil, fmt.Errorf("%w: rank %d is on another host, but the ranks met on a unix socket; set MASTER_ADDR and "+
 				"MASTER_PORT: %w", ErrInvalid, peer, err)
 		}
-		fc, them, err = d.dial(ctx, []target{{"tcp", ap.String()}}, me)
+		fc, them, err = d.dialKnown(ctx, []target{{"tcp", ap.String()}}, me, gone)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if them.rank != int32(peer) || them.session != t.session {
+	if them.rank != int32(peer) || them.session != me.session {
 		fc.close()
 		return nil, fmt.Errorf("%w: rank %d answers at the address of rank %d", ErrProtocol, them.rank, peer)
 	}

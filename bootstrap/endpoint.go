@@ -22,11 +22,16 @@ type endpoint struct {
 
 	verdicts []sync.Once // by peer: the first loss is handled, later ones wait for its result
 
-	mu      sync.Mutex
-	groups  map[uint64]*group
-	deaths  []death       // in the order of detection
-	accused map[int][]int // by accuser: the peers that it has given up
-	ended   error
+	mu        sync.Mutex
+	groups    map[uint64]*group
+	deaths    []death       // in the order of detection
+	accused   map[int][]int // by accuser: the peers that it has given up
+	ended     error
+	relayFrom int // groups of as many ranks gather over relays
+	// pin, set by the transport, keeps connections to peers (by 1), or lets go of them (by -1).
+	pin func(peers []int, by int)
+	// spread, set by a transport that is not connected with every rank, tells all of them.
+	spread func(ctx context.Context, n notice)
 	// accuse, set by the transport, tells all other peers that this rank is about to give up peer.
 	accuse func(peer int)
 	// stop, set by the transport, says goodbye to all peers and returns when no goroutine and no descriptor is left.
@@ -48,6 +53,7 @@ func newEndpoint(rank, size int, c *config) *endpoint {
 	return &endpoint{
 		rank: rank, size: size, timeout: c.timeout, log: c.log, box: newInbox(size), links: make([]link, size),
 		groups: map[uint64]*group{}, accused: map[int][]int{}, verdicts: make([]sync.Once, size), accuse: func(int) {},
+		pin: func([]int, int) {}, relayFrom: relayFrom,
 	}
 }
 
@@ -64,7 +70,8 @@ func (e *endpoint) send(ctx context.Context, kind frameKind, peer int, space, ta
 		return nil
 	}
 	err = e.links[peer].send(ctx, kind, space, tag, data)
-	if err == nil || ctx.Err() != nil {
+	var unsent errUnsent
+	if err == nil || ctx.Err() != nil || errors.As(err, &unsent) {
 		return err
 	}
 	// The link broke. The endpoint decides whether that is a goodbye or a death.
@@ -84,14 +91,19 @@ func (e *endpoint) send(ctx context.Context, kind frameKind, peer int, space, ta
 //     message precedes our own end.
 //  2. If the peer had accused another rank, record the death of the accused rank first, if that rank is dead. That
 //     shows within accusationDelay.
-func (e *endpoint) lost(peer int, cause error) {
+func (e *endpoint) lost(peer int, cause error) { e.judge(peer, cause, true) }
+
+// judge is lost, but for a loss that others have detected it does not tell them.
+func (e *endpoint) judge(peer int, cause error, own bool) {
 	e.verdicts[peer].Do(func() {
 		if e.saidGoodbye(peer) {
 			e.departed(peer)
 			return
 		}
 		if e.wasHere(peer) {
-			e.accuse(peer)
+			if own {
+				e.accuse(peer)
+			}
 			e.hearAccused(peer)
 		}
 		e.bury(peer, cause)
@@ -184,6 +196,7 @@ func (e *endpoint) add(g *group) error {
 		return errors.New("space is in use")
 	}
 	e.groups[g.space] = g
+	e.pin(neighbours(g.rank, g.members), 1)
 	for _, d := range e.deaths {
 		g.report(d.peer, d.cause)
 	}
@@ -194,6 +207,7 @@ func (e *endpoint) add(g *group) error {
 func (e *endpoint) drop(g *group) {
 	e.mu.Lock()
 	delete(e.groups, g.space)
+	e.pin(neighbours(g.rank, g.members), -1)
 	last := len(e.groups) == 0 && e.ended == nil
 	if last {
 		e.ended = ErrClosed

@@ -20,6 +20,10 @@ func mortal(t *testing.T, n int, f func(t *testing.T, bs []Bootstrap, kill func(
 		bs := tcpGroup(t, n, WithTimeout(30*time.Second))
 		f(t, bs, func(rank int) { abort(bs[rank]) })
 	})
+	t.Run("web", func(t *testing.T) {
+		bs := tcpGroup(t, n, WithTimeout(30*time.Second), asWeb)
+		f(t, bs, func(rank int) { abort(bs[rank]) })
+	})
 }
 
 // abort closes a rank's connections, as the kernel does for a killed process.
@@ -27,8 +31,13 @@ func abort(b Bootstrap) {
 	e := b.(*TCP).group.e
 	e.abandon(ErrClosed)
 	for _, l := range e.links {
-		if l != nil {
-			l.(*meshLink).fc.close()
+		switch l := l.(type) {
+		case *meshLink:
+			l.fc.close()
+		case route:
+			for _, l := range l.w.m.all() {
+				l.fc.close()
+			}
 		}
 	}
 	e.stop() // frees the rest, as the kernel does for a process

@@ -47,6 +47,12 @@ const (
 	frameGo
 	frameFail
 	frameGiveUp
+	frameParent // of the tree over which a large job joins, as are the next two
+	frameAttached
+	frameLost
+	frameNotices // of a web, as are the next two
+	frameRest
+	frameStay
 	frameKinds
 )
 

@@ -27,6 +27,10 @@ func (g *group) leave() {
 	g.farewell.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 		defer cancel()
+		if g.e.spread != nil {
+			g.e.spread(ctx, notice{kind: frameLeave, space: g.space})
+			return
+		}
 		var wg sync.WaitGroup // in parallel, so that a member that does not read delays no other
 		for _, m := range g.members {
 			// A member that has itself left still waits for this notice (AwaitLeave), so this bypasses endpoint.send,

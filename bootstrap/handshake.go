@@ -18,7 +18,7 @@ import (
 
 // The handshake, dialer D and acceptor A, who share a secret:
 //
-//  1. D → A: greeting: version, role, world size, rank, target, nonce, both addresses as D sees them, session, origin,
+//  1. D → A: greeting: version, role, purpose, world size, rank, target, nonce, both addresses as D sees them, session, origin,
 //     X25519 public key
 //  2. A → D: greeting: the same of A
 //  3. D → A: proof = HMAC(secret, "dialer", both greetings)
@@ -30,7 +30,7 @@ import (
 // Sizes are fixed; no allocation depends on a peer's data.
 const (
 	protocolMagic   = "gccl"
-	protocolVersion = 3
+	protocolVersion = 4
 	greetingSize    = 176
 	proofSize       = sha256.Size
 	verdictSize     = 8 + proofSize
@@ -48,6 +48,7 @@ const (
 type greeting struct {
 	version       uint16
 	role          role
+	purpose       purpose // of a rank that dials another one
 	world         uint32
 	rank, target  int32 // target -1: the root; rank -1: a root that knows no rank of its process
 	nonce         [32]byte
@@ -60,7 +61,7 @@ type greeting struct {
 func (g *greeting) encode() (b [greetingSize]byte) {
 	copy(b[0:], protocolMagic)
 	binary.LittleEndian.PutUint16(b[4:], g.version)
-	b[6] = byte(g.role)
+	b[6], b[7] = byte(g.role), byte(g.purpose)
 	binary.LittleEndian.PutUint32(b[8:], g.world)
 	binary.LittleEndian.PutUint32(b[12:], uint32(g.rank))
 	binary.LittleEndian.PutUint32(b[16:], uint32(g.target))
@@ -85,7 +86,7 @@ func decodeGreeting(b *[greetingSize]byte) (g greeting, err error) {
 		return g, fmt.Errorf("%w: the peer speaks version %d, this is version %d; use one goccl release in a job",
 			ErrProtocol, g.version, protocolVersion)
 	}
-	g.role = role(b[6])
+	g.role, g.purpose = role(b[6]), purpose(b[7])
 	g.world = binary.LittleEndian.Uint32(b[8:])
 	g.rank = int32(binary.LittleEndian.Uint32(b[12:]))
 	g.target = int32(binary.LittleEndian.Uint32(b[16:]))
@@ -95,7 +96,7 @@ func decodeGreeting(b *[greetingSize]byte) (g greeting, err error) {
 	copy(g.session[:], b[96:])
 	copy(g.from[:], b[112:])
 	copy(g.public[:], b[144:])
-	if g.role < roleJoiner || g.role > roleAcceptor || g.encode() != *b {
+	if g.role < roleJoiner || g.role > roleAcceptor || g.purpose >= purposes || g.encode() != *b {
 		return g, errNotGoccl
 	}
 	return g, nil

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -160,8 +161,14 @@ type rootClient struct {
 	fc    *frameConn
 	table chan []byte
 	start chan []byte
-	fail  context.CancelCauseFunc // ends the joining with a cause
-	rank  int                     // the root's rank, from its greeting
+	// Of a job that joins over a tree: our place in it; what is passed on; the other side is our parent, not the root;
+	// the end of the connection is no failure.
+	parent   chan []byte
+	below    atomic.Pointer[branch]
+	parental bool
+	detached atomic.Bool
+	fail     context.CancelCauseFunc // ends the joining with a cause
+	rank     int                     // the root's rank, from its greeting
 	// timeout bounds each send, also after the joining has ended; note is added to the error of a timeout.
 	timeout time.Duration
 	note    string
@@ -172,9 +179,10 @@ type rootClient struct {
 }
 
 func newRootClient(fc *frameConn, rank int, timeout time.Duration, note string,
-	cancel context.CancelCauseFunc) *rootClient {
+	cancel context.CancelCauseFunc, parentOf *branch) *rootClient {
 	rc := &rootClient{fc: fc, rank: rank, timeout: timeout, note: note, table: make(chan []byte, 1),
-		start: make(chan []byte, 1), fail: cancel}
+		start: make(chan []byte, 1), parent: make(chan []byte, 1), parental: parentOf != nil, fail: cancel}
+	rc.below.Store(parentOf)
 	rc.wg.Go(rc.listen)
 	return rc
 }
@@ -184,6 +192,9 @@ func (rc *rootClient) listen() {
 	for tables := 0; ; {
 		h, data, err := rc.fc.read()
 		if err == nil {
+			if b := rc.below.Load(); b != nil && h.kind != frameParent {
+				b.down(h.kind, data)
+			}
 			switch h.kind {
 			case frameStatus:
 				var s rootStatus
@@ -197,6 +208,12 @@ func (rc *rootClient) listen() {
 					err = fmt.Errorf("%w: a second table", ErrProtocol)
 				} else {
 					rc.table <- data
+				}
+			case frameParent:
+				if rc.parental || len(rc.parent) > 0 {
+					err = fmt.Errorf("%w: a second parent", ErrProtocol)
+				} else {
+					rc.parent <- data
 				}
 			case frameGo:
 				rc.start <- data
@@ -212,7 +229,18 @@ func (rc *rootClient) listen() {
 			}
 		}
 		if err != nil {
-			rc.fail(&blame{rc.rootRank(), peerDead(fmt.Errorf("the root was lost while joining: %w", err))})
+			if rc.detached.Load() {
+				return
+			}
+			what := "the root"
+			if rc.parental {
+				what = "the rank over which this one joins"
+			}
+			err = &blame{rc.rootRank(), peerDead(fmt.Errorf("%s was lost while joining: %w", what, err))}
+			if b := rc.below.Load(); b != nil {
+				b.down(frameFail, reasonOf(err))
+			}
+			rc.fail(err)
 			return
 		}
 	}
@@ -235,7 +263,7 @@ func failureError(f rootFailure) error {
 func (rc *rootClient) rootRank() int {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
-	if rc.status == nil {
+	if rc.status == nil || rc.parental {
 		return rc.rank
 	}
 	return int(rc.status.rootRank)
@@ -263,10 +291,25 @@ func (rc *rootClient) giveUp(err error) error {
 	return err
 }
 
+// await waits for what comes from above.
+func (rc *rootClient) await(ctx context.Context, ch <-chan []byte) ([]byte, error) {
+	select {
+	case data := <-ch:
+		return data, nil
+	case <-ctx.Done():
+		return nil, rc.giveUp(contextError(ctx))
+	}
+}
+
 func (rc *rootClient) send(kind frameKind, tag uint64, data []byte) error {
+	return rc.pass(kind, 0, tag, data)
+}
+
+// pass sends what is about another rank, if space is not 0 (branch).
+func (rc *rootClient) pass(kind frameKind, space, tag uint64, data []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), rc.timeout)
 	defer cancel()
-	return rc.fc.write(ctx, kind, 0, tag, data)
+	return rc.fc.write(ctx, kind, space, tag, data)
 }
 
 func (rc *rootClient) close() {

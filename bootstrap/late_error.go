@@ -49,7 +49,7 @@ func (r *root) serveLateError() {
 func (r *root) untold() int {
 	n := 0
 	for rank := range r.world {
-		if m := r.members[rank]; (m == nil || m.fc == nil) && !r.lateError.told[rank] {
+		if m := r.members[rank]; (m == nil || m.fc == nil && !m.attached) && !r.lateError.told[rank] {
 			n++
 		}
 	}

@@ -30,9 +30,7 @@ func NewLocalHosts(hosts []int, opts ...Option) *Local {
 		panic("bootstrap: " + err.Error())
 	}
 	l := &Local{endpoints: make([]*endpoint, n)}
-	everyone := make([]int, n)
 	for r := range n {
-		everyone[r] = r
 		l.endpoints[r] = newEndpoint(r, n, c)
 		l.endpoints[r].hosts = hosts
 	}
@@ -49,7 +47,7 @@ func NewLocalHosts(hosts []int, opts ...Option) *Local {
 				}
 			}
 		}
-		g, err := newGroup(e, 0, everyone)
+		g, err := newGroup(e, 0, everyone(n))
 		if err != nil {
 			panic("bootstrap: " + err.Error()) // cannot fail: a fresh endpoint has no groups
 		}

@@ -32,6 +32,7 @@ type config struct {
 	world     int    // root: the world size; 0 = taken from the first rank
 	hostID    string // "" = detected
 	commID    string // NCCL_COMM_ID; "" = none
+	webFrom   int    // ranks from which a job has a web
 }
 
 // An Option changes a default of NewTCP, NewUniqueID or Join.
@@ -77,6 +78,7 @@ func newConfig(opts []Option) (*config, error) {
 		timeout: env.TimeoutOr(DefaultTimeout), partition: DefaultPartition, heartbeat: DefaultHeartbeat,
 		rootLife: defaultRootLife, log: slog.Default(), secret: []byte(env.Secret), commID: env.CommID,
 		iface: env.Interface, family: env.Family, hostID: env.HostID,
+		webFrom: webFrom,
 	}
 	for _, o := range opts {
 		o(c)

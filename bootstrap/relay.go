@@ -142,6 +142,10 @@ func (x *relay) next(ctx context.Context, from int) (message []byte, err error) 
 			return message, err
 		}
 		x.called = true
+		if x.g.e.spread != nil {
+			x.g.e.spread(ctx, notice{kind: frameCollective, space: x.g.space, tag: x.tag})
+			return message, wait(ctx)
+		}
 		for i := 1; i < len(x.out); i++ {
 			m := x.g.members[(x.g.rank+i)%len(x.out)]
 			_ = x.g.e.send(ctx, frameCollective, m, x.g.space, callTag, binary.LittleEndian.AppendUint64(nil, x.tag))

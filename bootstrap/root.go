@@ -44,6 +44,7 @@ type root struct {
 	phase     rootPhase
 	ended     chan struct{} // closed on reaching phaseOver
 	lateError lateError
+	tree      rootTree
 }
 
 type rootPhase int
@@ -61,6 +62,9 @@ type rootMember struct {
 	info  *member // nil until received
 	ready bool
 	here  [32]byte // set with ready: a digest of the ranks met on its host
+	// Of a job that joins over a tree: the rank below whose connection it is (nil: the root's), and it is there.
+	parent   *rootMember
+	attached bool
 }
 
 const (
@@ -75,8 +79,10 @@ func newRoot(c *config, ls []net.Listener, secret []byte, address string, a atte
 		ended: make(chan struct{}),
 		world: c.world, pinned: c.world > 0, attempt: a, members: map[int]*rootMember{}, lateError: newLateError(),
 	}
+	_, _ = rand.Read(r.tree.session[:]) // never fails
+	r.tree.free = []freePlace{{nil, treeWidth}}
 	r.acceptor = &acceptor{listeners: ls, secret: secret, greet: r.greet, admit: r.admit, enter: r.enter,
-		abandon: r.abandon, starved: r.starved, log: c.log.With("root", address)}
+		abandon: r.abandon, starved: r.starved, log: c.log.With("root", address), room: r.room, pending: fewPending()}
 	return r
 }
 
@@ -228,17 +234,20 @@ func (r *root) enter(fc *frameConn, g greeting) {
 	r.mu.Unlock()
 	r.wg.Go(func() {
 		defer fc.close()
-		r.hear(m)
+		r.hear(m, fc)
 	})
 }
 
 // hear serves one rank's connection until the rank hangs up.
-func (r *root) hear(m *rootMember) {
-	_ = m.fc.c.SetReadDeadline(time.Now().Add(r.c.timeout))
+func (r *root) hear(m *rootMember, fc *frameConn) {
+	_ = fc.c.SetReadDeadline(time.Now().Add(r.c.timeout))
 	for {
-		h, data, err := m.fc.read()
+		h, data, err := fc.read()
 		if err == nil {
 			err = r.handle(m, h, data)
+		}
+		if err == errDetached {
+			return
 		}
 		if err != nil {
 			r.mu.Lock()
@@ -255,6 +264,11 @@ func (r *root) hear(m *rootMember) {
 func (r *root) handle(m *rootMember, h header, data []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if h.space > 0 { // from a rank below
+		if m = r.members[int(h.space)-1]; m == nil || m.info == nil {
+			return fmt.Errorf("%w: a frame of rank %d", ErrProtocol, h.space-1)
+		}
+	}
 	switch {
 	case h.kind == frameJoin && m.info == nil && r.phase == phaseJoin:
 		info, err := decodeMember(data)
@@ -263,19 +277,17 @@ func (r *root) handle(m *rootMember, h header, data []byte) error {
 		}
 		_ = m.fc.c.SetReadDeadline(time.Time{})
 		m.info = &info
-		for i := range r.world {
-			if o := r.members[i]; o == nil || o.info == nil {
-				return nil
-			}
+		if r.isTree() {
+			r.tree.waiting = append(r.tree.waiting, m)
+			r.place()
+		} else {
+			r.startMesh()
 		}
-		r.phase = phaseMesh
-		r.acceptor.shut()
-		t := table{members: make([]member, r.world)}
-		_, _ = rand.Read(t.session[:]) // never fails
-		for i := range t.members {
-			t.members[i] = *r.members[i].info
-		}
-		r.broadcast(frameTable, t.encode())
+	case h.kind == frameAttached && m.info != nil && !m.attached && r.phase == phaseJoin:
+		return r.attach(m)
+	case h.kind == frameLost && r.phase != phaseOver:
+		r.failLocked(m.rank, verdictOK, fmt.Sprintf("rank %d was lost while joining: %s", m.rank,
+			data[:min(len(data), maxFailureText)]))
 	case h.kind == frameReady && !m.ready && r.phase == phaseMesh:
 		if len(data) != len(m.here) {
 			return fmt.Errorf("%w: ready with %d bytes", ErrProtocol, len(data))
@@ -302,6 +314,22 @@ func (r *root) handle(m *rootMember, h header, data []byte) error {
 		return fmt.Errorf("%w: frame kind %d out of turn", ErrProtocol, h.kind)
 	}
 	return nil
+}
+
+// startMesh sends the table when all ranks are there.
+func (r *root) startMesh() {
+	for i := range r.world {
+		if o := r.members[i]; o == nil || o.info == nil || r.isTree() && !o.attached {
+			return
+		}
+	}
+	r.phase = phaseMesh
+	r.acceptor.shut()
+	t := table{session: r.tree.session, members: make([]member, r.world)}
+	for i := range t.members {
+		t.members[i] = *r.members[i].info
+	}
+	r.broadcast(frameTable, t.encode())
 }
 
 // hosts numbers the ranks' hosts by first appearance. Ranks are on one host if each has met all others of it there, so

@@ -67,8 +67,12 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	if err != nil {
 		return nil, nil, m.noRoot(t.rank, err)
 	}
-	rc := newRootClient(fc, int(them.rank), c.timeout, note, cancel)
+	rc := newRootClient(fc, int(them.rank), c.timeout, note, cancel, nil)
 	defer rc.close()
+	if t.world >= c.webFrom {
+		g, err = t.joinTree(ctx, cancel, c, d, rc)
+		return g, r, err
+	}
 
 	// 2. Send our addresses.
 	ls, err := listenMesh(c, d.meshIP(fc.c))
@@ -92,11 +96,9 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	}
 
 	// 3. Receive the table.
-	var raw []byte
-	select {
-	case raw = <-rc.table:
-	case <-ctx.Done():
-		return nil, nil, rc.giveUp(contextError(ctx))
+	raw, err := rc.await(ctx, rc.table)
+	if err != nil {
+		return nil, nil, err
 	}
 	tab, err := decodeTable(raw, t.world)
 	if err != nil {
@@ -109,10 +111,6 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 		return nil, nil, rc.giveUp(err)
 	}
 	e := newEndpoint(t.rank, t.world, c)
-	everyone := make([]int, t.world)
-	for i := range everyone {
-		everyone[i] = i
-	}
 	mesh := newMesh(e, c, conns)
 	mesh.watch(ctx, &tab)
 	abandon := func(err error) (*group, *root, error) {
@@ -126,15 +124,13 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	if err := rc.send(frameReady, 0, here[:]); err != nil {
 		return abandon(hungUp(ctx))
 	}
-	select {
-	case raw = <-rc.start:
-	case <-ctx.Done():
-		return abandon(rc.giveUp(contextError(ctx)))
+	if raw, err = rc.await(ctx, rc.start); err != nil {
+		return abandon(err)
 	}
 	if e.hosts, err = decodeHosts(raw, t.world); err != nil {
 		return abandon(err)
 	}
-	if g, err = newGroup(e, 0, everyone); err != nil {
+	if g, err = newGroup(e, 0, everyone(t.world)); err != nil {
 		return abandon(err)
 	}
 	mesh.live, live = live, false
