@@ -66,7 +66,7 @@ func (w *web) flush(ctx context.Context) {
 func (w *web) hear(l *meshLink, n notice) {
 	from := int(n.from)
 	w.mu.Lock()
-	fresh := w.known.add(n)
+	fresh := w.known.add(n) && w.matters(n)
 	if fresh {
 		w.pass(l, n)
 	}
@@ -90,6 +90,24 @@ func (w *web) hear(l *meshLink, n notice) {
 	}
 }
 
+// enough is the number of ranks whose accusations show a death.
+const enough = 2
+
+// matters records an accusation, and reports whether others need it: not if they need no more of this peer. The caller
+// holds mu.
+func (w *web) matters(n notice) bool {
+	if n.kind != frameAccuse {
+		return true
+	}
+	peer := int(n.peer)
+	if w.accusers[peer] == nil {
+		w.accusers[peer] = map[int]bool{}
+	}
+	needed := len(w.accusers[peer]) < enough
+	w.accusers[peer][int(n.from)] = true
+	return needed
+}
+
 func (w *web) apply(n notice) {
 	from := int(n.from)
 	switch n.kind {
@@ -102,23 +120,19 @@ func (w *web) apply(n notice) {
 		w.e.box.put(key{from, frameCollective, n.space, callTag}, binary.LittleEndian.AppendUint64(nil, n.tag))
 	case frameAccuse:
 		w.e.accusedBy(from, int(n.peer))
-		w.judge(int(n.peer), from)
+		w.judge(int(n.peer))
 	}
 }
 
-// judge records an accusation. Two ranks that cannot reach a third show that it is dead; one may have lost only its own
-// connection. If a rank has a single watcher left, that one is enough. A rank that watches the accused itself believes
-// its own connection.
-func (w *web) judge(accused, by int) {
+// judge decides about a peer that others accuse. Two ranks that cannot reach a third show that it is dead; one may have
+// lost only its own connection. If a rank has a single watcher left, that one is enough. A rank that watches the accused
+// itself believes its own connection.
+func (w *web) judge(accused int) {
 	if accused == w.e.rank {
 		return
 	}
 	w.mu.Lock()
-	if w.accusers[accused] == nil {
-		w.accusers[accused] = map[int]bool{}
-	}
-	w.accusers[accused][by] = true
-	guilty := len(w.accusers[accused]) >= min(2, w.watchers(accused))
+	guilty := len(w.accusers[accused]) >= min(enough, w.watchers(accused))
 	var links []*meshLink
 	for _, l := range w.m.all() {
 		if l.peer == accused {

@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 		fmt.Println("failed:", attackMain(what))
 		os.Exit(1)
 	}
+	if what := os.Getenv(manyVariable); what != "" {
+		fmt.Println("failed:", manyMain(what))
+		os.Exit(1)
+	}
 	if what := os.Getenv("GOCCL_TEST_RANK"); what != "" {
 		if err := restrict(); err != nil {
 			fmt.Println("failed: restrict:", err)

@@ -1,0 +1,152 @@
+package bootstrap
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"testing"
+	"time"
+)
+
+// pinnedLinks is how many connections of a rank stay.
+func pinnedLinks(n int) int { return 2 * bits.Len(uint(n-1)) }
+
+// A job of webFrom ranks is a web: collectives, messages between any two ranks in order, and few connections.
+func TestWeb(t *testing.T) {
+	const n = webFrom + 3
+	bs := tcpGroup(t, n, WithTimeout(time.Minute))
+	ctx := context.Background()
+	for _, h := range bs[n-1].Hosts() {
+		if h != 0 {
+			t.Fatal("ranks of one process are not on one host")
+		}
+	}
+	if most := mostLinks(bs); most > pinnedLinks(n) {
+		t.Errorf("a rank has %d connections, want at most %d", most, pinnedLinks(n))
+	}
+	each(t, bs, func(b Bootstrap) error {
+		got, err := b.AllGather(ctx, partOf(b.Rank(), 50))
+		for r := range got {
+			if string(got[r]) != string(partOf(r, 50)) {
+				return fmt.Errorf("other bytes of rank %d", r)
+			}
+		}
+		return err
+	})
+	if most := mostLinks(bs); most > pinnedLinks(n) {
+		t.Errorf("a rank has %d connections after an all-gather, want at most %d", most, pinnedLinks(n))
+	}
+}
+
+// If every rank sends to all others, connections rest for others, and the order of messages stays.
+func TestWebRests(t *testing.T) {
+	const n = mostGuests + 14
+	bs := tcpGroup(t, n, WithTimeout(time.Minute), asWeb)
+	ctx := context.Background()
+	each(t, bs, func(b Bootstrap) error {
+		for round := range 2 {
+			for i := 1; i < n; i++ {
+				if err := b.Send(ctx, (b.Rank()+i)%n, 7, binary.LittleEndian.AppendUint32(nil, uint32(round))); err != nil {
+					return err
+				}
+			}
+		}
+		for i := 1; i < n; i++ {
+			for round := range 2 {
+				got, err := b.Recv(ctx, (b.Rank()+i)%n, 7)
+				if err != nil || binary.LittleEndian.Uint32(got) != uint32(round) {
+					return fmt.Errorf("from %d in round %d: %v, %w", (b.Rank()+i)%n, round, got, err)
+				}
+			}
+		}
+		return b.Barrier(ctx)
+	})
+	limit := pinnedLinks(n) + 2*mostGuests
+	for end := time.Now().Add(10 * time.Second); mostLinks(bs) > limit; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("a rank has %d connections, want at most %d", mostLinks(bs), limit)
+		}
+	}
+}
+
+// mostLinks returns the largest number of connections of a rank.
+func mostLinks(bs []Bootstrap) (most int) {
+	for _, b := range bs {
+		if b != nil {
+			most = max(most, len(b.(*TCP).group.e.links[(b.Rank()+1)%b.WorldSize()].(route).w.m.all()))
+		}
+	}
+	return most
+}
+
+// A death in a web is named on every rank, also on those that have no connection with the dead one, and the others go
+// on without it.
+func TestWebDeath(t *testing.T) {
+	const n, bad = 40, 27
+	bs := tcpGroup(t, n, WithTimeout(10*time.Second), asWeb)
+	ctx := context.Background()
+	others := survivors(bs, bad)
+	killed := make(chan time.Time, 1)
+	time.AfterFunc(50*time.Millisecond, func() {
+		killed <- time.Now()
+		abort(bs[bad])
+	})
+	each(t, others, func(b Bootstrap) error {
+		if b.Rank()%2 == 0 {
+			_, err := b.Recv(ctx, bad, 0)
+			return wantDead(err, bad)
+		}
+		f := <-b.Failures()
+		if f.Rank != bad {
+			return fmt.Errorf("failure %+v", f)
+		}
+		return wantDead(f.Err, bad)
+	})
+	took := time.Since(<-killed)
+	t.Logf("named on all ranks after %v", took)
+	if took > 3*time.Second {
+		t.Errorf("named on all ranks after %v", took)
+	}
+	each(t, others, func(b Bootstrap) error { return wantDead(b.Barrier(ctx), bad) })
+	var members []int
+	for _, b := range others {
+		members = append(members, b.Rank())
+	}
+	each(t, others, func(b Bootstrap) error {
+		sub, err := b.Sub(ctx, members, 1)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = sub.Close() }()
+		return sub.Barrier(ctx)
+	})
+	for _, b := range others {
+		if f := b.Failures(); len(f) != 1 {
+			t.Fatalf("rank %d knows %d deaths", b.Rank(), len(f))
+		}
+	}
+}
+
+// A connection that breaks between two ranks of a web which live is a loss for these two only.
+func TestWebLink(t *testing.T) {
+	bs := tcpGroup(t, 40, WithTimeout(time.Minute), asWeb)
+	w := bs[3].(*TCP).group.e.links[0].(route).w
+	for _, l := range w.m.all() {
+		if l.peer == 5 {
+			l.kill(errors.New("cut"))
+		}
+	}
+	for _, pair := range [][2]int{{3, 5}, {5, 3}} {
+		if f := <-bs[pair[0]].Failures(); f.Rank != pair[1] {
+			t.Errorf("rank %d has lost rank %d", pair[0], f.Rank)
+		}
+	}
+	time.Sleep(2 * accusationDelay)
+	for _, b := range survivors(bs, 3, 5) {
+		if f := b.Failures(); len(f) != 0 {
+			t.Errorf("rank %d: %v", b.Rank(), <-f)
+		}
+	}
+}
