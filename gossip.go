@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goccl/goccl/record"
+	"github.com/goccl/goccl/record/judge"
 )
 
 // heard is what the ranks of this process were told by ranks of all their communicators. They tell it to others, so
@@ -13,11 +13,11 @@ var heard = gossip{rumours: map[string]map[string]rumour{}}
 
 type gossip struct {
 	mu      sync.Mutex
-	rumours map[string]map[string]rumour // by the rank that heard it, and by the one that said it (record.Report.Scope)
+	rumours map[string]map[string]rumour // by the rank that heard it, and by the one that said it (judge.Report.Scope)
 }
 
 type rumour struct {
-	report *record.Report
+	report *judge.Report
 	at     time.Time
 }
 
@@ -28,7 +28,7 @@ const (
 )
 
 // add stores what a rank, me, was told by another one, and what that one had heard.
-func (g *gossip) add(me, told *record.Report) {
+func (g *gossip) add(me, told *judge.Report) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	mine := g.rumours[me.Scope()]
@@ -36,7 +36,7 @@ func (g *gossip) add(me, told *record.Report) {
 		mine = map[string]rumour{}
 		g.rumours[me.Scope()] = mine
 	}
-	for _, r := range append([]*record.Report{told}, told.Known...) {
+	for _, r := range append([]*judge.Report{told}, told.Known...) {
 		if r == nil || r.Record == nil || r.Scope() == me.Scope() {
 			continue
 		}
@@ -51,7 +51,7 @@ func (g *gossip) add(me, told *record.Report) {
 }
 
 // of lists what a rank has heard.
-func (g *gossip) of(me *record.Report) (list []*record.Report) {
+func (g *gossip) of(me *judge.Report) (list []*judge.Report) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	mine := g.rumours[me.Scope()]

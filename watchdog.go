@@ -15,6 +15,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/record"
+	"github.com/goccl/goccl/record/judge"
 )
 
 // watchdog finds out why an operation waits.
@@ -24,7 +25,7 @@ import (
 //     streams and callers do.
 //  3. It waits for the answers, at most answerLimit. Of a rank of this host that is silent it reads the state in /proc;
 //     of one on another host, a neighbour that answers reads it.
-//  4. record.Judge names the reason. The verdict goes to the log, the records, and the error if the operation fails.
+//  4. judge.Judge names the reason. The verdict goes to the log, the records, and the error if the operation fails.
 type watchdog struct {
 	c *Comm
 
@@ -32,8 +33,8 @@ type watchdog struct {
 	closed  bool
 	busy    bool // a case is open
 	asked   uint64
-	answers map[int]*record.Report // to the question of number asked
-	more    chan struct{}          // gets a value at each answer
+	answers map[int]*judge.Report // to the question of number asked
+	more    chan struct{}         // gets a value at each answer
 	deaths  map[int]string
 	cases   sync.WaitGroup
 
@@ -42,8 +43,8 @@ type watchdog struct {
 
 // note is a message between watchdogs.
 type note struct {
-	Ask    uint64         `json:"ask"` // number of the question
-	Report *record.Report `json:"report,omitempty"`
+	Ask    uint64        `json:"ask"` // number of the question
+	Report *judge.Report `json:"report,omitempty"`
 }
 
 const (
@@ -58,7 +59,7 @@ const (
 )
 
 func newWatchdog(c *Comm) *watchdog {
-	w := &watchdog{c: c, answers: map[int]*record.Report{}, more: make(chan struct{}, 1), deaths: map[int]string{}}
+	w := &watchdog{c: c, answers: map[int]*judge.Report{}, more: make(chan struct{}, 1), deaths: map[int]string{}}
 	for p := range c.size {
 		if p != c.rank {
 			c.watch.Go(func() { w.hear(p) })
@@ -124,11 +125,11 @@ func (w *watchdog) send(peer int, n note) {
 }
 
 // report is what this rank tells about itself.
-func (w *watchdog) report() *record.Report {
+func (w *watchdog) report() *judge.Report {
 	c := w.c
 	who := c.roster.Load()
 	o := who.ranks[c.rank]
-	r := &record.Report{Rank: c.rank, Time: record.Now(), Host: o.host, PID: o.pid, Device: c.dev.ID().String(),
+	r := &judge.Report{Rank: c.rank, Time: record.Now(), Host: o.host, PID: o.pid, Device: c.dev.ID().String(),
 		Record: c.record.Snapshot(mostOperations), States: map[int]string{}}
 	for _, x := range record.Recorders() {
 		if other := x.Snapshot(mostOthers); other != nil && other.ID != r.Record.Identity() && other.Device == r.Device &&
@@ -142,7 +143,7 @@ func (w *watchdog) report() *record.Report {
 			r.States[p] = at.state()
 		}
 	}
-	if e, ok := c.engine.(interface{ NetworkLinks() []record.Link }); ok {
+	if e, ok := c.engine.(interface{ NetworkLinks() []judge.Link }); ok {
 		r.Links = e.NetworkLinks()
 	}
 	r.Known = heard.of(r)
@@ -163,9 +164,9 @@ func (o origin) state() string {
 }
 
 // ask collects the reports of the ranks.
-func (w *watchdog) ask() []*record.Report {
+func (w *watchdog) ask() []*judge.Report {
 	c := w.c
-	reports := make([]*record.Report, c.size)
+	reports := make([]*judge.Report, c.size)
 	reports[c.rank] = w.report()
 	w.mu.Lock()
 	w.asked++
@@ -175,7 +176,7 @@ func (w *watchdog) ask() []*record.Report {
 	wanted := 0
 	for _, p := range w.chosen(reports[c.rank]) {
 		o := c.roster.Load().ranks[p]
-		reports[p] = &record.Report{Rank: p, Host: o.host, PID: o.pid}
+		reports[p] = &judge.Report{Rank: p, Host: o.host, PID: o.pid}
 		wanted++
 		go w.send(p, note{Ask: number})
 	}
@@ -227,7 +228,7 @@ func (w *watchdog) ask() []*record.Report {
 }
 
 // chosen lists the peers to ask: all, or in a large communicator those that the engine waits for and some others.
-func (w *watchdog) chosen(me *record.Report) (list []int) {
+func (w *watchdog) chosen(me *judge.Report) (list []int) {
 	seen := map[int]bool{w.c.rank: true}
 	add := func(p int) {
 		if p >= 0 && p < w.c.size && !seen[p] && len(list) < mostAsked {
@@ -274,7 +275,7 @@ func (w *watchdog) explain(message bool, number uint64) *Verdict {
 	if o == nil {
 		return nil
 	}
-	v := record.Judge(&record.Question{Me: w.c.rank, Op: *o, Reports: w.ask()})
+	v := judge.Judge(&judge.Question{Me: w.c.rank, Op: *o, Reports: w.ask()})
 	w.say(v)
 	return v
 }
@@ -299,7 +300,7 @@ func (w *watchdog) begin(f func()) bool {
 // long implements record.Watch.Long.
 func (w *watchdog) long(o record.Operation, waited time.Duration) bool {
 	return w.begin(func() {
-		w.say(record.Judge(&record.Question{Me: w.c.rank, Op: o, Waited: waited, Reports: w.ask()}))
+		w.say(judge.Judge(&judge.Question{Me: w.c.rank, Op: o, Waited: waited, Reports: w.ask()}))
 	})
 }
 
@@ -310,8 +311,8 @@ func (w *watchdog) over(o record.Operation) {
 		return
 	}
 	w.begin(func() {
-		q := &record.Question{Me: w.c.rank, Op: o, Waited: waited, Reports: w.ask()}
-		w.say(record.Late(q, min(waited/2, w.c.cfg.settings.VerdictAfter)))
+		q := &judge.Question{Me: w.c.rank, Op: o, Waited: waited, Reports: w.ask()}
+		w.say(judge.Late(q, min(waited/2, w.c.cfg.settings.VerdictAfter)))
 	})
 }
 
@@ -320,7 +321,7 @@ func (w *watchdog) window(part float64) {
 	if part < slowFrom || w.c.rank%(w.c.size/mostAsked+1) != 0 {
 		return
 	}
-	w.begin(func() { w.say(record.Slow(w.c.rank, w.ask())) })
+	w.begin(func() { w.say(judge.Slow(w.c.rank, w.ask())) })
 }
 
 // say records and logs a verdict, once.
@@ -345,12 +346,12 @@ func (w *watchdog) say(v *collective.Verdict) {
 
 // dead is the verdict on a rank whose death the bootstrap has reported.
 func (c *Comm) dead(rank int) *Verdict {
-	r := &record.Report{Rank: rank, Dead: "its connection has ended without a goodbye"}
+	r := &judge.Report{Rank: rank, Dead: "its connection has ended without a goodbye"}
 	who := c.roster.Load()
 	if who != nil && rank < len(who.ranks) {
 		r.Host, r.PID = who.ranks[rank].host, who.ranks[rank].pid
 	}
-	v := record.Died(r, []int{rank})
+	v := judge.Died(r, []int{rank})
 	v.By, v.Found = c.rank, record.Now()
 	if who != nil {
 		v.Communicator = fmt.Sprintf("%016x", who.id)

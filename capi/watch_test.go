@@ -28,9 +28,10 @@ type watched struct {
 	Communicators []struct{ Size int }
 	Verdicts      []struct {
 		Kind      string
-		Ranks     []int
+		Rank      int
 		PID       int
 		Operation string
+		Number    uint64
 	}
 }
 
@@ -45,14 +46,15 @@ func TestWatch(t *testing.T) {
 	plugin := []string{"NCCL_PROFILER_PLUGIN=" + filepath.Join(lib, "libgoccl-profiler.so"), "GOCCL_RECORD=0"}
 	for _, c := range []struct {
 		what, kind, operation string
+		number                uint64
 		ranks                 int
 		env                   []string
 	}{
-		{"late", "not_called", "AllReduce 20", 4, plugin}, {"stop", "stopped", "AllReduce 20", 4, plugin},
-		{"order", "deadlock", "", 3, plugin}, {"message", "unmatched", "Recv 0", 3, plugin},
-		{"slow", "slow", "", 3, plugin}, {"end", "", "", 3, plugin},
-		{"late", "not_called", "AllReduce 20", 4, nil}, {"message", "unmatched", "Recv 0", 3, nil},
-		{"slow", "slow", "", 3, nil}, {"late", "not_called", "AllReduce 20", 3, plugin[:1]},
+		{"late", "missing", "all_reduce", 21, 4, plugin}, {"stop", "stopped", "all_reduce", 21, 4, plugin},
+		{"order", "deadlock", "", 0, 3, plugin}, {"message", "missing", "recv", 1, 3, plugin},
+		{"slow", "slow", "", 0, 3, plugin}, {"end", "", "", 0, 3, plugin},
+		{"late", "missing", "all_reduce", 21, 4, nil}, {"message", "missing", "recv", 1, 3, nil},
+		{"slow", "slow", "", 0, 3, nil}, {"late", "missing", "all_reduce", 21, 3, plugin[:1]},
 	} {
 		t.Run(fmt.Sprint(c.what, len(c.env)), func(t *testing.T) {
 			t.Parallel()
@@ -102,7 +104,7 @@ func TestWatch(t *testing.T) {
 				}
 				for _, v := range s.Verdicts {
 					if v.Kind == c.kind && (v.PID == ranks[2].Process.Pid || c.kind == "deadlock") {
-						if !slices.Contains(v.Ranks, 2) && c.kind != "deadlock" || v.Operation != c.operation {
+						if c.kind != "deadlock" && (v.Rank != 2 || v.Operation != c.operation || v.Number != c.number) {
 							t.Errorf("%+v", s.Verdicts)
 						}
 						return

@@ -22,26 +22,55 @@ type Verdict struct {
 	Mend         string        `json:"todo"`   // what to do
 	Evidence     []string      `json:"evidence,omitempty"`
 	Found        int64         `json:"found_unix_ns"`
-	By           int           `json:"by"` // the rank that found it
+	By           int           `json:"by"`                // the rank that found it; -1: an observer
+	Waiting      []int         `json:"waiting,omitempty"` // the ranks that are known to wait for those
 }
 
 // VerdictKind is the class of a verdict.
 type VerdictKind string
 
-// The kinds of verdicts.
+// The kinds of verdicts, the gravest first.
 const (
 	VerdictDead     VerdictKind = "dead"     // the process of a rank has ended, or its host is gone
+	VerdictAborted  VerdictKind = "aborted"  // a rank's library has ended the communicator after a failure
 	VerdictStopped  VerdictKind = "stopped"  // a process is stopped (SIGSTOP, a debugger) or is not scheduled
-	VerdictMissing  VerdictKind = "missing"  // a rank runs and has not called the operation
 	VerdictMismatch VerdictKind = "mismatch" // ranks called operations that differ
-	VerdictGPU      VerdictKind = "gpu"      // all ranks have launched the operation, and a kernel makes no progress
-	VerdictBusy     VerdictKind = "busy"     // a rank has called the operation, but earlier work on its stream still runs
-	VerdictStarved  VerdictKind = "starved"  // a rank called the operation much later than the others
-	VerdictNetwork  VerdictKind = "network"  // all ranks run the operation, and data between hosts does not arrive
 	VerdictDeadlock VerdictKind = "deadlock" // ranks use several communicators in different orders
+	VerdictMissing  VerdictKind = "missing"  // a rank runs and has not called the operation
+	VerdictBusy     VerdictKind = "busy"     // a rank has called the operation, but earlier work on its stream still runs
+	VerdictNetwork  VerdictKind = "network"  // all ranks run the operation, and data between hosts does not arrive
+	VerdictGPU      VerdictKind = "gpu"      // all ranks have launched the operation, and a kernel makes no progress
+	VerdictUnseen   VerdictKind = "unseen"   // an observer does not see some ranks, and nothing of the others explains it
+	VerdictStarved  VerdictKind = "starved"  // a rank called the operation late, or runs it and does not get on
 	VerdictSlow     VerdictKind = "slow"     // over many operations, the others wait for one rank
-	VerdictUnknown  VerdictKind = "unknown"
 )
+
+// VerdictKinds lists all kinds, the gravest first.
+var VerdictKinds = []VerdictKind{VerdictDead, VerdictAborted, VerdictStopped, VerdictMismatch, VerdictDeadlock,
+	VerdictMissing, VerdictBusy, VerdictNetwork, VerdictGPU, VerdictUnseen, VerdictStarved, VerdictSlow}
+
+// Hang reports whether the verdict is about ranks that do not go on.
+func (v *Verdict) Hang() bool { return v.Kind != VerdictSlow && v.Kind != VerdictUnseen }
+
+// Vague reports whether the verdict may have a cause that lies where its finder did not see.
+func (v *Verdict) Vague() bool {
+	switch v.Kind {
+	case VerdictBusy, VerdictNetwork, VerdictGPU, VerdictUnseen:
+		return true
+	}
+	return false
+}
+
+// Blamed lists the ranks to blame.
+func (v *Verdict) Blamed() []int {
+	switch {
+	case len(v.Ranks) > 0:
+		return v.Ranks
+	case v.Rank >= 0:
+		return []int{v.Rank}
+	}
+	return []int{}
+}
 
 // String formats v in one line: what is wrong, where, and what to do.
 func (v *Verdict) String() string {

@@ -49,7 +49,7 @@ func writeText(w io.Writer, p *Process) error {
 			_, err = fmt.Fprintln(w, "  "+o.line(p))
 		}
 		for _, x := range c.Waits {
-			fmt.Fprintf(w, "  waits for rank %d: %s %d, it has %d\n", x.Peer, x.Flag, x.Epoch, x.Have)
+			fmt.Fprintf(w, "  waits for rank %d: %v\n", x.Peer, &x)
 		}
 		if c.Verdict != nil {
 			_, err = fmt.Fprintln(w, "  verdict: "+c.Verdict.String())

@@ -60,20 +60,38 @@ type Operation struct {
 	Peer       int    `json:"peer"` // -1: none
 	Stream     uint64 `json:"stream"`
 	Algorithm  string `json:"algorithm,omitempty"`
-	State      string `json:"state"` // enqueued, started, ended or failed
+	Protocol   string `json:"protocol,omitempty"`
+	State      string `json:"state"` // enqueued, started, ended, failed or captured
 	Enqueued   int64  `json:"enqueued_ns"`
 	Started    int64  `json:"started_ns,omitempty"`
 	Ended      int64  `json:"ended_ns,omitempty"`
 	Sampled    bool   `json:"sampled,omitempty"` // Ended is when somebody looked, or times are estimates
 }
 
-// Wait is what this rank waits for: until a flag of a peer, which has the value Have, reaches Epoch.
+// Wait is what this rank waits for: until a flag of a peer, which has the value Have, reaches Epoch. NCCL's proxies
+// have no epochs; it is known for how long they wait.
 type Wait struct {
-	Peer  int    `json:"peer"`
-	Flag  string `json:"flag"`
-	Epoch uint64 `json:"epoch"`
-	Have  uint64 `json:"has"`
+	Peer    int           `json:"peer"`
+	Flag    string        `json:"flag"`
+	Epoch   uint64        `json:"epoch"`
+	Have    uint64        `json:"has"`
+	For     time.Duration `json:"for_ns,omitempty"`
+	Network bool          `json:"network,omitempty"` // for the peer, over the network
 }
+
+// String is like "phase 7, it has 6", or "data of the peer for 3.2s".
+func (w *Wait) String() string {
+	if w.For != 0 {
+		return fmt.Sprintf("%s for %v", w.Flag, w.For.Round(w.For/100+1))
+	}
+	return fmt.Sprintf("%s %d, it has %d", w.Flag, w.Epoch, w.Have)
+}
+
+// Values of Communicator.State.
+const (
+	CommunicatorOpen   = "open"
+	CommunicatorFailed = "failed"
+)
 
 // Values of Operation.State.
 const (
@@ -81,6 +99,7 @@ const (
 	Started  = "started"
 	Ended    = "ended"
 	Failed   = "failed"
+	Captured = "captured" // into a CUDA graph of NCCL, which tells nothing of its runs
 )
 
 // operation decodes an entry. ok is false if there is none, or if it changed meanwhile.
@@ -174,4 +193,27 @@ func (c *Communicator) Identity() string {
 		return ""
 	}
 	return c.ID
+}
+
+// IsOpen reports whether the operation has been called and has not ended, as far as is known.
+func (o *Operation) IsOpen() bool { return o.State == Enqueued || o.State == Started }
+
+// Open returns the oldest operation that has not ended, nil if there is none.
+func (c *Communicator) Open(message bool) *Operation {
+	for i := range c.Operations {
+		if o := &c.Operations[i]; o.Message == message && o.IsOpen() {
+			return o
+		}
+	}
+	return nil
+}
+
+// Last is the latest operation that the rank has called, nil if there is none.
+func (c *Communicator) Last() (last *Operation) {
+	for i := range c.Operations {
+		if o := &c.Operations[i]; last == nil || o.Enqueued >= last.Enqueued {
+			last = o
+		}
+	}
+	return last
 }

@@ -208,11 +208,15 @@ func (x *Recorder) Algorithm(message bool, number uint64, index int) {
 	}
 }
 
-// The engines that the judge tells apart. The work of those on GPUs is sampled.
+// The engines that the judge tells apart. The work of those of goccl on GPUs is sampled. Of NCCL's, starts and ends are
+// known if it gives events of kernels; else the calls alone are.
 const (
 	EngineOnGPU         = "nvlink"
 	EngineOfHosts       = "hosts"
 	EngineOfHostsOnGPUs = "hosts on GPUs"
+	EngineNCCL          = "nccl"
+	EngineNCCLCalls     = "nccl, calls alone"
+	EngineTorch         = "torch" // dumps of PyTorch without starts
 )
 
 // SetEngine names the engine of the communicator.

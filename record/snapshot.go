@@ -50,10 +50,10 @@ func (r *region) communicator(c *clock, most int) *Communicator {
 	var m Meta
 	_ = json.Unmarshal(get(r.mem[metaAt:entriesAt]), &m) // of a rank that was killed while it wrote: empty
 	v := &Communicator{ID: fmt.Sprintf("%016x", r.id), Name: m.Name, Rank: int(r.rank), Size: int(r.size),
-		Device: m.Device, Ranks: m.Ranks, Engine: m.Engine, State: "open", Collectives: r.latest(false),
+		Device: m.Device, Ranks: m.Ranks, Engine: m.Engine, State: CommunicatorOpen, Collectives: r.latest(false),
 		Messages: r.latest(true), Operations: []Operation{}}
 	if r.state.Load() == regionFailed {
-		v.State = "failed"
+		v.State = CommunicatorFailed
 	}
 	for i := range r.totals {
 		if t := r.totals[i]; t.operations != 0 {
@@ -77,7 +77,8 @@ func (r *region) communicator(c *clock, most int) *Communicator {
 		}
 	}
 	for _, w := range r.waits[:min(r.waiting.Load(), mostWaits)] {
-		v.Waits = append(v.Waits, Wait{int(int32(w.peer)), Flag(w.flag).String(), w.epoch, w.have})
+		v.Waits = append(v.Waits, Wait{Peer: int(int32(w.peer)), Flag: Flag(w.flag).String(), Epoch: w.epoch,
+			Have: w.have})
 	}
 	if text := get(r.mem[verdictAt:metaAt]); len(text) > 0 {
 		var found collective.Verdict

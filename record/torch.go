@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/goccl/goccl/datatype"
 )
 
 // torchVersion is that of PyTorch's dumps, whose analyzer is torchfrtrace (torch.distributed.flight_recorder).
@@ -23,6 +26,40 @@ var torchNames = map[string]string{"all_gather": "_all_gather_base", "reduce_sca
 var torchTypes = map[string]string{"int8": "Char", "uint8": "Byte", "int32": "Int", "uint32": "UInt32", "int64": "Long",
 	"uint64": "UInt64", "half": "Half", "float": "Float", "double": "Double", "bfloat16": "BFloat16",
 	"f8e4m3": "Float8_e4m3fn", "f8e5m2": "Float8_e5m2"}
+
+// fromTorch has the names of PyTorch's operations that are not those of torchNames.
+var fromTorch = map[string]string{"_all_gather_base": "all_gather", "_reduce_scatter_base": "reduce_scatter",
+	"all_gather_into_tensor_coalesced": "all_gather", "reduce_scatter_tensor_coalesced": "reduce_scatter",
+	"all_to_allv": "all_to_all_v", "allreduce_coalesced": "all_reduce"}
+
+var torchMessage = regexp.MustCompile(`^(send|recv) \d+(?:->|<-)(\d+)$`)
+
+// FromTorch is the inverse of the names in dumps: of "nccl:_all_gather_base" it is all_gather, of "nccl:send 0->1" send
+// and the peer. The peer of a collective is -1.
+func FromTorch(name string) (collective string, peer int) {
+	if _, after, ok := strings.Cut(name, ":"); ok {
+		name = after
+	}
+	if m := torchMessage.FindStringSubmatch(name); m != nil {
+		peer, _ = strconv.Atoi(m[2])
+		return m[1], peer
+	}
+	return cmp.Or(fromTorch[name], name), -1
+}
+
+// TypeFromTorch is goccl's name of an element type of PyTorch, like Float or torch.bfloat16.
+func TypeFromTorch(name string) string {
+	for ours, theirs := range torchTypes {
+		if theirs == name {
+			return ours
+		}
+	}
+	name = strings.ToLower(strings.TrimPrefix(name, "torch."))
+	if t, err := datatype.ParseType(name); err == nil {
+		return t.String()
+	}
+	return name
+}
 
 var torchStates = map[string]string{Enqueued: "scheduled", Started: "started", Ended: "completed", Failed: "started"}
 

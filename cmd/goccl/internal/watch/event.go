@@ -6,18 +6,20 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"github.com/goccl/goccl/collective"
 )
 
 // Event is a verdict that came or went.
 type Event struct {
 	Time    time.Time
 	Over    bool
-	Verdict Verdict
+	Verdict *collective.Verdict
 }
 
 // same tells whether two verdicts say the same of the same ranks.
-func same(a, b *Verdict) bool {
-	return a.Kind == b.Kind && a.Communicator == b.Communicator && slices.Equal(a.Ranks, b.Ranks)
+func same(a, b *collective.Verdict) bool {
+	return a.Kind == b.Kind && a.Communicator == b.Communicator && slices.Equal(a.Blamed(), b.Blamed())
 }
 
 // Events compares two snapshots; before may be nil.
@@ -26,13 +28,12 @@ func Events(before, now *Snapshot) (events []Event) {
 		before = &Snapshot{}
 	}
 	for _, pair := range []struct {
-		from, to []Verdict
+		from, to []*collective.Verdict
 		over     bool
 	}{{before.Verdicts, now.Verdicts, false}, {now.Verdicts, before.Verdicts, true}} {
-		for i := range pair.to {
-			v := &pair.to[i]
-			if !slices.ContainsFunc(pair.from, func(o Verdict) bool { return same(&o, v) }) {
-				events = append(events, Event{now.Time, pair.over, *v})
+		for _, v := range pair.to {
+			if !slices.ContainsFunc(pair.from, func(o *collective.Verdict) bool { return same(o, v) }) {
+				events = append(events, Event{now.Time, pair.over, v})
 			}
 		}
 	}
@@ -59,16 +60,16 @@ func Log(ctx context.Context, log *slog.Logger, before, now *Snapshot) {
 		}
 	}
 	for _, e := range Events(before, now) {
-		v, level, text := &e.Verdict, slog.LevelError, "hang"
+		v, level, text := e.Verdict, slog.LevelError, "hang"
 		switch {
 		case e.Over:
 			level, text = slog.LevelInfo, "over"
 		case !v.Hang():
-			level, text = slog.LevelWarn, v.Kind
+			level, text = slog.LevelWarn, string(v.Kind)
 		}
-		log.LogAttrs(ctx, level, text, slog.String("verdict", v.Kind), slog.String("communicator", v.Communicator),
-			slog.String("ranks", fmt.Sprint(v.Ranks)), slog.String("host", v.Host), slog.Int("pid", v.PID),
-			slog.String("operation", v.Operation), slog.Float64("waiting_ms", v.WaitingMs), slog.String("text", v.Text),
-			slog.String("mend", v.Mend))
+		log.LogAttrs(ctx, level, text, slog.String("verdict", string(v.Kind)), slog.String("communicator", v.Communicator),
+			slog.String("ranks", fmt.Sprint(v.Blamed())), slog.String("host", v.Host), slog.Int("pid", v.Process),
+			slog.String("operation", v.Operation), slog.Uint64("number", v.Number), slog.Duration("for", v.For),
+			slog.String("what", v.What), slog.String("todo", v.Mend))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/watch/pickle"
+	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/record"
 )
 
@@ -157,102 +159,72 @@ func (f *flight) ranks() (found []Found) {
 			if at < 0 {
 				at = f.rank
 			}
-			r = &Rank{Rank: at, Host: f.fileName, GPU: -1, Source: "pytorch flight recorder " + f.Version, State: Unknown,
-				asOf: f.written}
-			byGroup[id] = r
 			name := config.Desc
 			if name == "" && len(e.Group) > 1 {
 				name = e.Group[1]
 			}
+			r = &Rank{Rank: at, Host: f.fileName, GPU: -1, Source: "pytorch flight recorder " + f.Version, State: Unknown,
+				AsOf: f.written, Record: &record.Communicator{ID: "group " + id, Name: name, Rank: at, Size: len(members),
+					Ranks: members, Engine: record.EngineTorch, State: record.CommunicatorOpen}}
+			byGroup[id] = r
 			found = append(found, Found{ID: "group " + id, Name: name, Size: len(members), Rank: r})
 		}
-		r.entry(e)
+		e.addTo(r.Record)
 	}
 	return found
 }
 
-// entry adds an operation.
-func (r *Rank) entry(e *flightEntry) {
-	op := Operation{Message: e.IsP2P, Enqueued: e.Created, Root: -1, State: Enqueued}
-	seq := e.Seq
+// addTo adds the operation.
+func (e *flightEntry) addTo(c *record.Communicator) {
+	o := record.Operation{Number: e.Seq, Message: e.IsP2P, Enqueued: e.Created, Root: -1, State: record.Enqueued}
+	latest := &c.Collectives
 	if e.IsP2P {
-		seq = e.P2PSeq
+		o.Number, latest = e.P2PSeq, &c.Messages
 	}
-	if seq > 0 { // from 1
-		op.Call = seq - 1
-	}
-	op.Func, op.Root = funcOf(e.Name)
-	if len(e.Sizes) > 0 {
-		op.Count = 1
-		for _, n := range e.Sizes[0] {
-			op.Count *= n
+	o.Collective, o.Peer = record.FromTorch(e.Name)
+	o.Count = e.count(o.Collective, len(c.Ranks))
+	if len(e.Types) > 0 {
+		o.Type = record.TypeFromTorch(e.Types[0])
+		if t, err := datatype.ParseType(o.Type); err == nil {
+			o.Bytes = o.Count * t.Size()
 		}
 	}
-	if len(e.Types) > 0 {
-		op.Type = e.Types[0]
-		op.Bytes = op.Count * typeBytes(op.Type)
-	}
-	switch {
-	case e.State == "completed" || e.Ended != nil:
-		op.State = Done
-	case e.State == "started" || e.Started != nil:
-		op.State = OnGPU
-	}
-	if e.Started != nil {
-		op.Started = *e.Started
+	if e.Started != nil { // PyTorch looks at starts if TORCH_NCCL_ENABLE_TIMING or the like is set
+		o.State, o.Started, c.Engine = record.Started, *e.Started, record.EngineNCCL
 	}
 	if e.Ended != nil {
-		op.Ended = *e.Ended
+		o.Ended = *e.Ended
 	}
-	if op.State == Done { // operations of a group end in their order
-		for i := range r.Recent {
-			r.Recent[i].State = Done
+	if e.State == "started" && o.State == record.Enqueued {
+		o.State = record.Started
+	}
+	if e.State == "completed" || e.Ended != nil { // operations of a group end in their order
+		o.State = record.Ended
+		for i := range c.Operations {
+			if c.Operations[i].IsOpen() {
+				c.Operations[i].State = record.Ended
+			}
 		}
-		r.Current = nil
 	}
-	r.Recent = append(r.Recent, op)
-	last := op
-	r.Last = &last
-	if op.State != Done && r.Current == nil {
-		r.Current = &last
-	}
-	if op.Message {
-		r.Messages = max(r.Messages, op.Call+1)
-	} else {
-		r.Collectives = max(r.Collectives, op.Call+1)
-	}
+	c.Operations = append(c.Operations, o)
+	*latest = max(*latest, o.Number)
 }
 
-var peerOf = regexp.MustCompile(`^(send|recv) \d+(?:->|<-)(\d+)$`)
-
-// funcOf turns "nccl:all_reduce" into NCCL's name, and "nccl:send 0->1" into Send and the peer.
-func funcOf(name string) (collective string, root int) {
-	_, name, _ = strings.Cut(name, ":")
-	if m := peerOf.FindStringSubmatch(name); m != nil {
-		root, _ = strconv.Atoi(m[2])
-		name = m[1]
-	} else {
-		root = -1
+// count is the count as NCCL has it: of reduce_scatter that of the output, of all_to_all that of a peer.
+func (e *flightEntry) count(collective string, size int) int64 {
+	sizes := e.Sizes
+	if collective == "reduce_scatter" || collective == "scatter" {
+		sizes = e.OutSize
 	}
-	known := map[string]string{"all_reduce": "AllReduce", "all_gather": "AllGather", "_all_gather_base": "AllGather",
-		"reduce_scatter": "ReduceScatter", "_reduce_scatter_base": "ReduceScatter", "broadcast": "Broadcast",
-		"reduce": "Reduce", "all_to_all": "AlltoAll", "all_to_allv": "AlltoAllv", "gather": "Gather", "scatter": "Scatter",
-		"send": "Send", "recv": "Recv"}
-	if k := known[name]; k != "" {
-		return k, root
+	if len(sizes) == 0 {
+		return 0
 	}
-	return name, root
-}
-
-// typeBytes is the size of a type of PyTorch.
-func typeBytes(name string) uint64 {
-	switch strings.TrimPrefix(name, "torch.") {
-	case "Double", "Long", "float64", "int64":
-		return 8
-	case "Float", "Int", "float32", "int32":
-		return 4
-	case "Half", "BFloat16", "Short", "float16", "bfloat16", "int16":
-		return 2
+	n := uint64(1)
+	for _, k := range sizes[0] {
+		n *= k
 	}
-	return 1
+	if collective == "all_to_all" {
+		n /= uint64(max(1, size))
+	}
+	return int64(min(n, math.MaxInt64))
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/goccl/goccl/collective"
 )
 
 // dumper writes what PyTorch's flight recorder of rank argv[2] holds, as its C++ code pickles it (protocol 2): three
@@ -60,17 +62,18 @@ func TestDumps(t *testing.T) {
 		t.Fatalf("%+v %+v %v", s.Communicators, s.Verdicts, s.Notes)
 	}
 	v, c := s.Verdicts[0], s.Communicators[0]
-	if v.Kind != KindNotCalled || !slices.Equal(v.Ranks, []int{1}) || v.Operation != "AllReduce 4" ||
-		!slices.Equal(v.Waiting, []int{0, 2}) || v.WaitingMs < 59e3 || v.WaitingMs > 90e3 {
+	if v.Kind != collective.VerdictMissing || v.Rank != 1 || v.Operation != "all_reduce" || v.Number != 5 ||
+		!slices.Equal(v.Waiting, []int{0, 2}) || v.For < 59*time.Second || v.For > 90*time.Second {
 		t.Errorf("%+v", v)
 	}
-	r := c.Ranks[0]
-	if c.Name != "default_pg" || c.Size != 3 || r.Collectives != 5 || r.Messages != 1 || len(r.Recent) != 6 ||
-		r.Recent[0].Count != 1000 || r.Recent[0].Bytes != 4000 || r.Recent[4].Func != "Send" || r.Recent[4].Root != 2 {
+	r := c.Ranks[0].Record
+	if c.Name != "default_pg" || c.Size != 3 || r.Collectives != 5 || r.Messages != 1 || len(r.Operations) != 6 ||
+		r.Operations[0].Count != 1000 || r.Operations[0].Bytes != 4000 || r.Operations[4].Collective != "send" ||
+		r.Operations[4].Peer != 2 {
 		t.Errorf("%+v", r)
 	}
 	var b strings.Builder
-	if err := Table(&b, s, nil, false); err != nil || !strings.Contains(b.String(), "NOT CALLED  rank 1") {
+	if err := Table(&b, s, nil, false); err != nil || !strings.Contains(b.String(), "MISSING  rank 1") {
 		t.Errorf("%v\n%s", err, b.String())
 	}
 }

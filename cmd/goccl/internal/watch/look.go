@@ -5,6 +5,9 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/record/judge"
 )
 
 // Source returns the ranks that it sees, and notes about what it cannot see.
@@ -40,7 +43,7 @@ func (w *Watcher) Close() error {
 
 // Look takes a snapshot and judges it.
 func (w *Watcher) Look() *Snapshot {
-	s := &Snapshot{Communicators: []*Communicator{}, Verdicts: []Verdict{}}
+	s := &Snapshot{Communicators: []*Communicator{}, Verdicts: []*collective.Verdict{}}
 	s.Host, _ = os.Hostname()
 	type key struct {
 		id   string
@@ -65,17 +68,23 @@ func (w *Watcher) Look() *Snapshot {
 	for _, c := range s.Communicators {
 		c.complete()
 	}
+	for i, reports := range s.reports() {
+		s.Communicators[i].lateness(reports)
+	}
 	slices.SortFunc(s.Communicators, func(a, b *Communicator) int {
 		return cmp.Or(cmp.Compare(b.Size, a.Size), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
-	s.Verdicts = Judge(s, w.Stall)
+	s.Verdicts = s.verdicts(w.Stall)
 	return s
 }
 
-// complete sorts the ranks, and finds those that are not there and how late they come.
+// complete sorts the ranks, and finds those that are not there.
 func (c *Communicator) complete() {
 	slices.SortStableFunc(c.Ranks, func(a, b *Rank) int { return cmp.Compare(a.Rank, b.Rank) })
 	c.Unseen = nil
+	for _, r := range c.Ranks {
+		r.complete()
+	}
 	at := 0
 	for r := range c.Size {
 		for at < len(c.Ranks) && c.Ranks[at].Rank < r {
@@ -85,44 +94,13 @@ func (c *Communicator) complete() {
 			c.Unseen = append(c.Unseen, r)
 		}
 	}
-	c.lateness()
 }
 
-// lateness compares when the ranks of one host called the collectives that all of them remember.
-func (c *Communicator) lateness() {
-	type arrival struct {
-		seen        int
-		first, last int64
-	}
-	calls := map[uint64]*arrival{}
+// lateness sets how late the ranks call.
+func (c *Communicator) lateness(reports []*judge.Report) {
+	arrivals, _ := judge.Arrivals(reports)
 	for _, r := range c.Ranks {
-		for i := range r.Recent {
-			o := &r.Recent[i]
-			if o.Message || r.Host != c.Ranks[0].Host {
-				continue
-			}
-			a := calls[o.Call]
-			if a == nil {
-				a = &arrival{first: o.Enqueued, last: o.Enqueued}
-				calls[o.Call] = a
-			}
-			a.seen++
-			a.first, a.last = min(a.first, o.Enqueued), max(a.last, o.Enqueued)
-		}
-	}
-	for _, r := range c.Ranks {
-		n, late, behind := 0, 0.0, 0.0
-		for i := range r.Recent {
-			o := &r.Recent[i]
-			if a := calls[o.Call]; !o.Message && a != nil && a.seen == len(c.Ranks) {
-				n++
-				late += float64(o.Enqueued-a.first) / 1e6
-				behind += float64(a.last-o.Enqueued) / 1e6
-			}
-		}
-		c.compared = n
-		if n > 0 {
-			r.LateMs, r.BehindMs = late/float64(n), behind/float64(n)
-		}
+		a := arrivals[r.Rank]
+		r.LateMs, r.BehindMs = a.Late.Seconds()*1e3, a.Behind.Seconds()*1e3
 	}
 }

@@ -5,10 +5,12 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/watch/records"
+	"github.com/goccl/goccl/record"
 )
 
 // Processes is the Source of the processes of this host that have loaded libgoccl-profiler.so, or that run goccl and
@@ -143,65 +145,76 @@ func ranks(p *records.Process, pid int, state string, found *[]Found) int {
 		}
 		left++
 		r := &Rank{Rank: c.Rank, Host: p.Host, PID: pid, GPU: -1, Source: fmt.Sprintf("nccl profiler v%d", p.Profiler),
-			State: state, Collectives: c.Collectives, Messages: c.Messages}
-		fill(r, p, c, offset)
-		*found = append(*found, Found{ID: fmt.Sprintf("%016x", c.ID), Name: c.Name, Size: c.Size, Nodes: c.Nodes, Rank: r})
+			State: state, Record: profiled(p, c, offset)}
+		for i := range c.Sums {
+			r.Sums = append(r.Sums, sumOf(p, &c.Sums[i]))
+		}
+		*found = append(*found, Found{ID: r.Record.ID, Name: c.Name, Size: c.Size, Nodes: c.Nodes, Rank: r})
 	}
 	return left
 }
 
-// fill sets what comes from the operations.
-func fill(r *Rank, p *records.Process, c *records.Comm, offset int64) {
+// profiled turns the plugin's record of a communicator into the form of goccl's recorder.
+func profiled(p *records.Process, c *records.Comm, offset int64) *record.Communicator {
+	x := &record.Communicator{ID: fmt.Sprintf("%016x", c.ID), Name: c.Name, Rank: c.Rank, Size: c.Size,
+		Engine: record.EngineNCCL, State: record.CommunicatorOpen, Collectives: c.Collectives, Messages: c.Messages}
 	at := func(t uint64) int64 {
 		if t == 0 {
 			return 0
 		}
 		return int64(t) + offset
 	}
-	done := uint64(0) // operations of a communicator end in their order
+	done, started := uint64(0), false // operations of a communicator end in their order
 	for i := range c.Recent {
 		if c.Recent[i].Ended != 0 {
 			done = c.Recent[i].Order
 		}
+		started = started || c.Recent[i].Started != 0
+	}
+	blind := c.Channels == 0 && !started
+	if blind {
+		x.Engine = record.EngineNCCLCalls
 	}
 	for i := range c.Recent {
 		o := &c.Recent[i]
-		op := Operation{Call: o.Call, Message: o.Kind == records.Message, Func: p.Text(o.Func),
-			Type: strings.TrimPrefix(p.Text(o.Type), "nccl"), Count: o.Count, Bytes: o.Bytes, Root: int(o.Root),
-			Algorithm: p.Text(o.Algo), Protocol: p.Text(o.Proto), Stream: o.Stream, Enqueued: at(o.Enqueued),
-			Started: at(o.Started), Ended: at(o.Ended), State: Enqueued}
+		op := record.Operation{Number: o.Call + 1, Message: o.Kind == records.Message, Count: int64(o.Count),
+			Bytes: int64(o.Bytes), Root: -1, Peer: -1, Algorithm: p.Text(o.Algo), Protocol: p.Text(o.Proto),
+			Stream: o.Stream, Enqueued: at(o.Enqueued), Started: at(o.Started), Ended: at(o.Ended), State: record.Enqueued}
+		op.Collective, op.Type = collectiveOfNCCL(p.Text(o.Func)), typeOfNCCL(p.Text(o.Type))
+		switch op.Collective {
+		case "send", "recv":
+			op.Peer = int(o.Root)
+		case "broadcast", "reduce", "gather", "scatter":
+			op.Root = int(o.Root)
+		}
 		switch {
 		case o.Flags&records.Captured != 0:
-			op.State = Captured
-		case o.Ended != 0 || o.Order < done:
-			op.State = Done
+			op.State = record.Captured
+		case o.Ended != 0 || o.Order < done || blind && o.Order < c.Ops: // blind: the newest may be all that is open
+			op.State = record.Ended
 		case o.Started != 0:
-			op.State = OnGPU
+			op.State = record.Started
 		}
-		r.Recent = append(r.Recent, op)
-		// Without kernel events the end of an operation is never known: only the newest can be the current one.
-		known := c.Channels > 0 || o.Started != 0 || o.Order == c.Ops
-		if r.Current == nil && known && (op.State == Enqueued || op.State == OnGPU) {
-			r.Current = &op
-		}
-		r.Last = &op
+		x.Operations = append(x.Operations, op)
 	}
 	now := monotonic()
 	for i := range c.Proxies {
-		x := &c.Proxies[i]
-		if what := proxyStates[x.State]; x.Ended == 0 && what != "" && now > x.Since {
-			r.WaitsFor = append(r.WaitsFor, Peer{int(x.Peer), what, float64(now-x.Since) / 1e6})
+		y := &c.Proxies[i]
+		if what := proxyStates[y.State]; y.Ended == 0 && what != "" && now > y.Since {
+			x.Waits = append(x.Waits, record.Wait{Peer: int(y.Peer), Flag: what, For: time.Duration(now - y.Since),
+				Network: strings.Contains(what, "peer")})
 		}
 	}
-	for i := range c.Sums {
-		s := &c.Sums[i]
-		sum := Sum{Func: p.Text(s.Func()), Algorithm: p.Text(s.Algo()), Protocol: p.Text(s.Proto()), Begun: s.Begun,
-			Ended: s.Ended, Bytes: s.Bytes, QueuedNs: s.QueuedNs, BusyNs: s.BusyNs, BusyBytes: s.BusyBytes}
-		if class := s.Class(); class < 7 {
-			sum.UpTo = 1024 << (3 * class)
-		}
-		r.Sums = append(r.Sums, sum)
+	return x
+}
+
+func sumOf(p *records.Process, s *records.Sum) Sum {
+	sum := Sum{Collective: collectiveOfNCCL(p.Text(s.Func())), Algorithm: p.Text(s.Algo()), Protocol: p.Text(s.Proto()),
+		Begun: s.Begun, Ended: s.Ended, Bytes: s.Bytes, QueuedNs: s.QueuedNs, BusyNs: s.BusyNs, BusyBytes: s.BusyBytes}
+	if class := s.Class(); class < 7 {
+		sum.UpTo = 1024 << (3 * class)
 	}
+	return sum
 }
 
 // proxyStates tells what a step of a proxy waits for, by NCCL's number of its state.

@@ -11,6 +11,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/record"
 )
 
 var built struct {
@@ -77,7 +80,7 @@ func play(t *testing.T, version int, what ...string) (*Watcher, []*exec.Cmd) {
 }
 
 // until looks until a verdict of a kind is there.
-func until(t *testing.T, w *Watcher, kind string) (*Snapshot, Verdict) {
+func until(t *testing.T, w *Watcher, kind collective.VerdictKind) (*Snapshot, *collective.Verdict) {
 	t.Helper()
 	var s *Snapshot
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -89,30 +92,31 @@ func until(t *testing.T, w *Watcher, kind string) (*Snapshot, Verdict) {
 		}
 	}
 	t.Fatalf("no verdict %q in %+v", kind, s.Verdicts)
-	return nil, Verdict{}
+	return nil, nil
 }
 
 // Each fault of one of four processes is named, with the right rank, for each version of the interface.
 func TestFaultsOfProcesses(t *testing.T) {
 	for _, c := range []struct {
-		kind  string
+		kind  collective.VerdictKind
 		what  []string
 		ranks []int
 		text  string
 	}{
-		{KindNotCalled, []string{"held", "held", "idle", "held"}, []int{2}, "AllReduce 3 of 1000 Float32"},
-		{KindMismatch, []string{"held", "other", "held", "held"}, []int{1}, "Broadcast of 1000 Float32 with root 0"},
-		{KindNetwork, []string{"held", "held", "held", "network"}, []int{3}, "rank 0: data of the peer"},
-		{KindNotStarted, []string{"held", "enqueued", "held", "held"}, []int{1}, "has not begun"},
-		{KindNoProgress, []string{"held", "held", "held", "held"}, []int{0, 1, 2, 3}, "does not end"},
+		{collective.VerdictMissing, []string{"held", "held", "idle", "held"}, []int{2}, "all_reduce of 1000 × float (#4)"},
+		{collective.VerdictMismatch, []string{"held", "other", "held", "held"}, []int{1},
+			"broadcast of 1000 × float with root 0"},
+		{collective.VerdictNetwork, []string{"held", "held", "held", "network"}, []int{0}, "rank 0: data of the peer"},
+		{collective.VerdictBusy, []string{"held", "enqueued", "held", "held"}, []int{1}, "earlier work on its stream"},
+		{collective.VerdictGPU, []string{"held", "held", "held", "held"}, []int{}, "makes no progress"},
 	} {
 		for version := 4; version <= 6; version++ {
-			if version != 5 && c.kind != KindNotCalled {
+			if version != 5 && c.kind != collective.VerdictMissing {
 				continue
 			}
 			w, _ := play(t, version, c.what...)
 			s, v := until(t, w, c.kind)
-			if !slices.Equal(v.Ranks, c.ranks) || !strings.Contains(v.Text, c.text) || v.Operation != "AllReduce 3" ||
+			if !slices.Equal(v.Blamed(), c.ranks) || !strings.Contains(v.What, c.text) || v.Number != 4 ||
 				v.Mend == "" || len(s.Verdicts) != 1 || !v.Hang() {
 				t.Errorf("version %d, %v: %+v", version, c.what, s.Verdicts)
 			}
@@ -121,8 +125,8 @@ func TestFaultsOfProcesses(t *testing.T) {
 				t.Errorf("%+v", com)
 			}
 			r := com.Ranks[0]
-			if r.Source != fmt.Sprint("nccl profiler v", version) || r.Collectives != 4 || r.Current == nil ||
-				r.Current.State != OnGPU || r.Current.Algorithm != "RING" || r.Recent[0].State != Done ||
+			if r.Source != fmt.Sprint("nccl profiler v", version) || r.Record.Collectives != 4 || r.Current == nil ||
+				r.Current.State != record.Started || r.Current.Algorithm != "RING" || r.Record.Operations[0].State != record.Ended ||
 				len(r.Sums) != 1 || r.Sums[0].Ended != 3 || r.Sums[0].Begun != 4 || r.Sums[0].BusyNs != 3*2000 ||
 				r.Sums[0].Bytes != 4*4000 || (r.Current.Stream == 0x7000) != (version >= 5) {
 				t.Errorf("version %d: %+v %+v %+v", version, r, r.Current, r.Sums)
@@ -138,15 +142,15 @@ func TestStoppedAndKilled(t *testing.T) {
 	if err := cmds[1].Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	if s, v := until(t, w, KindStopped); !slices.Equal(v.Ranks, []int{1}) || v.PID != cmds[1].Process.Pid ||
+	if s, v := until(t, w, collective.VerdictStopped); !slices.Equal(v.Blamed(), []int{1}) || v.Process != cmds[1].Process.Pid ||
 		!slices.Equal(v.Waiting, []int{0, 2, 3}) {
 		t.Errorf("%+v", s.Verdicts)
 	}
 	if err := cmds[1].Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if s, v := until(t, w, KindDead); !slices.Equal(v.Ranks, []int{1}) || len(s.Verdicts) != 1 ||
-		!strings.Contains(v.Text, "AllReduce 2") {
+	if s, v := until(t, w, collective.VerdictDead); !slices.Equal(v.Blamed(), []int{1}) || len(s.Verdicts) != 1 ||
+		!strings.Contains(v.What, "all_reduce of 1000 × float (#3)") {
 		t.Errorf("%+v", s.Verdicts)
 	}
 }
@@ -174,9 +178,10 @@ func TestRingGoesRound(t *testing.T) {
 	w, _ := play(t, 6, "wrap")
 	s := w.Look()
 	r := s.Communicators[0].Ranks[0]
-	if r.Collectives != 5003 || len(r.Recent) != 512 || r.Last.Call != 5002 || r.Recent[0].Call != 5003-512 ||
-		r.Sums[0].Ended != 5002 || r.Sums[0].Begun != 5003 || r.Current != nil || len(r.WaitsFor) != 0 {
-		t.Errorf("%d calls, %d remembered, last %+v, sums %+v, current %+v", r.Collectives, len(r.Recent), r.Last, r.Sums,
+	if r.Record.Collectives != 5003 || len(r.Record.Operations) != 512 || r.Last.Number != 5003 ||
+		r.Record.Operations[0].Number != 5003-511 ||
+		r.Sums[0].Ended != 5002 || r.Sums[0].Begun != 5003 || r.Current != nil || len(r.Record.Waits) != 0 {
+		t.Errorf("%d calls, %d remembered, last %+v, sums %+v, current %+v", r.Record.Collectives, len(r.Record.Operations), r.Last, r.Sums,
 			r.Current)
 	}
 }

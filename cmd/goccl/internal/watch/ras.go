@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/goccl/goccl/collective"
 )
 
 // The protocol of NCCL's RAS clients (ncclras, and scripts that use its port): lines of text from the client, which are
@@ -138,16 +140,16 @@ func (s *Server) rasMonitor(ctx context.Context, c net.Conn, asJSON bool) {
 
 func rasEvent(e *Event, asJSON bool) string {
 	at := e.Time.Format(rasTime)
-	name := "PEER_" + strings.ToUpper(e.Verdict.Kind)
+	name := "PEER_" + strings.ToUpper(string(e.Verdict.Kind))
 	if e.Over {
 		name += "_OVER"
 	}
 	if !asJSON {
 		peer := ""
-		if e.Verdict.PID != 0 {
-			peer = fmt.Sprintf("Process %d on node %s ", e.Verdict.PID, e.Verdict.Host)
+		if e.Verdict.Process != 0 {
+			peer = fmt.Sprintf("Process %d on node %s ", e.Verdict.Process, e.Verdict.Host)
 		}
-		return fmt.Sprintf("[%s] %s: %s%s: %s\n", at, name, peer, e.Verdict.Who(), e.Verdict.Text)
+		return fmt.Sprintf("[%s] %s: %s%s: %s\n", at, name, peer, who(e.Verdict), e.Verdict.What)
 	}
 	type peer struct {
 		Host string `json:"host"`
@@ -156,13 +158,13 @@ func rasEvent(e *Event, asJSON bool) string {
 		NVML []int  `json:"nvml_devs"`
 	}
 	b, err := json.MarshalIndent(struct {
-		Timestamp string  `json:"timestamp"`
-		Group     string  `json:"group"`
-		Event     string  `json:"event"`
-		Peer      peer    `json:"peer"`
-		Details   string  `json:"details"`
-		Verdict   Verdict `json:"verdict"`
-	}{at, "LIFECYCLE", name, peer{e.Verdict.Host, e.Verdict.PID, []int{}, []int{}}, e.Verdict.Text, e.Verdict}, "", "  ")
+		Timestamp string              `json:"timestamp"`
+		Group     string              `json:"group"`
+		Event     string              `json:"event"`
+		Peer      peer                `json:"peer"`
+		Details   string              `json:"details"`
+		Verdict   *collective.Verdict `json:"verdict"`
+	}{at, "LIFECYCLE", name, peer{e.Verdict.Host, e.Verdict.Process, []int{}, []int{}}, e.Verdict.What, e.Verdict}, "", "  ")
 	if err != nil {
 		return ""
 	}

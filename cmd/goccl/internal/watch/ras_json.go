@@ -3,8 +3,10 @@ package watch
 import (
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/internal/buildinfo"
 )
 
@@ -20,7 +22,7 @@ type rasReport struct {
 		Seconds  float64 `json:"collection_time_sec"`
 		Timeouts int     `json:"timeouts_count"`
 	} `json:"ras"`
-	Verdicts []Verdict `json:"verdicts"`
+	Verdicts []*collective.Verdict `json:"verdicts"`
 }
 
 type rasComm struct {
@@ -71,8 +73,8 @@ func (r *Rank) counts() map[string]uint64 {
 		n[f] = 0
 	}
 	for i := range r.Sums {
-		if _, ok := n[r.Sums[i].Func]; ok {
-			n[r.Sums[i].Func] += r.Sums[i].Begun
+		if f := ncclNames[r.Sums[i].Collective]; slices.Contains(rasFuncs, f) {
+			n[f] += r.Sums[i].Begun
 		}
 	}
 	return n
@@ -93,7 +95,7 @@ func rasJSON(w io.Writer, s *Snapshot) error {
 				continue
 			}
 			here := rasRank{rasPeer: peer, Counts: r.counts()}
-			here.Status.Abort = r.Aborted != ""
+			here.Status.Abort = r.aborted()
 			x.Present = append(x.Present, here)
 		}
 		for _, n := range c.Unseen {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/internal/buildinfo"
 )
 
@@ -23,7 +24,7 @@ func rasText(w io.Writer, s *Snapshot, verbose bool) error {
 		rasMissing(&b, c, names[c])
 	}
 	for i := range s.Verdicts {
-		if v := &s.Verdicts[i]; v.Hang() {
+		if v := s.Verdicts[i]; v.Hang() {
 			rasVerdict(&b, s, v, names)
 		}
 	}
@@ -32,7 +33,7 @@ func rasText(w io.Writer, s *Snapshot, verbose bool) error {
 		rasMismatch(&b, c, names[c], verbose)
 	}
 	for i := range s.Verdicts {
-		if v := &s.Verdicts[i]; !v.Hang() {
+		if v := s.Verdicts[i]; !v.Hang() {
 			rasVerdict(&b, s, v, names)
 		}
 	}
@@ -98,7 +99,7 @@ func rasComms(b *strings.Builder, s *Snapshot) map[*Communicator]string {
 		if dead || len(c.Unseen) > 0 {
 			errors = append(errors, "INCOMPLETE")
 		}
-		if slices.ContainsFunc(s.Verdicts, func(v Verdict) bool { return v.Communicator == c.ID && v.Hang() }) {
+		if slices.ContainsFunc(s.Verdicts, func(v *collective.Verdict) bool { return v.Communicator == c.ID && v.Hang() }) {
 			errors = append(errors, "ERROR")
 		}
 		if len(rasCounts(c)) > 0 {
@@ -107,7 +108,7 @@ func rasComms(b *strings.Builder, s *Snapshot) map[*Communicator]string {
 		if len(errors) > 0 {
 			k.errors = strings.Join(errors, ",")
 		}
-		if slices.ContainsFunc(c.Ranks, func(r *Rank) bool { return r.Aborted != "" }) {
+		if slices.ContainsFunc(c.Ranks, (*Rank).aborted) {
 			k.status = "ABORT"
 		}
 		if groups[k] == nil {
@@ -152,16 +153,20 @@ func rasMissing(b *strings.Builder, c *Communicator, name string) {
 	}
 }
 
-func rasVerdict(b *strings.Builder, s *Snapshot, v *Verdict, names map[*Communicator]string) {
+func rasVerdict(b *strings.Builder, s *Snapshot, v *collective.Verdict, names map[*Communicator]string) {
 	name := "(" + v.Communicator + ")"
 	for _, c := range s.Communicators {
 		if c.ID == v.Communicator {
 			name = names[c]
 		}
 	}
-	fmt.Fprintf(b, "%s %s\n  Rank %s: %s\n", name, strings.ToUpper(v.Kind), list(v.Ranks), v.Text)
+	ranks := "Rank " + list(v.Blamed())
+	if len(v.Blamed()) == 0 {
+		ranks = "No rank"
+	}
+	fmt.Fprintf(b, "%s %s\n  %s: %s\n", name, strings.ToUpper(string(v.Kind)), ranks, v.What)
 	if len(v.Waiting) > 0 {
-		fmt.Fprintf(b, "  Ranks %s wait in %s for %.1f s\n", list(v.Waiting), v.Operation, v.WaitingMs/1e3)
+		fmt.Fprintf(b, "  Ranks %s wait in %s for %.1f s\n", list(v.Waiting), title(v), v.For.Seconds())
 	}
 	fmt.Fprintf(b, "  To do: %s\n\n", v.Mend)
 }

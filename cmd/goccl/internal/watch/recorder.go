@@ -27,22 +27,15 @@ func readRecorder(w *watched, state string, found *[]Found) (int, error) {
 
 // fromRecord turns goccl's record of a rank into what is shown. w holds sums over earlier looks; nil: there was none.
 func fromRecord(p *record.Process, c *record.Communicator, w *watched, state string) Found {
-	r := &Rank{Rank: c.Rank, Host: p.Host, PID: p.PID, GPU: -1, Source: recorderSource, State: state,
-		Collectives: c.Collectives, Messages: c.Messages, Said: c.Verdict}
+	r := &Rank{Rank: c.Rank, Host: p.Host, PID: p.PID, GPU: -1, Source: recorderSource, State: state, Record: c}
 	if w != nil {
 		r.PID = w.file.PID
 	} else {
-		r.asOf = p.Time
+		r.AsOf = p.Time
 	}
 	if i := strings.LastIndexByte(c.Device, ':'); i >= 0 {
 		if n, err := strconv.Atoi(c.Device[i+1:]); err == nil {
 			r.GPU = n
-		}
-	}
-	if c.State == "failed" {
-		r.Aborted = "goccl has ended the communicator after a failure"
-		if c.Verdict != nil {
-			r.Aborted = c.Verdict.What
 		}
 	}
 	var sums *summing
@@ -51,62 +44,28 @@ func fromRecord(p *record.Process, c *record.Communicator, w *watched, state str
 			sums = &summing{of: map[Sum]*Sum{}, done: map[bool]uint64{}}
 			w.sums[c.ID] = sums
 		}
-	}
-	for i := range c.Operations {
-		o := fromOperation(&c.Operations[i])
-		r.Recent = append(r.Recent, o)
-		if r.Last == nil || o.Enqueued >= r.Last.Enqueued {
-			last := o
-			r.Last = &last
+		for i := range c.Operations {
+			sums.add(&c.Operations[i])
 		}
-		if o.State != Done && (r.Current == nil || o.Enqueued < r.Current.Enqueued) {
-			current := o
-			r.Current = &current
-		}
-		if sums != nil {
-			sums.add(&o)
-		}
-	}
-	for _, x := range c.Waits {
-		r.WaitsFor = append(r.WaitsFor, Peer{Rank: x.Peer, For: x.Flag})
 	}
 	r.Sums = sums.all(c)
 	return Found{ID: c.ID, Name: c.Name, Size: c.Size, Rank: r}
 }
 
-func fromOperation(o *record.Operation) Operation {
-	name, _ := funcOf(":" + o.Collective)
-	x := Operation{Call: o.Number - 1, Message: o.Message, Func: name, Type: o.Type, Count: uint64(o.Count),
-		Bytes: uint64(o.Bytes), Root: o.Root, Algorithm: o.Algorithm, Stream: o.Stream, Enqueued: o.Enqueued,
-		Started: o.Started, Ended: o.Ended}
-	if o.Message {
-		x.Root = o.Peer
-	}
-	switch o.State {
-	case record.Enqueued:
-		x.State = Enqueued
-	case record.Started:
-		x.State = OnGPU
-	default:
-		x.State = Done
-	}
-	return x
-}
-
 // summing counts operations that goccl's recorder shows one by one: it keeps totals by collective alone.
 type summing struct {
 	of   map[Sum]*Sum
-	done map[bool]uint64 // the next collective, and the next message, to count
+	done map[bool]uint64 // the latest collective, and the latest message, that was counted
 }
 
 // add counts an operation once, when it has ended. Operations come in their order.
-func (s *summing) add(o *Operation) {
-	if o.State != Done || o.Call < s.done[o.Message] {
+func (s *summing) add(o *record.Operation) {
+	if o.IsOpen() || o.Number <= s.done[o.Message] {
 		return
 	}
-	s.done[o.Message] = o.Call + 1
-	key := Sum{Func: o.Func, Algorithm: o.Algorithm, UpTo: 1024}
-	for class := 0; o.Bytes > key.UpTo; class++ {
+	s.done[o.Message] = o.Number
+	key := Sum{Collective: o.Collective, Algorithm: o.Algorithm, UpTo: 1024}
+	for class := 0; uint64(o.Bytes) > key.UpTo; class++ {
 		if key.UpTo *= 8; class == 6 {
 			key.UpTo = 0
 			break
@@ -120,12 +79,12 @@ func (s *summing) add(o *Operation) {
 	}
 	x.Begun++
 	x.Ended++
-	x.Bytes += o.Bytes
+	x.Bytes += uint64(o.Bytes)
 	if o.Started >= o.Enqueued && o.Started != 0 {
 		x.QueuedNs += uint64(o.Started - o.Enqueued)
 		if o.Ended > o.Started {
 			x.BusyNs += uint64(o.Ended - o.Started)
-			x.BusyBytes += o.Bytes
+			x.BusyBytes += uint64(o.Bytes)
 		}
 	}
 }
@@ -136,15 +95,14 @@ func (s *summing) all(c *record.Communicator) (sums []Sum) {
 	if s != nil {
 		for _, x := range s.of {
 			sums = append(sums, *x)
-			t := counted[x.Func]
+			t := counted[x.Collective]
 			t.Begun, t.Bytes, t.BusyNs = t.Begun+x.Begun, t.Bytes+x.Bytes, t.BusyNs+x.BusyNs
-			counted[x.Func] = t
+			counted[x.Collective] = t
 		}
 	}
 	for _, t := range c.Totals {
-		name, _ := funcOf(":" + t.Collective)
-		seen := counted[name]
-		rest := Sum{Func: name, UpTo: AnySize, Begun: less(t.Operations, seen.Begun), Bytes: less(t.Bytes, seen.Bytes),
+		seen := counted[t.Collective]
+		rest := Sum{Collective: t.Collective, UpTo: AnySize, Begun: less(t.Operations, seen.Begun), Bytes: less(t.Bytes, seen.Bytes),
 			BusyNs: less(uint64(max(t.Time, 0)), seen.BusyNs)}
 		rest.Ended = rest.Begun
 		if rest.BusyNs > 0 {

@@ -45,6 +45,10 @@ func (s *Remote) Ranks() (found []Found, notes []string) {
 		notes = append(notes, a.snapshot.Notes...)
 		for _, c := range a.snapshot.Communicators {
 			for _, r := range c.Ranks {
+				if r == nil || r.Record == nil { // of another release
+					notes = append(notes, fmt.Sprintf("%s: it has ranks without records: use goccl watch of one release", s.URLs[i]))
+					continue
+				}
 				found = append(found, Found{ID: c.ID, Name: c.Name, Size: c.Size, Nodes: c.Nodes, Rank: r})
 			}
 		}

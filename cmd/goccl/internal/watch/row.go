@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/goccl/goccl/record"
 )
 
 // row is a line of the table. old is the same rank in the snapshot before.
@@ -13,20 +15,20 @@ func row(r *Rank, c *Communicator, s *Snapshot, old *Rank, before *Snapshot) []s
 	if o == nil {
 		o = r.Last
 	} else {
-		op = o.Func
+		op = o.Collective
 		since = seconds(r.since(o, s.Time).Seconds())
-		if o.State == Enqueued {
+		if o.State == record.Enqueued {
 			op += " …"
 		}
 	}
 	if o != nil {
 		if o != r.Current {
-			op = "idle, was " + o.Func
+			op = "idle, was " + o.Collective
 		}
 		if o.Message {
-			op += fmt.Sprintf(" ↔ %d", o.Root)
+			op += fmt.Sprintf(" ↔ %d", o.Peer)
 		}
-		size, algo = Bytes(o.Bytes), strings.ToLower(strings.Trim(o.Algorithm+" "+o.Protocol, " "))
+		size, algo = Bytes(uint64(max(0, o.Bytes))), strings.ToLower(strings.Trim(o.Algorithm+" "+o.Protocol, " "))
 		if o.Algorithm == o.Protocol {
 			algo = strings.ToLower(o.Algorithm)
 		}
@@ -34,7 +36,7 @@ func row(r *Rank, c *Communicator, s *Snapshot, old *Rank, before *Snapshot) []s
 	rate := ""
 	if old != nil && before != nil {
 		if dt := s.Time.Sub(before.Time).Seconds(); dt > 0 {
-			rate = fmt.Sprintf("%.4g", float64(r.Collectives+r.Messages-old.Collectives-old.Messages)/dt)
+			rate = fmt.Sprintf("%.4g", float64(r.calls()-old.calls())/dt)
 		}
 	}
 	bus := ""
@@ -42,15 +44,15 @@ func row(r *Rank, c *Communicator, s *Snapshot, old *Rank, before *Snapshot) []s
 		bus = fmt.Sprintf("%.3g", gbps)
 	}
 	late := ""
-	if len(c.Ranks) > 1 && r.Collectives > 0 {
+	if len(c.Ranks) > 1 && r.Record.Collectives > 0 {
 		late = fmt.Sprintf("%.3g", r.LateMs)
 	}
 	var waits []string
-	for _, p := range r.WaitsFor {
-		waits = append(waits, fmt.Sprintf("%d: %s", p.Rank, p.For))
+	for _, w := range r.Record.Waits {
+		waits = append(waits, fmt.Sprintf("%d: %s", w.Peer, w.Flag))
 		break
 	}
-	return []string{fmt.Sprint(r.Rank), r.Host, fmt.Sprint(r.PID), r.State, fmt.Sprint(r.Collectives + r.Messages), op,
+	return []string{fmt.Sprint(r.Rank), r.Host, fmt.Sprint(r.PID), r.State, fmt.Sprint(r.calls()), op,
 		size, algo, since, rate, bus, late, strings.Join(waits, ", ")}
 }
 
@@ -61,11 +63,11 @@ func factor(collective string, n int) float64 {
 	}
 	k := float64(n)
 	switch collective {
-	case "AllReduce":
+	case "all_reduce":
 		return 2 * (k - 1) / k
-	case "AllGather", "ReduceScatter": // the count is that of one rank
+	case "all_gather", "reduce_scatter": // the count is that of one rank
 		return k - 1
-	case "AlltoAll", "Gather", "Scatter":
+	case "all_to_all", "gather", "scatter":
 		return k - 1
 	}
 	return 1
@@ -77,7 +79,7 @@ func busBandwidth(r, old *Rank, size int) float64 {
 	add := func(sums []Sum, sign float64) {
 		for i := range sums {
 			s := &sums[i]
-			bytes += sign * factor(s.Func, size) * float64(s.BusyBytes)
+			bytes += sign * factor(s.Collective, size) * float64(s.BusyBytes)
 			ns += sign * float64(s.BusyNs)
 		}
 	}
@@ -153,9 +155,8 @@ func grid(b *strings.Builder, rows [][]string, color bool, s *Snapshot, c *Commu
 		if n == 0 {
 			shade = dim
 		} else {
-			for i := range s.Verdicts {
-				v := &s.Verdicts[i]
-				for _, k := range v.Ranks {
+			for _, v := range s.Verdicts {
+				for _, k := range v.Blamed() {
 					if v.Communicator == c.ID && v.Hang() && c.Ranks[n-1].Rank == k {
 						shade = red
 					}

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/goccl/goccl/collective"
 )
 
 //go:embed page.html
@@ -28,7 +30,7 @@ func (s *Server) Snapshot() *Snapshot {
 	if now := s.last.Load(); now != nil {
 		return now
 	}
-	return &Snapshot{Time: time.Now(), Communicators: []*Communicator{}, Verdicts: []Verdict{}}
+	return &Snapshot{Time: time.Now(), Communicators: []*Communicator{}, Verdicts: []*collective.Verdict{}}
 }
 
 // Handler serves the page, its data, and metrics if there are any.

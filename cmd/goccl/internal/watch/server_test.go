@@ -18,13 +18,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/goccl/goccl/collective"
 )
 
 // hang returns a watcher of a job whose rank 2 does not call the fourth all-reduce, and its snapshot.
 func hang(t *testing.T) (*Watcher, *Snapshot) {
 	t.Helper()
 	w, _ := play(t, 5, "held", "held", "idle", "held")
-	s, _ := until(t, w, KindNotCalled)
+	s, _ := until(t, w, collective.VerdictMissing)
 	return w, s
 }
 
@@ -60,8 +62,8 @@ func TestHTTP(t *testing.T) {
 	}
 	text, _ := get("/metrics")
 	for _, want := range []string{
-		`goccl_operations_total{algorithm="RING",class="to 8 KiB",collective="AllReduce",`,
-		`goccl_verdicts_total{kind="not_called"} 1`, `goccl_held_up_seconds{`, `kind="rss"`, "goccl_deaths_total 0",
+		`goccl_operations_total{algorithm="RING",class="to 8 KiB",collective="all_reduce",`,
+		`goccl_verdicts_total{kind="missing"} 1`, `goccl_held_up_seconds{`, `kind="rss"`, "goccl_deaths_total 0",
 		`goccl_network_retries_total{counter="retransmitted`,
 	} {
 		if !strings.Contains(text, want) {
@@ -73,8 +75,8 @@ func TestHTTP(t *testing.T) {
 	}
 	other := &Watcher{Sources: []Source{&Remote{URLs: []string{h.URL, "http://127.0.0.1:1"}}}, Stall: w.Stall}
 	far := other.Look()
-	if len(far.Verdicts) != 1 || far.Verdicts[0].Kind != KindNotCalled || len(far.Notes) != 1 ||
-		!slices.Equal(far.Verdicts[0].Ranks, []int{2}) {
+	if len(far.Verdicts) != 1 || far.Verdicts[0].Kind != collective.VerdictMissing || len(far.Notes) != 1 ||
+		!slices.Equal(far.Verdicts[0].Blamed(), []int{2}) {
 		t.Errorf("%+v %v", far.Verdicts, far.Notes)
 	}
 }
@@ -133,7 +135,7 @@ func TestRAS(t *testing.T) {
 	rank := s.Communicators[0].Ranks[2]
 	for _, want := range []string{"SERVER PROTOCOL 2\nOK\n", "Job summary\n===========", "Communicators... (",
 		"    0         1         1         4         4         4   RUNNING  ERROR,MISMATCH\n", "Errors\n======",
-		"#0-0 (" + s.Communicators[0].ID + ") NOT_CALLED\n", "Communicator ranks have different AllReduce operation counts",
+		"#0-0 (" + s.Communicators[0].ID + ") MISSING\n", "Communicator ranks have different AllReduce operation counts",
 		"  3 ranks have launched up to operation 4\n",
 		fmt.Sprintf("  Rank 2 has launched up to operation 3 -- GPU -1 managed by process %d on node %s\n", rank.PID,
 			rank.Host)} {
@@ -152,8 +154,8 @@ func TestRAS(t *testing.T) {
 	}
 	for command, want := range map[string]string{"TIMEOUT x\nstatus\n": "ERROR: Invalid timeout value x\n",
 		"SET FORMAT xml\nstatus\n": "ERROR: Invalid format xml\n", "HELLO\nstatus\n": "ERROR: Unknown command HELLO\n",
-		"MONITOR\n":                        "OK\n[" + s.Time.Format(rasTime) + "] PEER_NOT_CALLED: Process",
-		"SET FORMAT JSON\nMONITOR all\n":   "\"event\": \"PEER_NOT_CALLED\"",
+		"MONITOR\n":                        "OK\n[" + s.Time.Format(rasTime) + "] PEER_MISSING: Process",
+		"SET FORMAT JSON\nMONITOR all\n":   "\"event\": \"PEER_MISSING\"",
 		strings.Repeat("x", 2000) + "\n\n": ""} {
 		if got := ask(command); !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%.20q: %s", command, got)
@@ -178,7 +180,7 @@ func TestLog(t *testing.T) {
 		}
 		lines = append(lines, strings.TrimSpace(line.Level+" "+line.Msg+" "+line.Verdict))
 	}
-	want := []string{"INFO communicator seen", "ERROR hang not_called", "INFO communicator ended", "INFO over not_called"}
+	want := []string{"INFO communicator seen", "ERROR hang missing", "INFO communicator ended", "INFO over missing"}
 	if !slices.Equal(lines, want) {
 		t.Errorf("%q", lines)
 	}

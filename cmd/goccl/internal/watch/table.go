@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/goccl/goccl/collective"
 )
 
 // columns of the table; docs/watch.md explains each.
@@ -40,17 +42,19 @@ func Table(w io.Writer, s, before *Snapshot, color bool) error {
 	if len(s.Verdicts) > 0 {
 		b.WriteString("\n")
 	}
-	for i := range s.Verdicts {
-		v := &s.Verdicts[i]
-		head := fmt.Sprintf("%s  %s", strings.ToUpper(strings.ReplaceAll(v.Kind, "_", " ")), v.Who())
+	for _, v := range s.Verdicts {
 		shade := red
 		if !v.Hang() {
 			shade = yellow
 		}
-		fmt.Fprintf(&b, "%s\n%s", paint(color, shade, head), wrap(v.Text, "   "))
+		head := strings.ToUpper(string(v.Kind)) + "  " + who(v)
+		fmt.Fprintf(&b, "%s\n%s", paint(color, shade, head), wrap(v.What, "   "))
+		for _, e := range v.Evidence {
+			b.WriteString(paint(color, dim, wrap("· "+e, "   ")))
+		}
 		if len(v.Waiting) > 0 {
-			b.WriteString(wrap(fmt.Sprintf("waiting in %s for %.1f s: ranks %s", v.Operation, v.WaitingMs/1e3,
-				list(v.Waiting)), "   "))
+			b.WriteString(wrap(fmt.Sprintf("waiting in %s for %.1f s: ranks %s", title(v), v.For.Seconds(), list(v.Waiting)),
+				"   "))
 		}
 		b.WriteString(wrap("→ "+v.Mend, "   "))
 	}
@@ -83,14 +87,22 @@ func wrap(text, prefix string) string {
 	return b.String() + "\n"
 }
 
-// Who names the ranks of a verdict.
-func (v *Verdict) Who() string {
-	text := "rank " + list(v.Ranks)
-	if len(v.Ranks) != 1 {
-		text = "ranks " + list(v.Ranks)
+// title names the operation of a verdict.
+func title(v *collective.Verdict) string { return fmt.Sprintf("%s (#%d)", v.Operation, v.Number) }
+
+// who names the ranks of a verdict.
+func who(v *collective.Verdict) string {
+	text := ""
+	switch ranks := v.Blamed(); len(ranks) {
+	case 0:
+		text = "no rank"
+	case 1:
+		text = "rank " + list(ranks)
+	default:
+		text = "ranks " + list(ranks)
 	}
 	if v.Host != "" {
-		text += fmt.Sprintf(" (%s, process %d)", v.Host, v.PID)
+		text += fmt.Sprintf(" (%s, process %d)", v.Host, v.Process)
 	}
 	return text + " of " + v.Communicator
 }

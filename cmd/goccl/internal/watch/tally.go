@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/metrics"
 )
 
@@ -67,11 +68,11 @@ func (t *Tally) Count(now *Snapshot) {
 		if e.Over {
 			continue
 		}
-		t.counts.Verdicts[e.Verdict.Kind]++
+		t.counts.Verdicts[string(e.Verdict.Kind)]++
 		switch e.Verdict.Kind {
-		case KindDead:
-			t.counts.Deaths += float64(max(1, len(e.Verdict.Ranks)))
-		case KindAborted:
+		case collective.VerdictDead:
+			t.counts.Deaths += float64(max(1, len(e.Verdict.Blamed())))
+		case collective.VerdictAborted:
 			t.counts.Aborts++
 		}
 	}
@@ -88,9 +89,9 @@ func (t *Tally) waited(c *Communicator) {
 	}
 	arrivals := map[uint64][]int64{}
 	for _, r := range c.Ranks {
-		for i := range r.Recent {
-			if o := &r.Recent[i]; !o.Message && r.Host == c.Ranks[0].Host {
-				arrivals[o.Call] = append(arrivals[o.Call], o.Enqueued)
+		for i := range r.Record.Operations {
+			if o := &r.Record.Operations[i]; !o.Message && r.Host == c.Ranks[0].Host {
+				arrivals[o.Number] = append(arrivals[o.Number], o.Enqueued)
 			}
 		}
 	}
@@ -102,10 +103,10 @@ func (t *Tally) waited(c *Communicator) {
 			t.waits[key] = w
 		}
 		next := w.next
-		for i := range r.Recent {
-			o := &r.Recent[i]
-			all := arrivals[o.Call]
-			if o.Message || o.Call < w.next || len(all) != len(c.Ranks) {
+		for i := range r.Record.Operations {
+			o := &r.Record.Operations[i]
+			all := arrivals[o.Number]
+			if o.Message || o.Number < w.next || len(all) != len(c.Ranks) {
 				continue
 			}
 			first, last := all[0], all[0]
@@ -114,7 +115,7 @@ func (t *Tally) waited(c *Communicator) {
 			}
 			w.wait += float64(last-o.Enqueued) / 1e9
 			w.late += float64(o.Enqueued-first) / 1e9
-			next = max(next, o.Call+1)
+			next = max(next, o.Number+1)
 		}
 		w.next = next
 	}
@@ -145,10 +146,10 @@ func (t *Tally) read() ([]metrics.Communicator, metrics.Incidents) {
 			}
 			for i := range r.Sums {
 				s := &r.Sums[i]
-				m.Kinds = append(m.Kinds, metrics.Kind{Collective: s.Func, Algorithm: s.Algorithm, Protocol: s.Protocol,
+				m.Kinds = append(m.Kinds, metrics.Kind{Collective: s.Collective, Algorithm: s.Algorithm, Protocol: s.Protocol,
 					UpTo: s.UpTo, Operations: float64(s.Begun), Bytes: float64(s.Bytes), Ended: float64(s.Ended),
 					Busy: float64(s.BusyNs) / 1e9, Queued: float64(s.QueuedNs) / 1e9,
-					BusBytes: factor(s.Func, c.Size) * float64(s.BusyBytes)})
+					BusBytes: factor(s.Collective, c.Size) * float64(s.BusyBytes)})
 			}
 			all = append(all, m)
 		}

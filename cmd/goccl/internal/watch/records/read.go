@@ -21,7 +21,7 @@ type Process struct {
 	// Refused counts communicators that had no slot.
 	Refused uint64
 	Comms   []Comm
-	names   []string
+	Names   []string // by number: Text
 }
 
 // Comm is a communicator, open or closed.
@@ -42,8 +42,8 @@ type Comm struct {
 
 // Text returns the name of a number.
 func (p *Process) Text(n uint8) string {
-	if int(n) < len(p.names) {
-		return p.names[n]
+	if int(n) < len(p.Names) {
+		return p.Names[n]
 	}
 	return "?"
 }
@@ -69,7 +69,7 @@ func Read(r io.ReaderAt) (*Process, error) {
 	p := &Process{PID: int(h.PID), Host: text(h.Host[:]), Profiler: int(h.Profiler), Begun: h.Begun,
 		BegunReal: h.BegunReal, Refused: h.Refused}
 	for i := range h.Names {
-		p.names = append(p.names, text(h.Name[i][:]))
+		p.Names = append(p.Names, text(h.Name[i][:]))
 	}
 	base := int64(unsafe.Sizeof(h))
 	raw := new(rawComm)

@@ -1,4 +1,4 @@
-package record_test
+package judge_test
 
 import (
 	"fmt"
@@ -8,12 +8,13 @@ import (
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/record"
+	"github.com/goccl/goccl/record/judge"
 )
 
 // reports makes those of n ranks on hosts of two, which all run operation 5 of an engine.
-func reports(n int, engine string) []*record.Report {
+func reports(n int, engine string) []*judge.Report {
 	at := time.Now().UnixNano()
-	list := make([]*record.Report, n)
+	list := make([]*judge.Report, n)
 	for r := range list {
 		c := &record.Communicator{ID: "c", Rank: r, Size: n, Engine: engine, Collectives: 5, Device: fmt.Sprint("host:", r)}
 		for k := range uint64(5) {
@@ -30,62 +31,62 @@ func reports(n int, engine string) []*record.Report {
 			}
 			c.Operations = append(c.Operations, o)
 		}
-		list[r] = &record.Report{Rank: r, Time: at, Host: fmt.Sprint("h", r/2), PID: 100 + r, Device: c.Device, Record: c}
+		list[r] = &judge.Report{Rank: r, Time: at, Host: fmt.Sprint("h", r/2), PID: 100 + r, Device: c.Device, Record: c}
 	}
 	return list
 }
 
-func judge(list []*record.Report) *collective.Verdict {
-	return record.Judge(&record.Question{Me: 0, Op: list[0].Record.Operations[4], Waited: 3 * time.Second, Reports: list})
+func verdict(list []*judge.Report) *collective.Verdict {
+	return judge.Judge(&judge.Question{Me: 0, Op: list[0].Record.Operations[4], Waited: 3 * time.Second, Reports: list})
 }
 
 // silence makes a rank one that does not answer.
-func silence(r *record.Report, state string) { r.Record, r.State = nil, state }
+func silence(r *judge.Report, state string) { r.Record, r.State = nil, state }
 
 func TestJudge(t *testing.T) {
 	for name, c := range map[string]struct {
 		engine string
-		change func(list []*record.Report)
+		change func(list []*judge.Report)
 		kind   collective.VerdictKind
 		rank   int
 		part   string
 	}{
-		"gpu": {record.EngineOnGPU, func(list []*record.Report) {
+		"gpu": {record.EngineOnGPU, func(list []*judge.Report) {
 			list[0].Record.Waits = []record.Wait{{Peer: 2, Flag: "start"}}
 		}, collective.VerdictGPU, 2, "all ranks have launched"},
-		"network": {"hosts", func(list []*record.Report) {
-			list[1].Links = []record.Link{{Peer: 3, Retransmits: 4, Unacked: 2}, {Peer: 2, Unacked: 1}}
+		"network": {"hosts", func(list []*judge.Report) {
+			list[1].Links = []judge.Link{{Peer: 3, Retransmits: 4, Unacked: 2}, {Peer: 2, Unacked: 1}}
 		}, collective.VerdictNetwork, 3, "what rank 1 sends to rank 3 does not arrive: it was sent again 4 times"},
-		"network of GPUs": {record.EngineOfHostsOnGPUs, func(list []*record.Report) {
-			list[0].Links = []record.Link{{Peer: 3, Retransmits: 2}}
+		"network of GPUs": {record.EngineOfHostsOnGPUs, func(list []*judge.Report) {
+			list[0].Links = []judge.Link{{Peer: 3, Retransmits: 2}}
 		}, collective.VerdictNetwork, 3, "what rank 0 sends to rank 3 does not arrive"},
-		"host gone": {"hosts", func(list []*record.Report) {
+		"host gone": {"hosts", func(list []*judge.Report) {
 			silence(list[2], "")
 			silence(list[3], "")
 		}, collective.VerdictNetwork, 2, "nor does any rank of host h1"},
-		"silent beside a neighbour": {"hosts", func(list []*record.Report) { silence(list[3], "") },
+		"silent beside a neighbour": {"hosts", func(list []*judge.Report) { silence(list[3], "") },
 			collective.VerdictStopped, 3, "others on its host do"},
-		"not scheduled": {"shm", func(list []*record.Report) { silence(list[3], "R") }, collective.VerdictStopped, 3,
+		"not scheduled": {"shm", func(list []*judge.Report) { silence(list[3], "R") }, collective.VerdictStopped, 3,
 			"no thread of it gets a processor"},
-		"a zombie": {"shm", func(list []*record.Report) { silence(list[3], "Z") }, collective.VerdictDead, 3,
+		"a zombie": {"shm", func(list []*judge.Report) { silence(list[3], "Z") }, collective.VerdictDead, 3,
 			"rank 3 is dead"},
-		"stopped wins over missing": {"shm", func(list []*record.Report) {
+		"stopped wins over missing": {"shm", func(list []*judge.Report) {
 			silence(list[1], "T")
 			list[3].Record.Collectives = 4
 			list[3].Record.Operations = list[3].Record.Operations[:4]
 		}, collective.VerdictStopped, 1, "state T"},
-		"several are missing": {"shm", func(list []*record.Report) {
+		"several are missing": {"shm", func(list []*judge.Report) {
 			for _, r := range []int{2, 3} {
 				list[r].Record.Collectives = 4
 				list[r].Record.Operations = list[r].Record.Operations[:4]
 			}
 		}, collective.VerdictMissing, 2, "ranks 2, 3 have not called"},
-		"this rank is the odd one": {"shm", func(list []*record.Report) {
+		"this rank is the odd one": {"shm", func(list []*judge.Report) {
 			for _, r := range list[1:] {
 				r.Record.Operations[4].Count = 9
 			}
 		}, collective.VerdictMismatch, 0, "all_reduce(sum) of 9 × float"},
-		"does not get on": {"shm", func(list []*record.Report) {
+		"does not get on": {"shm", func(list []*judge.Report) {
 			for _, r := range []int{0, 1, 3} {
 				list[r].Record.Waits = []record.Wait{{Peer: 2, Flag: "phase", Epoch: 9, Have: 8}}
 			}
@@ -94,7 +95,7 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			list := reports(4, c.engine)
 			c.change(list)
-			v := judge(list)
+			v := verdict(list)
 			if v == nil || v.Kind != c.kind || v.Rank != c.rank || !strings.Contains(v.What, c.part) || v.Mend == "" ||
 				v.Communicator != "c" || v.Number != 5 {
 				t.Errorf("%+v", v)
@@ -108,10 +109,10 @@ func TestJudgeIsSilent(t *testing.T) {
 	list := reports(4, "shm")
 	list[2] = nil
 	list[3].Record.Operations[4].Started = list[3].Time - int64(time.Millisecond)
-	if v := judge(list); v != nil {
+	if v := verdict(list); v != nil {
 		t.Errorf("%+v", v)
 	}
-	if v := record.Slow(0, reports(4, "shm")); v != nil {
+	if v := judge.Slow(0, reports(4, "shm")); v != nil {
 		t.Errorf("%+v", v)
 	}
 }

@@ -1,4 +1,4 @@
-package record
+package judge
 
 import (
 	"fmt"
@@ -6,29 +6,27 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/record"
 )
-
-// sampled reports whether the rank's engine does not see the start of its work.
-func (r *Report) sampled() bool {
-	return r.Record.Engine == EngineOnGPU || r.Record.Engine == EngineOfHostsOnGPUs
-}
 
 func (q *Question) busy() *collective.Verdict {
 	list := q.ranks(func(r *Report) bool {
-		o := r.Record.find(q.Op.Message, q.Op.Number)
-		return !q.Op.Message && o != nil && o.State == Enqueued && !r.sampled()
+		o := find(r.Record, q.Op.Message, q.Op.Number)
+		return !q.Op.Message && o != nil && o.State == record.Enqueued && !r.sampled()
 	})
 	if len(list) == 0 {
-		if me := q.Reports[q.Me]; q.Op.State == Enqueued && me != nil && me.Record != nil && !me.sampled() {
-			return q.blame(collective.VerdictBusy, []int{q.Me}, fmt.Sprintf(
-				"this rank has called %s, but earlier work on its stream still runs", q.name()), busyMend)
+		me := q.Reports[q.Me]
+		if q.Op.State != record.Enqueued || me == nil || me.Record == nil || me.sampled() {
+			return nil
 		}
-		return nil
+		list = []int{q.Me}
 	}
-	r := q.Reports[list[0]]
-	return q.blame(collective.VerdictBusy, list, fmt.Sprintf(
-		"%s called %s %v ago, but earlier work on its stream still runs",
-		plural(list, "has", "have"), q.name(), r.ago(r.Record.find(false, q.Op.Number).Enqueued)), busyMend)
+	r, ago := q.Reports[list[0]], ""
+	if o := find(r.Record, q.Op.Message, q.Op.Number); o != nil {
+		ago = fmt.Sprintf(" %v ago", r.ago(o.Enqueued))
+	}
+	return q.blame(collective.VerdictBusy, list, fmt.Sprintf("%s called %s%s, but earlier work on its stream still runs",
+		plural(list, "has", "have"), q.name(), ago), busyMend)
 }
 
 const busyMend = "see what was put on the stream before it: a kernel that does not end, a copy, a wait for an event"
@@ -40,17 +38,19 @@ func (q *Question) stuck() *collective.Verdict {
 	switch {
 	case me == nil || me.Record == nil || q.fresh():
 		return nil
-	case me.Record.Engine == EngineOfHosts || me.Record.Engine == EngineOfHostsOnGPUs:
+	case me.Record.Engine == record.EngineNCCLCalls: // of an operation that has ended nobody would know
+		return nil
+	case me.Record.Engine == record.EngineOfHosts || me.Record.Engine == record.EngineOfHostsOnGPUs || q.proxies() != "":
 		return q.network(behind)
-	case me.sampled():
+	case me.sampled() || me.Record.Engine == record.EngineNCCL:
 		v := q.blame(collective.VerdictGPU, behind, fmt.Sprintf(
-			"all ranks have launched %s, and the kernel makes no progress", q.name()),
+			"%s have launched %s, and the kernel makes no progress", q.all(), q.name()),
 			"look for Xid errors in dmesg, and at nvidia-smi nvlink -e and -q -d PERFORMANCE,ECC,PCIE; a kernel of another "+
 				"communicator may hold the GPU (GOCCL_MAX_CTAS)")
 		v.Evidence = q.waits()
 		return v
 	}
-	v := q.blame(collective.VerdictStarved, behind, fmt.Sprintf("all ranks run %s", q.name()),
+	v := q.blame(collective.VerdictStarved, behind, fmt.Sprintf("%s run %s", q.all(), q.name()),
 		"look at the load of the host, the limits of the process's cgroup, and whether its memory is swapped out")
 	if len(behind) > 0 {
 		v.What += fmt.Sprintf(", and %s not get on", plural(behind, "does", "do"))
@@ -59,8 +59,31 @@ func (q *Question) stuck() *collective.Verdict {
 	return v
 }
 
-// freshFor is how old the waits in reports may be.
-const freshFor = 2 * lookEvery
+// all names the ranks that run the operation.
+func (q *Question) all() string {
+	if q.Op.Message {
+		return "both sides"
+	}
+	return "all ranks"
+}
+
+// proxies names the first proxy that has waited for a peer for half of the time of the operation.
+func (q *Question) proxies() string {
+	for _, r := range q.Reports {
+		if r == nil || !r.answered() {
+			continue
+		}
+		for _, w := range r.Record.Waits {
+			if w.Network && w.For > q.Waited/2 {
+				return fmt.Sprintf("rank %d waits for rank %d: %v", r.Rank, w.Peer, &w)
+			}
+		}
+	}
+	return ""
+}
+
+// freshFor is how old the waits in reports may be: a recorder looks twice in that time.
+const freshFor = 200 * time.Millisecond
 
 // fresh reports whether a rank has only just begun the operation, so that the reported waits may be over.
 func (q *Question) fresh() bool {
@@ -68,7 +91,7 @@ func (q *Question) fresh() bool {
 		if r == nil || !r.answered() {
 			return false
 		}
-		o := r.Record.find(q.Op.Message, q.Op.Number)
+		o := find(r.Record, q.Op.Message, q.Op.Number)
 		return !q.Op.Message && o != nil && o.Started != 0 && time.Duration(r.Time-o.Started) < freshFor
 	})
 }
@@ -99,8 +122,7 @@ func (q *Question) waits() (list []string) {
 			continue
 		}
 		for _, w := range r.Record.Waits {
-			list = append(list, fmt.Sprintf("rank %d waits for rank %d: %s %d, it has %d", r.Rank, w.Peer, w.Flag, w.Epoch,
-				w.Have))
+			list = append(list, fmt.Sprintf("rank %d waits for rank %d: %v", r.Rank, w.Peer, &w))
 		}
 	}
 	return list[:min(len(list), 8)]
@@ -124,12 +146,15 @@ func (q *Question) network(behind []int) *collective.Verdict {
 			}
 		}
 	}
-	what := fmt.Sprintf("all ranks run %s, and data between hosts does not arrive", q.name())
+	what := fmt.Sprintf("%s run %s, and data between hosts does not arrive", q.all(), q.name())
+	if p := q.proxies(); p != "" {
+		what += ": " + p
+	}
 	if worst.Peer >= 0 && worst.Peer < len(q.Reports) {
 		behind = []int{worst.Peer}
 		what = fmt.Sprintf(
-			"all ranks run %s, and what rank %d sends to rank %d does not arrive: it was sent again %d times",
-			q.name(), from, worst.Peer, worst.Retransmits)
+			"%s run %s, and what rank %d sends to rank %d does not arrive: it was sent again %d times", q.all(), q.name(),
+			from, worst.Peer, worst.Retransmits)
 	}
 	v := q.blame(collective.VerdictNetwork, behind, what, "see whether packets are lost between the hosts: ip -s link, "+
 		"ss -ti, ethtool -S, the counters of the switch")
@@ -147,7 +172,7 @@ func Late(q *Question, least time.Duration) *collective.Verdict {
 	}
 	for _, i := range q.ranks((*Report).answered) {
 		r := q.Reports[i]
-		o := r.Record.find(false, q.Op.Number)
+		o := find(r.Record, false, q.Op.Number)
 		if o == nil {
 			continue
 		}
@@ -162,8 +187,8 @@ func Late(q *Question, least time.Duration) *collective.Verdict {
 	r := q.Reports[worst]
 	v := q.blame(collective.VerdictStarved, []int{worst}, fmt.Sprintf(
 		"rank %d called %s %v after rank %d, %v ago; it goes on",
-		worst, q.name(), round(by), q.Me, r.ago(r.Record.find(false, q.Op.Number).Enqueued)),
+		worst, q.name(), round(by), q.Me, r.ago(find(r.Record, false, q.Op.Number).Enqueued)),
 		"see what keeps the host side of that rank busy: data loading, compilation, garbage collection, too few processors")
-	v.For, v.Operation, v.Number, v.By, v.Communicator = q.Waited, q.Op.Collective, q.Op.Number, q.Me, me.Record.ID
+	q.complete(v)
 	return v
 }

@@ -1,24 +1,27 @@
-package record
+package judge
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/record"
 )
 
 // edge says that a scope waits, in an operation of a communicator, for another scope.
 type edge struct {
 	to       string
-	comm     *Communicator // as the waiting scope has it
-	op       *Operation
+	comm     *record.Communicator // as the waiting scope has it
+	op       *record.Operation
 	from, at int // ranks in comm
 }
 
 // member is a communicator as a scope has it.
 type member struct {
 	scope string
-	comm  *Communicator
+	comm  *record.Communicator
 	r     *Report
 }
 
@@ -32,7 +35,7 @@ func (q *Question) graph() map[string][]edge {
 		if r == nil || !r.answered() {
 			return
 		}
-		for _, c := range append([]*Communicator{r.Record}, r.Others...) {
+		for _, c := range append([]*record.Communicator{r.Record}, r.Others...) {
 			if c == nil {
 				continue
 			}
@@ -51,19 +54,19 @@ func (q *Question) graph() map[string][]edge {
 			add(k)
 		}
 	}
-	for _, r := range q.Reports {
+	for _, r := range slices.Concat(q.Reports, q.Known) {
 		add(r)
 	}
 	graph := map[string][]edge{}
 	for _, ranks := range members {
 		for rank, m := range ranks {
-			o := m.comm.open(false)
-			if o == nil || o.State == Enqueued && !m.r.sampled() || twice[m.scope] {
+			o := m.comm.Open(false)
+			if o == nil || o.State == record.Enqueued && !m.r.sampled() || twice[m.scope] {
 				continue
 			}
 			for at, p := range ranks {
-				theirs := p.comm.find(false, o.Number)
-				begun := p.comm.Collectives >= o.Number && (theirs == nil || theirs.State != Enqueued)
+				theirs := find(p.comm, false, o.Number)
+				begun := p.comm.Collectives >= o.Number && (theirs == nil || theirs.State != record.Enqueued)
 				if at != rank && !begun && !twice[p.scope] {
 					graph[m.scope] = append(graph[m.scope], edge{p.scope, m.comm, o, rank, at})
 				}
@@ -106,10 +109,18 @@ func (q *Question) cycle() *collective.Verdict {
 	if path == nil {
 		return nil
 	}
+	// All ranks tell a circle from the same place on.
+	first := 0
+	for i, e := range path {
+		if f := path[first]; cmp.Or(cmp.Compare(e.comm.ID, f.comm.ID), cmp.Compare(e.from, f.from)) < 0 {
+			first = i
+		}
+	}
+	path = slices.Concat(path[first:], path[:first])
 	steps := make([]string, len(path))
 	ranks := []int{}
 	for i, e := range path {
-		steps[i] = fmt.Sprintf("rank %d of communicator %s waits in %s (#%d) for rank %d", e.from, e.comm.title(),
+		steps[i] = fmt.Sprintf("rank %d of communicator %s waits in %s (#%d) for rank %d", e.from, title(e.comm),
 			e.op.Name(), e.op.Number, e.at)
 		if e.comm.ID == me.Record.ID {
 			ranks = append(ranks, e.at)

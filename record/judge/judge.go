@@ -1,4 +1,4 @@
-package record
+package judge
 
 import (
 	"fmt"
@@ -7,36 +7,61 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/record"
 )
 
-// Question is an operation that waits, and what the ranks report. Judge answers it; it does no I/O.
+// Question is an operation that waits, and what is known of the ranks. Judge answers it.
 type Question struct {
 	Me      int // the rank that asks
-	Op      Operation
+	Op      record.Operation
 	Waited  time.Duration
-	Reports []*Report // by rank; nil: the rank was not asked
+	Reports []*Report // by rank; nil: the rank was not asked, or is not seen
+	Known   []*Report // of ranks of other communicators, which nobody sent
+	// Unseen lists ranks that an observer does not see; Gone says that they must have ended.
+	Unseen []int
+	Gone   bool
 }
 
-// Judge names the reason of a wait. The first of these rules that applies decides: causes come before effects.
+// Judge names the reason of a wait, nil if there is none yet. The first of these rules that applies decides: causes
+// come before effects.
 //
-//  1. A rank is dead.
+//  1. A rank is dead, or its library has ended the communicator.
 //  2. A rank does not answer: its process is stopped, or it cannot be reached.
 //  3. A rank has called another operation.
 //  4. Ranks wait for each other in several communicators.
 //  5. A rank has not called the operation.
 //  6. A rank has called it, and earlier work on its stream runs.
-//  7. All ranks run it: the network, the GPU or the host does not get on.
+//  7. Some ranks are not seen.
+//  8. All ranks run it: the network, the GPU or the host does not get on.
 func Judge(q *Question) *collective.Verdict {
-	for _, rule := range []func() *collective.Verdict{q.dead, q.silent, q.differs, q.cycle, q.missing, q.busy, q.stuck} {
+	for _, rule := range []func() *collective.Verdict{q.dead, q.aborted, q.silent, q.differs, q.cycle, q.missing, q.busy,
+		q.unseen, q.stuck} {
 		if v := rule(); v != nil {
-			v.For, v.Operation, v.Number, v.By = q.Waited, q.Op.Collective, q.Op.Number, q.Me
-			if me := q.Reports[q.Me]; me != nil && me.Record != nil {
-				v.Communicator = me.Record.ID
-			}
+			q.complete(v)
 			return v
 		}
 	}
 	return nil
+}
+
+// complete sets what follows from the question.
+func (q *Question) complete(v *collective.Verdict) {
+	v.For, v.Operation, v.Number, v.By = q.Waited, q.Op.Collective, q.Op.Number, q.Me
+	if q.Me < 0 {
+		return
+	}
+	if me := q.Reports[q.Me]; me != nil && me.Record != nil {
+		v.Communicator = me.Record.ID
+	}
+	blamed := v.Blamed()
+	for i, r := range q.Reports {
+		if r == nil || !r.answered() || r.Dead != "" || slices.Contains(blamed, i) {
+			continue
+		}
+		if o := find(r.Record, q.Op.Message, q.Op.Number); i == q.Me || !q.Op.Message && o != nil && o.IsOpen() {
+			v.Waiting = append(v.Waiting, i)
+		}
+	}
 }
 
 // blame makes a verdict on some ranks, the first of which is named.
@@ -48,6 +73,9 @@ func (q *Question) blame(kind collective.VerdictKind, ranks []int, what, mend st
 	v.Rank = ranks[0]
 	if len(ranks) > 1 {
 		v.Ranks = ranks
+	}
+	if ranks[0] >= len(q.Reports) {
+		return v
 	}
 	if r := q.Reports[ranks[0]]; r != nil {
 		v.Host, v.Process, v.Device = r.Host, r.PID, r.Device
@@ -94,18 +122,44 @@ func Died(r *Report, ranks []int) *collective.Verdict {
 	if r.Dead != "" {
 		what += ": " + r.Dead
 	}
+	if r.answered() {
+		what += "; " + r.was()
+	}
 	q := Question{Reports: make([]*Report, slices.Max(ranks)+1)}
 	q.Reports[ranks[0]] = r
 	return q.blame(collective.VerdictDead, ranks, what,
 		"see why the process ended (its log, dmesg for the OOM killer, core files); the others can go on with Shrink")
 }
 
+// was is the latest call of a rank that calls no more.
+func (r *Report) was() string {
+	if o := r.Record.Last(); o != nil {
+		return fmt.Sprintf("its last call was %s (#%d)", o.Name(), o.Number)
+	}
+	return "it has called nothing"
+}
+
+func (q *Question) aborted() *collective.Verdict {
+	list := q.ranks(func(r *Report) bool { return r.answered() && r.Record.State == record.CommunicatorFailed })
+	if len(list) == 0 {
+		return nil
+	}
+	what := plural(list, "has ended the communicator after a failure", "have ended the communicator after a failure")
+	if said := q.Reports[list[0]].Record.Verdict; said != nil {
+		what += ": " + said.What
+	}
+	return q.blame(collective.VerdictAborted, list, what, "see the first error in the logs of the ranks")
+}
+
 func (q *Question) silent() *collective.Verdict {
-	list := q.ranks(func(r *Report) bool { return !r.answered() && strings.ContainsAny(r.State, "Tt") && r.State != "" })
+	list := q.ranks(func(r *Report) bool { return strings.ContainsAny(r.State, "Tt") })
 	if len(list) > 0 {
 		r := q.Reports[list[0]]
-		return q.blame(collective.VerdictStopped, list, fmt.Sprintf("%s stopped by a signal or a debugger (state %s)",
-			plural(list, "is", "are"), r.State), fmt.Sprintf("let it go on: kill -CONT %d", r.PID))
+		what := fmt.Sprintf("%s stopped by a signal or a debugger (state %s)", plural(list, "is", "are"), r.State)
+		if r.answered() {
+			what += "; " + r.was()
+		}
+		return q.blame(collective.VerdictStopped, list, what, fmt.Sprintf("let it go on: kill -CONT %d", r.PID))
 	}
 	list = q.ranks(func(r *Report) bool { return !r.answered() && r.State != "" })
 	if len(list) > 0 {
@@ -136,7 +190,7 @@ func (q *Question) silent() *collective.Verdict {
 
 // same reports whether two ranks called the same operation. Counts of an all-to-all-v differ between ranks, and so do
 // numbers of tokens.
-func (o *Operation) same(p *Operation) bool {
+func same(o, p *record.Operation) bool {
 	if o.Collective != p.Collective {
 		return false
 	}
@@ -154,8 +208,8 @@ func (q *Question) differs() *collective.Verdict {
 		return q.messageDiffers()
 	}
 	list := q.ranks(func(r *Report) bool {
-		o := r.Record.find(false, q.Op.Number)
-		return o != nil && !o.same(&q.Op)
+		o := find(r.Record, false, q.Op.Number)
+		return o != nil && !same(o, &q.Op)
 	})
 	if len(list) == 0 {
 		return nil
@@ -165,12 +219,13 @@ func (q *Question) differs() *collective.Verdict {
 		odd = []int{q.Me}
 	}
 	first := q.Reports[list[0]]
-	o := first.Record.find(false, q.Op.Number)
-	what := fmt.Sprintf("%s %s as #%d, this rank %s", plural(list, "calls", "call"), o.Name(), q.Op.Number, q.Op.Name())
+	o := find(first.Record, false, q.Op.Number)
+	what := fmt.Sprintf("%s %s as #%d, rank %d %s", plural(list, "calls", "call"), o.Name(), q.Op.Number, q.Me,
+		q.Op.Name())
 	mend := "all ranks must call the same operations with the same arguments in the same order; GOCCL_CHECK=1 refuses " +
 		"other calls"
 	for i := range first.Record.Operations {
-		if p := &first.Record.Operations[i]; !p.Message && p.Number != q.Op.Number && p.Ended == 0 && p.same(&q.Op) {
+		if p := &first.Record.Operations[i]; !p.Message && p.Number != q.Op.Number && p.IsOpen() && same(p, &q.Op) {
 			what += fmt.Sprintf("; there it is #%d: the order differs", p.Number)
 		}
 	}
@@ -183,13 +238,13 @@ func (q *Question) messageDiffers() *collective.Verdict {
 	if o == nil || o.Bytes == q.Op.Bytes {
 		return nil
 	}
-	return q.blame(collective.VerdictMismatch, []int{r.Rank}, fmt.Sprintf("rank %d calls %s, this rank %s", r.Rank,
-		o.Name(), q.Op.Name()), "both sides of a message must give the same count and type")
+	return q.blame(collective.VerdictMismatch, []int{r.Rank}, fmt.Sprintf("rank %d calls %s, rank %d %s", r.Rank,
+		o.Name(), q.Me, q.Op.Name()), "both sides of a message must give the same count and type")
 }
 
 // partner is the report of the peer of a message that waits, and its oldest message in the other direction that has not
 // ended.
-func (q *Question) partner() (*Report, *Operation) {
+func (q *Question) partner() (*Report, *record.Operation) {
 	if q.Op.Peer < 0 || q.Op.Peer >= len(q.Reports) {
 		return nil, nil
 	}
@@ -199,7 +254,7 @@ func (q *Question) partner() (*Report, *Operation) {
 	}
 	other := map[string]string{"send": "recv", "recv": "send"}[q.Op.Collective]
 	for i := range r.Record.Operations {
-		if o := &r.Record.Operations[i]; o.Collective == other && o.Peer == q.Me && o.Ended == 0 {
+		if o := &r.Record.Operations[i]; o.Collective == other && o.Peer == q.Me && o.IsOpen() {
 			return r, o
 		}
 	}

@@ -1,0 +1,91 @@
+package watch
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/record"
+	"github.com/goccl/goccl/record/judge"
+)
+
+// verdicts judges each communicator, the gravest first. An operation that takes longer than stall is held up.
+func (s *Snapshot) verdicts(stall time.Duration) []*collective.Verdict {
+	reports := s.reports()
+	all := []*collective.Verdict{}
+	for i, c := range s.Communicators {
+		v := c.view(reports[i])
+		v.Stall = stall
+		for k, others := range reports {
+			if k != i {
+				v.Known = append(v.Known, others...)
+			}
+		}
+		found := v.Judge()
+		if found == nil {
+			continue
+		}
+		// A circle is one, although each of its communicators waits.
+		same := slices.IndexFunc(all, func(o *collective.Verdict) bool {
+			return found.Kind == collective.VerdictDeadlock && o.What == found.What
+		})
+		switch {
+		case same < 0:
+			all = append(all, found)
+		case found.Communicator < all[same].Communicator:
+			all[same] = found
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *collective.Verdict) int {
+		return cmp.Compare(slices.Index(collective.VerdictKinds, a.Kind), slices.Index(collective.VerdictKinds, b.Kind))
+	})
+	return all
+}
+
+// reports turns the ranks into reports, by communicator.
+func (s *Snapshot) reports() [][]*judge.Report {
+	type scope struct {
+		host   string
+		pid    int
+		device string
+	}
+	all, others := make([][]*judge.Report, len(s.Communicators)), map[scope][]*record.Communicator{}
+	of := func(r *Rank) scope { return scope{r.Host, r.PID, r.Record.Device} }
+	for _, c := range s.Communicators {
+		for _, r := range c.Ranks {
+			others[of(r)] = append(others[of(r)], r.Record)
+		}
+	}
+	for i, c := range s.Communicators {
+		for _, r := range c.Ranks {
+			x := &judge.Report{Rank: r.Rank, Time: r.time(s.Time), Host: r.Host, PID: r.PID, Device: r.Record.Device,
+				Record: r.Record}
+			for _, o := range others[of(r)] {
+				if o != r.Record {
+					x.Others = append(x.Others, o)
+				}
+			}
+			switch r.State {
+			case Dead:
+				x.Dead = "its process has ended and had not closed the communicator"
+			case Stopped:
+				x.State = "T"
+			}
+			all[i] = append(all[i], x)
+		}
+	}
+	return all
+}
+
+// view is the communicator as the judge wants it. All ranks of a communicator of one node are on this host, so those
+// that are not seen must have ended.
+func (c *Communicator) view(reports []*judge.Report) *judge.View {
+	v := &judge.View{ID: c.ID, Reports: make([]*judge.Report, c.Size), Gone: c.Nodes == 1}
+	for _, r := range reports {
+		if r.Rank >= 0 && r.Rank < c.Size {
+			v.Reports[r.Rank] = r
+		}
+	}
+	return v
+}

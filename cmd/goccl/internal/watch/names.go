@@ -1,0 +1,31 @@
+package watch
+
+import (
+	"strings"
+
+	"github.com/goccl/goccl/datatype"
+)
+
+// ncclNames are NCCL's names of collectives and messages, by goccl's.
+var ncclNames = map[string]string{"all_reduce": "AllReduce", "all_gather": "AllGather",
+	"reduce_scatter": "ReduceScatter", "broadcast": "Broadcast", "reduce": "Reduce", "all_to_all": "AlltoAll",
+	"all_to_all_v": "AlltoAllv", "gather": "Gather", "scatter": "Scatter", "send": "Send", "recv": "Recv"}
+
+// collectiveOfNCCL is goccl's name of a collective or message of NCCL.
+func collectiveOfNCCL(name string) string {
+	for ours, theirs := range ncclNames {
+		if theirs == name {
+			return ours
+		}
+	}
+	return name
+}
+
+// typeOfNCCL is goccl's name of an element type, like ncclFloat32.
+func typeOfNCCL(name string) string {
+	name = strings.ToLower(strings.TrimPrefix(name, "nccl"))
+	if t, err := datatype.ParseType(name); err == nil {
+		return t.String()
+	}
+	return name
+}
