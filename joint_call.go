@@ -5,8 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/goccl/goccl/record"
+	"github.com/goccl/goccl/record/judge"
 )
 
 // A jointCall is a Split or a Grow: all ranks of the communicator make it together.
@@ -15,6 +19,8 @@ import (
 //     that failed may have been counted on some ranks only.
 //  2. A peer that calls Shrink ends this rank's joint call, because the peer will not take part, unless it has already
 //     completed the call: its messages of Shrink carry the number of its latest completed joint call.
+//  3. With Config.OpTimeout a peer of this host ends the call whose process is stopped (SIGSTOP, a debugger) when the
+//     call takes longer. Config.Timeout is for peers that are slow: making a communicator takes seconds on GPUs.
 type jointCall struct {
 	c      *Comm
 	number atomic.Uint64
@@ -29,9 +35,13 @@ func (c *Comm) beginJoint(ctx context.Context, op string) (context.Context, *joi
 	ctx, cancel := context.WithCancelCause(ctx)
 	bounded, stop := c.status.bound(ctx)
 	c.council.Listen()
+	begun := time.Now()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		looks, quit := c.stoppedLooks()
+		defer quit()
+		since := map[int]time.Time{} // peers that are stopped
 		for {
 			peer, changed := c.council.Calling(j.number.Load())
 			if peer >= 0 {
@@ -41,6 +51,12 @@ func (c *Comm) beginJoint(ctx context.Context, op string) (context.Context, *joi
 			}
 			select {
 			case <-changed:
+			case now := <-looks:
+				if stopped := c.stoppedFor(since, now); stopped != nil && now.Sub(begun) > c.cfg.OpTimeout {
+					stopped.Op = op
+					cancel(stopped)
+					return
+				}
 			case <-bounded.Done():
 				return
 			}
@@ -52,6 +68,44 @@ func (c *Comm) beginJoint(ctx context.Context, op string) (context.Context, *joi
 		<-done
 	}
 	return bounded, j
+}
+
+// stoppedLooks tells when to look for stopped peers: never without OpTimeout.
+func (c *Comm) stoppedLooks() (looks <-chan time.Time, quit func()) {
+	if c.cfg.OpTimeout <= 0 {
+		return nil, func() {}
+	}
+	t := time.NewTicker(max(c.cfg.OpTimeout/8, 10*time.Millisecond))
+	return t.C, t.Stop
+}
+
+// stoppedFor looks which peers of this host are stopped. It returns an error that names one that has been so for half
+// of OpTimeout, nil if there is none.
+func (c *Comm) stoppedFor(since map[int]time.Time, now time.Time) *Error {
+	who, hosts := c.roster.Load(), c.boot.Hosts()
+	if who == nil {
+		return nil
+	}
+	for p, o := range who.ranks {
+		if p == c.rank || hosts[p] != hosts[c.rank] || !strings.EqualFold(o.state(), "t") {
+			delete(since, p)
+			continue
+		}
+		if _, ok := since[p]; !ok {
+			since[p] = now
+		}
+		if now.Sub(since[p]) < c.cfg.OpTimeout/2 {
+			continue
+		}
+		reports := make([]*judge.Report, c.size)
+		reports[p] = &judge.Report{Rank: p, Host: o.host, PID: o.pid, State: "T"}
+		v := judge.Judge(&judge.Question{Me: c.rank, Reports: reports})
+		v.Communicator, v.Found = fmt.Sprintf("%016x", who.id), record.Now()
+		return &Error{Comm: c.cfg.Name, Rank: c.rank, Peer: p, Verdict: v,
+			Err: fmt.Errorf("%w: the call took longer than OpTimeout, %v, and the peer does not run", ErrTimeout,
+				c.cfg.OpTimeout)}
+	}
+	return nil
 }
 
 // mark appends the number of the call to a message.
@@ -75,7 +129,7 @@ func (j *jointCall) end(completed bool) {
 }
 
 // jointError returns the error of a Split or Grow that failed with err: the communicator's end, a peer that is in
-// Shrink, or err itself. A peer mostly shrinks because a rank has died, which this rank may learn a little later.
+// Shrink or stopped, or err itself. A peer mostly shrinks because a rank has died, which this rank may learn a little later.
 func (c *Comm) jointError(ctx context.Context, op string, err error) error {
 	var elsewhere *Error
 	if errors.As(context.Cause(ctx), &elsewhere) {

@@ -9,7 +9,7 @@
 #   build/            libnccl.so.2, libgoccl.so, libmscclpp.so, libgoccl-profiler.so, goccl, include/: where the
 #                     Python package looks in a checkout
 #   python/, capi/testdata/torch/   the Python package and its GPU suite, PyTorch on libnccl.so.2
-#   bench/            steps of gpu.sh, and inference/
+#   bench/            steps of gpu.sh, and inference/, moe/, watch/
 #   capi/testdata/cpp/   programs in C++ with kernels, which are built there
 #   docs/, kernels/, plan/, dsl/   texts and plans that tests of other packages read
 set -euo pipefail
@@ -20,7 +20,8 @@ limit=$((48 << 20))
 
 # Packages whose tests have something to say about a GPU.
 packages=(. internal/test/gpu internal/test/faults device/cuda internal/driver internal/driver/ncclabi kernels/jit
-          primitive transport/ipc engine/nvlink engine/executor engine/hosts/cudawire internal/test/moe)
+          primitive transport/ipc engine/nvlink engine/executor engine/hosts/cudawire internal/test/moe
+          internal/test/verdict)
 
 rm -rf "$dest" build/gpu.tree
 mkdir -p "$dest" build/gpu.tree/{bin,build}
@@ -42,7 +43,7 @@ done
 echo "${packages[*]}" >"$tree/packages"
 
 # 3. Texts: what git knows of these places. No Go sources; kernels as they were compiled are in the programs.
-places=(docs python ':(glob)bench/*.sh' bench/inference bench/moe capi/testdata/torch capi/testdata/cpp
+places=(docs python ':(glob)bench/*.sh' bench/inference bench/moe bench/watch capi/testdata/torch capi/testdata/cpp
         capi/testdata/devapi
         plan/testdata/foreign dsl/testdata
         'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.txt' kernels/include kernels/internal/hosttest/testdata)

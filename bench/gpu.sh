@@ -23,6 +23,8 @@
 #   inference    all-reduces alone, fused and in a decode step, beside NCCL, symmetric memory, peers (needs torch)
 #   moe          mixtures of experts beside DeepEP and all_to_all_single; DeepEP's test on goccl.moe (needs torch)
 #   channels     memory channels beside MSCCL++'s tutorial 03
+#   watch        PyTorch jobs that hang, on NCCL and on goccl, and goccl watch on them (needs torch); faults (goccl
+#                chaos); what records cost; data checked by GOCCL_CHECK=2
 #   nccl-tests   NVIDIA's nccl-tests on libnccl.so.2 (needs NCCL_TESTS)
 #   tune         the selection table that this machine would have
 #
@@ -188,7 +190,7 @@ for p in $(cat "$work/packages"); do
   name=${p//\//.}
   case $p in
     .) at test.goccl 400 "$work" ./pkg.test -test.v -test.timeout 390s ;;
-    internal/test/faults) ;; # steps of their own, below
+    internal/test/faults | internal/test/verdict) ;; # steps of their own, below
     internal/test/gpu) at test.gpu 400 "$work/$p" ./pkg.test -test.v -test.timeout 390s ;;
     *) at "test.$name" 300 "$work/$p" ./pkg.test -test.v -test.timeout 290s -test.skip '^TestKernel' ;;
   esac
@@ -348,7 +350,7 @@ for s in collectives expandable faults order ddp fsdp graph bf16 decode; do
       "$work/build/libnccl.so.2" "$s"
   fi
 done
-for s in moe channels; do . "$work/bench/$s.sh"; done
+for s in moe channels watch; do . "$work/bench/$s.sh"; done
 
 # 11. Inference, and nccl-tests.
 . "$work/bench/inference.sh"

@@ -107,7 +107,9 @@ func (v *View) slowCalls() *collective.Verdict {
 	for r := range late {
 		ranks = append(ranks, r)
 	}
-	slices.SortFunc(ranks, func(a, b int) int { return cmp.Or(cmp.Compare(late[b].Late, late[a].Late), cmp.Compare(a, b)) })
+	slices.SortFunc(ranks, func(a, b int) int {
+		return cmp.Or(cmp.Compare(late[b].Late, late[a].Late), cmp.Compare(a, b))
+	})
 	worst, next := late[ranks[0]].Late, late[ranks[1]].Late
 	period := v.Reports[ranks[0]].period()
 	if worst < time.Millisecond || worst < slowFactor*next || float64(worst) < slowPart*float64(period) {

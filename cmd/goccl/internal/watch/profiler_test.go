@@ -126,7 +126,8 @@ func TestFaultsOfProcesses(t *testing.T) {
 			}
 			r := com.Ranks[0]
 			if r.Source != fmt.Sprint("nccl profiler v", version) || r.Record.Collectives != 4 || r.Current == nil ||
-				r.Current.State != record.Started || r.Current.Algorithm != "RING" || r.Record.Operations[0].State != record.Ended ||
+				r.Current.State != record.Started || r.Current.Algorithm != "RING" ||
+				r.Record.Operations[0].State != record.Ended ||
 				len(r.Sums) != 1 || r.Sums[0].Ended != 3 || r.Sums[0].Begun != 4 || r.Sums[0].BusyNs != 3*2000 ||
 				r.Sums[0].Bytes != 4*4000 || (r.Current.Stream == 0x7000) != (version >= 5) {
 				t.Errorf("version %d: %+v %+v %+v", version, r, r.Current, r.Sums)
@@ -142,8 +143,8 @@ func TestStoppedAndKilled(t *testing.T) {
 	if err := cmds[1].Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	if s, v := until(t, w, collective.VerdictStopped); !slices.Equal(v.Blamed(), []int{1}) || v.Process != cmds[1].Process.Pid ||
-		!slices.Equal(v.Waiting, []int{0, 2, 3}) {
+	if s, v := until(t, w, collective.VerdictStopped); !slices.Equal(v.Blamed(), []int{1}) ||
+		v.Process != cmds[1].Process.Pid || !slices.Equal(v.Waiting, []int{0, 2, 3}) {
 		t.Errorf("%+v", s.Verdicts)
 	}
 	if err := cmds[1].Process.Kill(); err != nil {
@@ -181,7 +182,7 @@ func TestRingGoesRound(t *testing.T) {
 	if r.Record.Collectives != 5003 || len(r.Record.Operations) != 512 || r.Last.Number != 5003 ||
 		r.Record.Operations[0].Number != 5003-511 ||
 		r.Sums[0].Ended != 5002 || r.Sums[0].Begun != 5003 || r.Current != nil || len(r.Record.Waits) != 0 {
-		t.Errorf("%d calls, %d remembered, last %+v, sums %+v, current %+v", r.Record.Collectives, len(r.Record.Operations), r.Last, r.Sums,
-			r.Current)
+		t.Errorf("%d calls, %d remembered, last %+v, sums %+v, current %+v", r.Record.Collectives,
+			len(r.Record.Operations), r.Last, r.Sums, r.Current)
 	}
 }

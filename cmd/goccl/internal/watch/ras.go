@@ -164,7 +164,8 @@ func rasEvent(e *Event, asJSON bool) string {
 		Peer      peer                `json:"peer"`
 		Details   string              `json:"details"`
 		Verdict   *collective.Verdict `json:"verdict"`
-	}{at, "LIFECYCLE", name, peer{e.Verdict.Host, e.Verdict.Process, []int{}, []int{}}, e.Verdict.What, e.Verdict}, "", "  ")
+	}{at, "LIFECYCLE", name, peer{e.Verdict.Host, e.Verdict.Process, []int{}, []int{}}, e.Verdict.What, e.Verdict},
+		"", "  ")
 	if err != nil {
 		return ""
 	}

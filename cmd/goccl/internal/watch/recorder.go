@@ -102,8 +102,8 @@ func (s *summing) all(c *record.Communicator) (sums []Sum) {
 	}
 	for _, t := range c.Totals {
 		seen := counted[t.Collective]
-		rest := Sum{Collective: t.Collective, UpTo: AnySize, Begun: less(t.Operations, seen.Begun), Bytes: less(t.Bytes, seen.Bytes),
-			BusyNs: less(uint64(max(t.Time, 0)), seen.BusyNs)}
+		rest := Sum{Collective: t.Collective, UpTo: AnySize, Begun: less(t.Operations, seen.Begun),
+			Bytes: less(t.Bytes, seen.Bytes), BusyNs: less(uint64(max(t.Time, 0)), seen.BusyNs)}
 		rest.Ended = rest.Begun
 		if rest.BusyNs > 0 {
 			rest.BusyBytes = rest.Bytes
