@@ -34,7 +34,8 @@ func TestFewTrials(t *testing.T) {
 		{Faults: []string{"kill"}, Phases: []string{"set-up", "small", "split", "plan", "proxy"}},
 		{Faults: []string{"kill-two"}, Phases: []string{"shrink", "close"}},
 		{Faults: []string{"exit"}, Phases: []string{"grow"}},
-		{Faults: []string{"pause", "abort", "mismatch-type"}, Phases: []string{"small"}},
+		{Faults: []string{"pause", "abort", "mismatch-type", "stale", "fork-kill", "bad-pointer"}, Phases: []string{"small"}},
+		{Faults: []string{"order"}, Phases: []string{"two"}},
 	} {
 		o.Seed, o.Trials, o.Ranks, o.Program, o.Out = uint64(time.Now().UnixNano()), 1, 4, program(t), io.Discard
 		res, err := Run(t.Context(), o)

@@ -71,7 +71,13 @@ func (t *Trial) run(f *fault, p *phase, program []string) Verdict {
 		}
 		defer func() { _ = x.tap.l.Close() }()
 	}
-	defer x.job.Close()
+	defer func() { x.job.Close() }()
+	if f.before != nil {
+		if err := f.before(x, program); err != nil {
+			return Verdict{Outcome: Failed, Text: err.Error() + "\n" + x.story()}
+		}
+		x.job = ranks.New()
+	}
 	for r := range p.processes(t.Ranks) {
 		if err := x.start(r, program); err != nil {
 			return Verdict{Outcome: Failed, Text: err.Error()}

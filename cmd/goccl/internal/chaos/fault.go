@@ -40,6 +40,11 @@ type fault struct {
 	tool string
 	// prefix is the beginning of the command of each process.
 	prefix []string
+	// before is done before the ranks start.
+	before func(x *experiment, program []string) error
+	gpu    bool // it is possible on GPUs alone
+	// verdict is the kind of the errors' verdicts, if it is not that of the expectation.
+	verdict collective.VerdictKind
 	// outside is done by the process that runs the trial, once every rank has begun the phase.
 	outside func(x *experiment) error
 	line    bool          // the hosts are connected by a netns.Line
@@ -52,7 +57,7 @@ var (
 )
 
 func faults() []*fault {
-	return slices.Concat(deaths(), stops(), mismatches(), surroundings(), strangers(), networks())
+	return slices.Concat(deaths(), stops(), mismatches(), misuses(), surroundings(), strangers(), networks())
 }
 
 func deaths() []*fault {
@@ -88,7 +93,8 @@ func stops() []*fault {
 		{Name: "skew", Number: 21, Help: "every rank pauses at random before each operation", expect: nothing,
 			phases: []string{"skewed"}},
 		{Name: "desync", Number: 5, Help: "one rank leaves out an operation, deadline 1 s", expect: stall, victims: oneOf,
-			call: func(c *call) { c.skip = true; time.Sleep(3 * time.Second) }, phases: collectives, hold: time.Second},
+			call: func(c *call) { c.skip = true; time.Sleep(3 * time.Second) }, phases: collectives, hold: time.Second,
+			verdict: collective.VerdictMissing},
 	}
 }
 

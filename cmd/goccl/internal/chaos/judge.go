@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,10 +43,7 @@ func (x *experiment) judge(alive []int) Verdict {
 		if slices.Contains(x.Victims, r) {
 			continue
 		}
-		if want := expectedVerdicts[x.fault.expect]; failed && e.Verdict != "" && want != "" {
-			if x.fault.call != nil && x.fault.expect == stall {
-				want = collective.VerdictMissing
-			}
+		if want := cmp.Or(x.fault.verdict, expectedVerdicts[x.fault.expect]); failed && e.Verdict != "" && want != "" {
 			if v.Judged++; e.Verdict == string(want) && slices.Contains(x.Victims, e.Blames) {
 				v.Right++
 			}

@@ -34,6 +34,8 @@ func phases() []*phase {
 		{Name: "close", Help: "Finalize and Close", window: 2 * ms, use: (*rank).finish},
 		{Name: "plan", Help: "all-reduces by an execution plan", window: 10 * ms, count: 1 << 12, use: (*rank).plan},
 		{Name: "proxy", Help: "port channels over TCP", window: 10 * ms, use: (*rank).proxy},
+		{Name: "two", Help: "all-reduces on two communicators in turn", window: 10 * ms, count: 256, use: (*rank).both,
+			special: true},
 		{Name: "hosts-small", Help: "all-reduces of 1 KiB over TCP between two hosts", window: 20 * ms, count: 256,
 			use: (*rank).reduce, special: true, hosts: true},
 		{Name: "hosts-large", Help: "all-reduces of 16 MiB over TCP between two hosts", window: 60 * ms, count: 4 << 20,

@@ -44,7 +44,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	res := newResult(o)
 	for _, f := range fs {
 		for _, p := range ps {
-			if f.runs(p) && f.possible(o.Program[0]) == nil && (!o.CUDA || p.Name != "proxy") {
+			if f.runs(p) && f.possible(o.Program[0]) == nil && (!o.CUDA || p.Name != "proxy") && (o.CUDA || !f.gpu) {
 				c := &Cell{Fault: f.Name, Phase: p.Name, Outcomes: map[string]int{}}
 				kinds, res.Cells = append(kinds, kind{f, p, c}), append(res.Cells, c)
 			}

@@ -40,6 +40,7 @@ func newSums(c *goccl.Comm, count int64) (*sums, error) {
 type call struct {
 	collective.Request
 	skip bool
+	bad  bool // it is made with wrong pointers first
 }
 
 // once runs an all-reduce. Rank r's elements are round << r, so that a result tells which ranks took part, and in which
@@ -62,6 +63,11 @@ func (u *sums) once(change func(c *call)) error {
 	}
 	if k.skip {
 		return nil
+	}
+	if k.bad {
+		if err := u.refused(k.Request); err != nil {
+			return err
+		}
 	}
 	if err := u.c.Submit(k.Request); err != nil {
 		return err
