@@ -93,9 +93,12 @@ func (r *Report) doing() string {
 	return fmt.Sprintf("its last call, %s (#%d), ended %v ago", o.Name(), o.Number, r.ago(o.Ended))
 }
 
-func title(c *record.Communicator) string {
-	if c.Name != "" {
-		return fmt.Sprintf("%q", c.Name)
+// Title is what sentences call a communicator.
+func Title(id, name string) string {
+	if name != "" {
+		return fmt.Sprintf("%q", name)
 	}
-	return c.ID
+	return id
 }
+
+func title(c *record.Communicator) string { return Title(c.ID, c.Name) }

@@ -3,6 +3,7 @@ package watch
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/goccl/goccl/collective"
@@ -26,9 +27,10 @@ func (s *Snapshot) verdicts(stall time.Duration) []*collective.Verdict {
 		if found == nil {
 			continue
 		}
-		// A circle is one, although each of its communicators waits.
+		// A circle is one, although each of its communicators waits, mostly for more than one rank.
 		same := slices.IndexFunc(all, func(o *collective.Verdict) bool {
-			return found.Kind == collective.VerdictDeadlock && o.What == found.What
+			return found.Kind == collective.VerdictDeadlock && o.Kind == found.Kind &&
+				strings.Contains(o.What, "communicator "+judge.Title(v.ID, c.Name)+" ")
 		})
 		switch {
 		case same < 0:
