@@ -220,6 +220,7 @@ func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
 	for k := range 2 {
 		a.region[k], a.offset[k] = uint32(regions[k]), uint64(offsets[k])
 	}
+	a.counts = uint64(l.Counts)
 	a.buffer = [2]uint64{uint64(p.input), uint64(p.output)}
 	a.block, a.chunk, a.period = uint64(l.layout.Block), uint64(l.layout.Chunk), uint32(l.layout.Period)
 	a.linear = 0

@@ -27,10 +27,11 @@ type emulation struct {
 	op       datatype.Op
 	threads  int
 	launches int
-	first    uint32 // epoch before the first launch
-	general  bool   // run the general kernel even where the quick one applies
-	bits     bool   // inputs are any bits, for integers: the largest unsigned numbers are negative as signed ones
-	hosts    []int  // by rank; nil: one
+	first    uint32     // epoch before the first launch
+	general  bool       // run the general kernel even where the quick one applies
+	bits     bool       // inputs are any bits, for integers: the largest unsigned numbers are negative as signed ones
+	hosts    []int      // by rank; nil: one
+	counts   [][]uint64 // of a plan with counts, by launch: the table
 }
 
 // job writes what the emulator reads, and returns the inputs.
@@ -53,6 +54,10 @@ func (c *emulation) job(path string) ([][]byte, *plan.Layout, error) {
 			h = c.hosts[r]
 		}
 		put(uint32(h))
+	}
+	put(uint32(len(c.counts)))
+	for _, table := range c.counts {
+		put(table)
 	}
 	var inputs [][]byte
 	for r := range p.GPUs {
@@ -133,6 +138,9 @@ func (c *emulation) run(t *testing.T, program string) error {
 	if err != nil {
 		return err
 	}
+	if c.counts != nil {
+		return c.counted(result, inputs, l)
+	}
 	for r := range c.plan.GPUs {
 		n := l.Size(r, plan.Output)
 		got := result[:n]
@@ -207,6 +215,7 @@ func TestKernel(t *testing.T) {
 	t.Run("long sums", func(t *testing.T) { kernelLongSums(t, program) })
 	t.Run("hosts", func(t *testing.T) { kernelHosts(t, program, []uint64{12, 100, 3000}) })
 	t.Run("hooks", func(t *testing.T) { kernelHooks(t, program) })
+	t.Run("counts", func(t *testing.T) { kernelCounts(t, program, []uint64{1, 37, 512, 3001}) })
 	t.Run("mutants", func(t *testing.T) { kernelMutants(t, program) })
 }
 
@@ -223,6 +232,7 @@ func TestKernelUnderThreadSanitizer(t *testing.T) {
 	emulated(t, program, []int{2}, []uint64{1008, 1024},
 		func(name string) bool { return names[name] })
 	kernelHooks(t, program)
+	kernelCounts(t, program, []uint64{336})
 }
 
 // kernelCopies tests plans that use bulk copies, whole and with a tail, aligned and not.

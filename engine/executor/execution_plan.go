@@ -20,6 +20,7 @@ type ExecutionPlan struct {
 	e         *Executor
 	plan      *plan.Plan
 	program   *program
+	counted   bool        // ops are limited by counts
 	encoded   *gpuProgram // on a GPU
 	hash      [sha256.Size]byte
 	evenOnly  bool
@@ -191,7 +192,7 @@ func (x *ExecutionPlan) prepare(o *options) error {
 		}
 		x.evenOnly = report.EvenOnly
 	}
-	x.reduction = reductionOf(p)
+	x.reduction, x.counted = reductionOf(p), p.Counted()
 	var err error
 	x.program, err = compile(p, x.e.rank, x.e.hosts)
 	if err != nil {
@@ -199,10 +200,6 @@ func (x *ExecutionPlan) prepare(o *options) error {
 	}
 	if x.e.dev.ID().Kind == device.Host {
 		return coalesced(p, x.hash, x.program)
-	}
-	if p.Counted() {
-		return fmt.Errorf("%w: plan %s has counts that are known only when it runs; GPUs run it without them, with full "+
-			"blocks, if you leave out \"count\"", collective.ErrUnsupported, p.Name)
 	}
 	x.encoded, err = encode(x.program, p.Period())
 	return err

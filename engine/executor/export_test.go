@@ -1,6 +1,17 @@
 package executor
 
-import "sync/atomic"
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/goccl/goccl/device"
+)
+
+// CountsOf is the table of counts among the parameters of a launch on a GPU.
+func CountsOf(params []byte) device.Ptr {
+	return device.Ptr(binary.NativeEndian.Uint64(params[unsafe.Offsetof(gpuArgs{}.counts):]))
+}
 
 // Live counts this rank's directory entries and its mappings of peers' buffers.
 func (e *Executor) Live() (entries, mappings int) {

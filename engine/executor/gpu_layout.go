@@ -19,6 +19,7 @@ const (
 	gpuRelaxed
 	gpuMeet
 	gpuStatic
+	gpuCounted
 )
 
 // Codes of the kernel that the table of ops does not have.
@@ -28,12 +29,12 @@ const (
 )
 
 type gpuOp struct {
-	code, flags, reduction, _ uint8
-	sources, destinations     uint16
-	first, count, to, io      uint32
-	slice, slices             uint16
-	chunks                    uint32
-	unit, _                   uint64
+	code, flags, reduction, pair uint8
+	sources, destinations        uint16
+	first, count, to, io         uint32
+	slice, slices                uint16
+	chunks                       uint32
+	unit, _                      uint64
 }
 
 // gpuItem is an operand: rank, plane, chunks where it is static, index, block, within; or an entry: peer, mine, theirs,
@@ -58,6 +59,7 @@ type gpuArgs struct {
 	rank                                            [gpuRanks]gpuRank
 	program, far, barriers, semaphores              uint64
 	expected, peers, regions, abort                 uint64
+	counts                                          uint64
 	buffer                                          [2]uint64
 	block, chunk                                    uint64
 	period, shift, self, nranks, stride, shared, op uint32
@@ -92,5 +94,5 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(gpuItem{})-16]
 	_ = [1]struct{}{}[unsafe.Sizeof(gpuHeader{})-16]
 	_ = [1]struct{}{}[unsafe.Sizeof(gpuRank{})-80]
-	_ = [1]struct{}{}[unsafe.Sizeof(gpuArgs{})-(16*80+10*8+2*8+10*4+2*4+2*8+2*4)]
+	_ = [1]struct{}{}[unsafe.Sizeof(gpuArgs{})-(16*80+11*8+2*8+10*4+2*4+2*8+2*4)]
 )

@@ -225,9 +225,7 @@ func (e *gpuEncoder) move(in *instr, src, dst []plan.Place, flags uint8) error {
 	if in.raw {
 		o.flags |= gpuRaw
 	}
-	if s := in.op.Slice; s.Count > 1 {
-		o.slice, o.slices = uint16(s.Index), uint16(s.Count)
-	}
+	e.limit(&o, in.op)
 	e.g.chunks = max(e.g.chunks, src[0].Size)
 	first, own := len(e.items), true
 	for k, side := range [2][]plan.Place{src, dst} {
@@ -248,7 +246,7 @@ func (e *gpuEncoder) move(in *instr, src, dst []plan.Place, flags uint8) error {
 				within: at % e.period})
 		}
 	}
-	if in.kernel == plan.CodeData && o.flags&gpuRaw == 0 && !in.inner && own && o.count <= math.MaxUint16 {
+	if in.kernel == plan.CodeData && o.flags&(gpuRaw|gpuCounted) == 0 && !in.inner && own && o.count <= math.MaxUint16 {
 		o.flags |= gpuStatic
 		for i := range e.items[first:] {
 			e.items[first+i].chunks = uint16(o.count)
@@ -259,6 +257,17 @@ func (e *gpuEncoder) move(in *instr, src, dst []plan.Place, flags uint8) error {
 	}
 	e.add(in, o)
 	return nil
+}
+
+// limit encodes which bytes of its operands an op moves: those of its slice, and those that a count lets exist.
+func (e *gpuEncoder) limit(o *gpuOp, op *plan.Op) {
+	if s := op.Slice; s.Count > 1 {
+		o.slice, o.slices = uint16(s.Index), uint16(s.Count)
+	}
+	if b := op.Bound; b != nil {
+		o.flags |= gpuCounted
+		o.pair, o.unit = uint8(b.Src*len(e.prog.plan.GPUs)+b.Dst), uint64(b.Index)
+	}
 }
 
 func (e *gpuEncoder) bytes() []byte {

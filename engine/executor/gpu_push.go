@@ -14,9 +14,7 @@ func (e *gpuEncoder) push(in *instr, m *move, flags uint8) {
 	if in.raw {
 		o.flags |= gpuRaw
 	}
-	if s := in.op.Slice; s.Count > 1 {
-		o.slice, o.slices = uint16(s.Index), uint16(s.Count)
-	}
+	e.limit(&o, in.op)
 	e.g.chunks = max(e.g.chunks, src.Size)
 	for _, pl := range []plan.Place{src, dst} {
 		at := uint32(pl.Index)

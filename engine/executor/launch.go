@@ -26,7 +26,8 @@ type Args struct {
 	Stream    device.Stream
 	// Counts, of a plan with counts, is a table in device memory of how many bytes each rank sends to each: a uint64 for
 	// each pair, by sender, then receiver. It is the same on all ranks, and must not change before the launch has ended.
-	// 0 stands for blocks that are all full.
+	// 0 stands for blocks that are all full. The launch reads it when it runs: of a captured launch each replay takes
+	// what is there then.
 	Counts device.Ptr
 	// Seq is the number of the operation, for errors.
 	Seq uint64
@@ -57,6 +58,9 @@ func (x *ExecutionPlan) Execute(ctx context.Context, a Args) error {
 		return x.fail(a.Seq, -1, err)
 	}
 	a.Op = x.reduction.effective(a.Op)
+	if a.Counts != 0 && (!x.counted || a.Counts%8 != 0) {
+		return x.fail(a.Seq, -1, badCounts(x.plan, a.Counts))
+	}
 	if err := x.meets(&placement{}, a.Op); err != nil {
 		return x.fail(a.Seq, -1, err)
 	}
@@ -89,6 +93,14 @@ func (x *ExecutionPlan) Execute(ctx context.Context, a Args) error {
 		return x.fail(a.Seq, -1, fmt.Errorf("launch: %w", err))
 	}
 	return nil
+}
+
+// badCounts says why a launch cannot have a table of counts.
+func badCounts(p *plan.Plan, at device.Ptr) error {
+	if !p.Counted() {
+		return invalid("no op of plan %s has a count, so a table of counts would be of no effect", p.Name)
+	}
+	return invalid("the table of counts lies at %#x, which is no multiple of 8", uintptr(at))
 }
 
 // placement is where a launch's input and output are, and which copies to and from the caller's buffers this needs.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/goccl/goccl/collective"
@@ -20,23 +21,86 @@ import (
 	"github.com/goccl/goccl/transport/netfake"
 )
 
-// TestMockLaunches launches every shipped plan over a driver that runs no kernels: for all caller's buffers and
-// operators, there is memory for the launch. Tests with GPUs check results.
-func TestMockLaunches(t *testing.T) {
+// onMock runs the test again in a process with a driver that runs no kernels, and reports whether this is that process.
+func onMock(t *testing.T) bool {
+	t.Helper()
 	const child = "GOCCL_EXECUTOR_TEST_MOCK"
-	if os.Getenv(child) == "" {
-		if cuda.Available() == nil {
-			t.Skip("there is a GPU: TestGPUPrograms does it for real")
+	if os.Getenv(child) != "" {
+		return true
+	}
+	if cuda.Available() == nil {
+		t.Skip("there is a GPU: other tests do it for real")
+	}
+	lib := filepath.Join(t.TempDir(), "libmockcuda.so")
+	if err := mockcuda.Build(lib); err != nil {
+		t.Skip(err)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.timeout", "5m")
+	cmd.Env = append(os.Environ(), child+"=1", mockcuda.Env+"="+lib, "MOCKCUDA_DEVICES=4")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return false
+}
+
+// TestMockCounts: a launch carries the address of its table of counts, not the counts, so that replays of a graph take
+// those of their time; a later launch without a table moves whole blocks.
+func TestMockCounts(t *testing.T) {
+	if !onMock(t) {
+		return
+	}
+	trace, err := mockcuda.NewTrace(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 2
+	j := newJob(t, n, func(r int) (device.Device, error) { return cuda.Open(r) })
+	xs := j.load(t, executor.CountedPlans(t, n)["direct"])
+	for l, given := range []bool{true, false} {
+		var at [n]device.Ptr
+		trace.Start()
+		if err := j.each(func(r int) error {
+			c, err := newCountedRank(xs[r], j.devs[r], r, n, 512)
+			if err != nil {
+				return err
+			}
+			t.Cleanup(func() { _ = c.close() })
+			s, err := c.dev.NewStream()
+			if err != nil {
+				return err
+			}
+			t.Cleanup(func() { _ = s.Close() })
+			a := c.args(s, l)
+			if !given {
+				a.Counts = 0
+			}
+			at[r] = a.Counts
+			return xs[r].Execute(bounded(t), a)
+		}); err != nil {
+			t.Fatal(err)
 		}
-		lib := filepath.Join(t.TempDir(), "libmockcuda.so")
-		if err := mockcuda.Build(lib); err != nil {
-			t.Skip(err)
+		calls, err := trace.Stop()
+		if err != nil {
+			t.Fatal(err)
 		}
-		cmd := exec.Command(os.Args[0], "-test.run", "^TestMockLaunches$", "-test.timeout", "5m")
-		cmd.Env = append(os.Environ(), child+"=1", mockcuda.Env+"="+lib, "MOCKCUDA_DEVICES=4")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
+		var tables []device.Ptr
+		for _, c := range calls {
+			if c.Kind == mockcuda.Launch {
+				tables = append(tables, executor.CountsOf(c.Params))
+			}
 		}
+		slices.Sort(at[:])
+		slices.Sort(tables)
+		if !slices.Equal(tables, at[:]) {
+			t.Errorf("launch %d: the kernels get tables at %#x, not %#x", l, tables, at)
+		}
+	}
+}
+
+// TestMockLaunches launches every shipped plan: for all caller's buffers and operators, there is memory for the launch.
+// Tests with GPUs check results.
+func TestMockLaunches(t *testing.T) {
+	if !onMock(t) {
 		return
 	}
 	open := func(r int) (device.Device, error) { return cuda.Open(r) }

@@ -31,12 +31,13 @@ enum Code : uint8_t {
 };
 
 enum Flag : uint8_t {
-  flagRaw = 1,      // the source is packets that are copied as they are
-  flagInner = 2,    // in a loop
-  flagPackets = 4,  // some operand is packets
-  flagRelaxed = 8,  // a signal that publishes nothing
-  flagMeet = 16,    // the block's threads meet before the op
-  flagStatic = 32,  // not in a loop, and plain operands are the rank's own: what the quick kernel takes
+  flagRaw = 1,       // the source is packets that are copied as they are
+  flagInner = 2,     // in a loop
+  flagPackets = 4,   // some operand is packets
+  flagRelaxed = 8,   // a signal that publishes nothing
+  flagMeet = 16,     // the block's threads meet before the op
+  flagStatic = 32,   // not in a loop, and plain operands are the rank's own: what the quick kernel takes
+  flagCounted = 64,  // bytes beyond a count of the caller's do not exist
 };
 
 enum Plane : uint8_t { planeInput = 0, planeOutput = 1, planeScratch = 2, planePackets = 3 };
@@ -46,7 +47,8 @@ constexpr uint8_t callersOp = 255;
 // An Op of codeData is one movement: every destination gets the reduction of all sources. An Op of codePush has one
 // source, one destination, and behind them an entry.
 struct Op {
-  uint8_t code, flags, reduction, pad0;
+  uint8_t code, flags, reduction;
+  uint8_t pair;  // counted: of ranks, sender · ranks + receiver
   uint16_t sources, destinations;
   uint32_t first;  // record of the first operand (sources, then destinations) or entry
   uint32_t count;  // data: chunks of an operand; otherwise entries, or for a barrier blocks
@@ -56,7 +58,9 @@ struct Op {
   // Loops: what all iterations together cover. Data: which sources are packets, a bit each, and 16 bits on which
   // destinations are.
   uint32_t chunks;
-  uint64_t unit;   // loop: bytes of an iteration; static: the slice's first byte, which the quick kernel writes
+  // Loop: bytes of an iteration. Counted: which chunk of the pair's block the operands begin with. Static: the slice's
+  // first byte, which the quick kernel writes.
+  uint64_t unit;
   uint64_t bytes;  // static: the slice's size, in the same way
 };
 static_assert(sizeof(Op) == 48, "the host writes it");
@@ -125,6 +129,9 @@ struct Args {
   uint64_t* peers;          // by block, rank: input, output
   const uint64_t* regions;  // address of region k of rank r here, at r·maxRegions + k
   AbortBlock* abort;
+  // How many bytes each rank sends to each, by pair; null: all. Written before the launch, and the same until it ends:
+  // each thread reads for itself, and all must find the same.
+  const uint64_t* counts;
   uint8_t* buffer[2];  // own input and output
   uint64_t block;      // bytes
   uint64_t chunk;
@@ -137,7 +144,7 @@ struct Args {
   uint64_t offset[2];
   uint32_t bulk, pad2;  // where the pipe of bulk copies lies in shared memory, 0 for none
 };
-static_assert(sizeof(Rank) == 80 && sizeof(Args) == 1280 + 10 * 8 + 2 * 8 + 10 * 4 + 2 * 4 + 2 * 8 + 2 * 4,
+static_assert(sizeof(Rank) == 80 && sizeof(Args) == 1280 + 11 * 8 + 2 * 8 + 10 * 4 + 2 * 4 + 2 * 8 + 2 * 4,
               "the host writes them");
 
 }  // namespace executor

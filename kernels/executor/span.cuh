@@ -46,10 +46,8 @@ GOCCL_DEVICE Span firstSpan(const Args& a, const Op& o, uint64_t iteration, uint
   return s;
 }
 
-// extend finds the size of a span that begins at s.at.
-GOCCL_DEVICE void extend(const Args& a, const Op& o, const Item* items, uint64_t hi, Span& s) {
-  s.n = s.real = hi - s.at;
-  if (a.linear) return;
+// clip ends a span with its chunk, and finds what exists of it in the chunks of all operands.
+GOCCL_DEVICE void clip(const Args& a, const Op& o, const Item* items, Span& s) {
   if (s.n > a.chunk - s.x) s.n = a.chunk - s.x;
   s.real = s.n;
 #pragma unroll 1
@@ -59,6 +57,17 @@ GOCCL_DEVICE void extend(const Args& a, const Op& o, const Item* items, uint64_t
     uint64_t avail;
     locate(a, p, s.j, s.x, avail);
     if (avail < s.real) s.real = avail;
+  }
+}
+
+// extend finds the size of a span that begins at s.at.
+GOCCL_DEVICE void extend(const Args& a, const Op& o, const Item* items, uint64_t hi, Span& s) {
+  s.n = s.real = hi - s.at;
+  if (!a.linear) clip(a, o, items, s);
+  if ((o.flags & flagCounted) && a.counts != nullptr) {
+    const uint64_t from = o.unit * a.chunk + s.at, count = a.counts[o.pair];
+    const uint64_t left = count > from ? count - from : 0;
+    if (left < s.real) s.real = left;
   }
 }
 

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "aab2b2b8ce8b940a96b2982f597862d08073a47b4e57b914bcde2c08e548b9f8",
+	Source:   "d218677f25fc072696fc0d2b0eb56957552794d6231942a2b72bc05eb43af5fb",
 	Kernels: []string{
 		"ncclDevKernel_goccl_execute_bfloat16",
 		"ncclDevKernel_goccl_execute_float16",

@@ -61,6 +61,7 @@ struct Rank {
   std::vector<hosts::Link> links;  // by rank, if there are other hosts
   executor::Far far{};
   Memory *buffers = nullptr, *input = nullptr, *result = nullptr;
+  uint64_t* counts = nullptr;  // what the launch reads; the caller changes it between launches
   Args args{};
   bool quick = false;
   executor::QuickArgs quickArgs{};
@@ -106,6 +107,9 @@ int main(int argc, char** argv) {
            first = get<uint32_t>();
   std::vector<uint32_t> host(n);
   for (uint32_t& h : host) h = get<uint32_t>();
+  std::vector<std::vector<uint64_t>> counts(get<uint32_t>());  // by launch
+  for (auto& table : counts)
+    for (uint32_t i = 0; i < n * n; ++i) table.push_back(get<uint64_t>());
   constexpr uint32_t lanes = 2, slots = 4, slotBytes = executor::bodyAt + 64;
   ranks::Network network(host.back() > 0 ? n : 0, lanes, slots, slotBytes);
   AbortBlock abort{};
@@ -174,6 +178,8 @@ int main(int argc, char** argv) {
     k.input = k.add(k.in);
     k.input->read();
     k.result = k.add(k.out);
+    if (!counts.empty()) k.counts = reinterpret_cast<uint64_t*>(k.add(8 * uint64_t{n} * n)->data);
+    a.counts = k.counts;
     a.buffer[0] = k.buffers->data + k.inAt, a.buffer[1] = k.buffers->data + k.outAt;
     a.offset[0] = k.inAt, a.offset[1] = k.outAt;
   }
@@ -198,9 +204,10 @@ int main(int argc, char** argv) {
   }
   std::vector<std::thread> all;
   for (Rank& k : ranks)
-    all.emplace_back([&k, &abort, threads, launches, type] {
+    all.emplace_back([&k, &abort, &counts, threads, launches, type] {
       for (uint32_t i = 0; i < launches; ++i) {
         std::memset(k.buffers->data, 0xA5, k.buffers->bytes);
+        if (k.counts != nullptr) std::memcpy(k.counts, counts[i].data(), 8 * counts[i].size());
         if (k.in) std::memcpy(k.buffers->data + k.inAt, k.input->data, k.in);
         for (const Hook& h : k.hooks)
           if (h.takes) std::memset(k.buffers->data + k.inAt + h.at, 0x5A, h.bytes);
