@@ -132,7 +132,7 @@ func (c *countedRank) launches(ctx context.Context, boot bootstrap.Bootstrap, gr
 	launch := func(l int) error { return c.x.Execute(ctx, c.args(s, l)) }
 	for l := range 8 {
 		if graph && l == 1 {
-			replay, exec, err := captured(s.(*cuda.Stream), launch)
+			replay, exec, err := captured(s.(*cuda.Stream), 1, launch)
 			if err != nil {
 				return err
 			}
@@ -159,12 +159,15 @@ func (c *countedRank) launches(ctx context.Context, boot bootstrap.Bootstrap, gr
 	return nil
 }
 
-// captured captures a launch and returns a function that replays it.
-func captured(s *cuda.Stream, launch func(int) error) (func(int) error, *cuda.Exec, error) {
+// captured captures n launches and returns a function that replays them.
+func captured(s *cuda.Stream, n int, launch func(int) error) (func(int) error, *cuda.Exec, error) {
 	if err := s.BeginCapture(cuda.CaptureRelaxed); err != nil {
 		return nil, nil, err
 	}
-	err := launch(0)
+	var err error
+	for i := range n {
+		err = errors.Join(err, launch(i))
+	}
 	g, e := s.EndCapture()
 	if err = errors.Join(err, e); err != nil {
 		return nil, nil, err

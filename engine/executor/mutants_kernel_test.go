@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/dsl/programs"
@@ -18,11 +19,20 @@ var (
 	mutantOnly = command.String("mutants-of", "", "the program to change; default: all")
 	mutantSave = command.String("mutants-save", "", "file to which accepted mutants are written; none runs")
 	mutantFrom = command.String("mutants-from", "", "file from which mutants are read, instead of making them")
+	mutantFor  = command.Duration("mutants-for", 0, "no mutant begins to run after that time; 0: all run")
+	mutantSize = command.Int("mutant-ranks", 0, "ranks of the plans that are changed; default: 2, 3, and 4 on two hosts")
+	mutantRuns = command.Int("mutant-messages", 2, "sizes of messages that each mutant runs")
 )
+
+// MutantsOver returns a function that says whether the time for mutants is over.
+func MutantsOver() func() bool {
+	begun := time.Now()
+	return func() bool { return *mutantFor > 0 && time.Since(begun) > *mutantFor }
+}
 
 // EachMutant calls f for the mutants of all programs that the verifier accepts, with sizes of messages
 // to run. Making them takes longer than running them on GPUs: -mutants-save and -mutants-from divide the work.
-func EachMutant(t *testing.T, shapes []programs.Options, f func(name string, q *plan.Plan, messages []uint64)) {
+func EachMutant(t *testing.T, f func(name string, q *plan.Plan, messages []uint64)) {
 	if *mutantFrom != "" {
 		readMutants(t, *mutantFrom, f)
 		return
@@ -36,7 +46,7 @@ func EachMutant(t *testing.T, shapes []programs.Options, f func(name string, q *
 			continue
 		}
 		n := total[spec.Name]
-		for _, o := range shapes {
+		for _, o := range mutantShapes() {
 			for _, inPlace := range []bool{false, true} {
 				o.InPlace = inPlace
 				if spec.Supports(o) != nil {
@@ -50,7 +60,8 @@ func EachMutant(t *testing.T, shapes []programs.Options, f func(name string, q *
 				rng := rand.New(rand.NewPCG(*mutantSeed, uint64(len(name))))
 				n.Add(mutant.Accepted(name, p, *mutantSeed, *mutants, func(what string, q *plan.Plan, r *plan.Report) {
 					if !t.Failed() {
-						f(name+" ("+what+")", q, mutant.Messages(q, r, uint64(datatype.Float32.Size()), 2, 4096, rng))
+						f(name+" ("+what+")", q, mutant.Messages(q, r, uint64(datatype.Float32.Size()), *mutantRuns, 4096,
+							rng))
 					}
 				}))
 			}
@@ -67,15 +78,20 @@ func EachMutant(t *testing.T, shapes []programs.Options, f func(name string, q *
 	t.Logf("%d mutants, %d accepted, %d of them different", sum.Tried, sum.Accepted, sum.Distinct)
 }
 
-// MutantShapes are the shapes of programs that are changed.
-func MutantShapes() []programs.Options {
+// mutantShapes are the shapes of programs that are changed.
+func mutantShapes() []programs.Options {
+	if n := *mutantSize; n%2 == 1 {
+		return []programs.Options{{Ranks: n, Instances: 1}}
+	} else if n > 0 {
+		return []programs.Options{{Ranks: n, Instances: 1}, {Ranks: n, Hosts: 2, Instances: 1}}
+	}
 	return []programs.Options{{Ranks: 2, Instances: 1}, {Ranks: 3, Instances: 1}, {Ranks: 4, Hosts: 2, Instances: 1}}
 }
 
 // kernelMutants runs accepted mutants with the kernel's source.
 func kernelMutants(t *testing.T, program string) {
 	runs := 0
-	EachMutant(t, MutantShapes(), func(name string, q *plan.Plan, messages []uint64) {
+	EachMutant(t, func(name string, q *plan.Plan, messages []uint64) {
 		op := datatype.Sum
 		if fixed, mixed := q.Operator(); mixed || fixed != plan.CallerOp {
 			op = fixed.Or(datatype.Sum)

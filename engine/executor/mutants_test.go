@@ -17,7 +17,7 @@ import (
 // time, with junk in scratch, for messages of changing sizes. -mutants 10000 is the long form.
 func TestHostMutants(t *testing.T) {
 	runs := 0
-	executor.EachMutant(t, executor.MutantShapes(), func(name string, q *plan.Plan, messages []uint64) {
+	executor.EachMutant(t, func(name string, q *plan.Plan, messages []uint64) {
 		t.Run(name, func(t *testing.T) {
 			j := newPatientJob(t, len(q.GPUs), openHost, 0) // judged by steps: a busy machine is no reason to fail
 			xs := j.load(t, q, executor.Trusted())
@@ -59,21 +59,47 @@ func TestGPUMutants(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = d.Close() })
 	}
-	runs := 0
-	executor.EachMutant(t, executor.MutantShapes(), func(name string, q *plan.Plan, messages []uint64) {
-		if len(q.GPUs) > gpus {
-			return
-		}
-		t.Run(name, func(t *testing.T) {
-			j := newJob(t, len(q.GPUs), open)
-			xs := j.load(t, q, executor.Trusted())
-			for i, m := range messages {
-				if err := j.run(bounded(t), xs, mutantCase(q, m, i)); err != nil {
-					t.Fatalf("%d bytes: %v\n%s", m, err, q.Encode())
+	over, runs := executor.MutantsOver(), map[int]int{}
+	type mutant struct {
+		name     string
+		q        *plan.Plan
+		messages []uint64
+	}
+	waiting := map[int][]mutant{} // by ranks; to load the kernels for each plan would take longer than the plan
+	run := func(n int) {
+		t.Run(fmt.Sprint(n, " ranks"), func(t *testing.T) {
+			j := newJob(t, n, open)
+			for _, m := range waiting[n] {
+				if over() {
+					return
 				}
-				runs++
+				xs := j.load(t, m.q, executor.Trusted())
+				for i, size := range m.messages {
+					if err := j.run(bounded(t), xs, mutantCase(m.q, size, i)); err != nil {
+						t.Fatalf("%s, %d bytes: %v\n%s", m.name, size, err, m.q.Encode())
+					}
+					runs[n]++
+				}
 			}
 		})
+		waiting[n] = nil
+	}
+	executor.EachMutant(t, func(name string, q *plan.Plan, messages []uint64) {
+		n := len(q.GPUs)
+		if n > gpus || t.Failed() {
+			return
+		}
+		if waiting[n] = append(waiting[n], mutant{name, q, messages}); len(waiting[n]) == 64 {
+			run(n)
+		}
 	})
-	t.Logf("%d runs on GPUs: 0 wrong, 0 hung", runs)
+	for n := range waiting {
+		run(n)
+	}
+	if t.Failed() {
+		return
+	}
+	for n, k := range runs {
+		t.Logf("%d runs of plans of %d ranks on GPUs: 0 wrong, 0 hung", k, n)
+	}
 }
