@@ -14,7 +14,7 @@ func (v *verifier) fits() error {
 	n := int64(len(v.cells)) * int64(unsafe.Sizeof(cell{}))
 	for _, b := range v.blocks {
 		if v.quotient.own(b.rank) {
-			n += liveClocks * int64(v.comps) * int64(unsafe.Sizeof(uint32(0)))
+			n += liveClocks * v.time.bytes()
 		}
 	}
 	if n > v.opts.MaxBytes {

@@ -15,63 +15,66 @@ package plan
 //
 // A clock does not change after it is shared, so sharing needs no copy.
 type clock struct {
-	d, c  []uint32
-	owner int    // component whose clock this is at the end of its phase, or -1
-	phase uint32 // a clock with owner at phase includes all of this clock
+	t     *timeline
+	d, c  []*page // c is d until it gets entries of its own
+	one   bool    // they are the same
+	owner int     // component whose clock this is at the end of its phase, or -1
+	phase uint32  // a clock with owner at phase includes all of this clock
 }
+
+// newClock returns a clock that covers nothing.
+func (v *verifier) newClock() *clock {
+	pages := make([]*page, v.time.pages)
+	return &clock{t: v.time, d: pages, c: pages, one: true, owner: -1}
+}
+
+// visible and completed return how many phases of a component the clock covers in each order.
+func (k *clock) visible(comp int) uint32   { return k.t.get(k.d, k.t.slot(comp)) }
+func (k *clock) completed(comp int) uint32 { return k.t.get(k.c, k.t.slot(comp)) }
 
 // mutable returns a copy that the caller may change before sharing it.
 func (k *clock) mutable() *clock {
-	n := &clock{d: append([]uint32(nil), k.d...), owner: -1}
-	if &k.d[0] == &k.c[0] {
-		n.c = n.d
-	} else {
-		n.c = append([]uint32(nil), k.c...)
+	n := &clock{t: k.t, d: k.t.own(k.d), one: k.one, owner: -1}
+	if n.c = n.d; !k.one {
+		n.c = k.t.own(k.c)
 	}
 	return n
 }
 
 // split gives c its own storage, before c gets entries that d does not have.
 func (k *clock) split() {
-	if &k.d[0] == &k.c[0] {
-		k.c = append([]uint32(nil), k.d...)
-	}
-}
-
-func raise(dst, src []uint32) {
-	dst = dst[:len(src)]
-	for i, v := range src {
-		if v > dst[i] {
-			dst[i] = v
-		}
+	if k.one {
+		k.c, k.one = k.t.own(k.d), false
 	}
 }
 
 // learn joins o into k, which must be mutable.
 func (k *clock) learn(o *clock) {
-	if o.owner >= 0 && k.d[o.owner] >= o.phase {
+	if o.owner >= 0 && k.visible(o.owner) >= o.phase {
 		return
 	}
-	if &o.d[0] != &o.c[0] {
+	if !o.one {
 		k.split()
 	}
-	raise(k.d, o.d)
-	if &k.d[0] != &k.c[0] {
-		raise(k.c, o.c)
+	k.t.raise(k.d, o.d)
+	if !k.one {
+		k.t.raise(k.c, o.c)
 	}
 }
 
 // learnControl joins o into k's completed phases (c), not into its visible ones (d).
 func (k *clock) learnControl(o *clock) {
-	if o.owner >= 0 && k.c[o.owner] >= o.phase {
+	if o.owner >= 0 && k.completed(o.owner) >= o.phase {
 		return
 	}
 	k.split()
-	raise(k.c, o.c)
+	k.t.raise(k.c, o.c)
 }
 
 // set records that the phases of component i below phase have completed and are visible.
 func (k *clock) set(i int, phase uint32) {
-	k.d[i] = max(k.d[i], phase)
-	k.c[i] = max(k.c[i], phase)
+	k.t.set(k.d, k.t.slot(i), phase)
+	if !k.one {
+		k.t.set(k.c, k.t.slot(i), phase)
+	}
 }

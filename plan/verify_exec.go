@@ -19,9 +19,7 @@ func (v *verifier) run() error {
 		if !v.quotient.own(r) {
 			continue
 		}
-		k := &clock{d: make([]uint32, v.comps), owner: -1}
-		k.c = k.d
-		if err := v.turn(r, k); err != nil {
+		if err := v.turn(r, v.newClock()); err != nil {
 			return err
 		}
 	}
@@ -331,7 +329,7 @@ func (b *blockState) begin(launch int, k *clock) {
 	b.program, b.grant = b.programs[launch], -1
 	b.base, b.shared = k, nil
 	b.used, b.pending = b.used[:0], b.pending[:0]
-	if k.d[b.id] == b.phase {
+	if k.visible(b.id) == b.phase {
 		b.shared = k
 	}
 	start := event{int32(b.id), 0, int32(launch)}

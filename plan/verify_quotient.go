@@ -11,7 +11,6 @@ package plan
 type quotient struct {
 	*Symmetry
 	v       *verifier
-	comps   map[int32][]int32 // by element: the image of every component
 	clocks  map[framedClock]*clock
 	origins map[framedOrigin]*origin
 }
@@ -53,32 +52,18 @@ func (q *quotient) block(g int32, id int) int {
 
 // component returns the image of a component of clocks.
 func (q *quotient) component(g, comp int32) int32 {
-	if g == 0 || comp < 0 {
-		return comp
-	}
-	return q.componentsOf(g)[comp]
-}
-
-func (q *quotient) componentsOf(g int32) []int32 {
-	if m := q.comps[g]; m != nil {
-		return m
-	}
 	v := q.v
-	m := make([]int32, v.comps)
-	for id := range v.rankOf {
-		m[id] = int32(q.block(g, id))
+	switch ports := int32(v.reader(0)); {
+	case g == 0 || comp < 0:
+		return comp
+	case comp < int32(v.caller):
+		return int32(q.block(g, int(comp)))
+	case comp < ports:
+		return int32(v.caller) + q.elements[g].Ranks[comp-int32(v.caller)]
+	default:
+		n, port := int32(q.Order()), (comp-ports)/2
+		return ports + 2*(port-port%n+q.mul(g, port%n)) + (comp-ports)%2
 	}
-	ranks := len(v.p.GPUs)
-	for r := range ranks {
-		m[v.caller+r] = int32(v.caller) + q.elements[g].Ranks[r]
-	}
-	n := q.Order()
-	for i := range v.ports {
-		to := i/n*n + int(q.mul(g, int32(i%n)))
-		m[v.reader(i)], m[v.writer(i)] = int32(v.reader(to)), int32(v.writer(to))
-	}
-	q.comps[g] = m
-	return m
 }
 
 // clock returns the image of a clock.
@@ -90,27 +75,17 @@ func (q *quotient) clock(g int32, k *clock) *clock {
 	if out := q.clocks[key]; out != nil {
 		return out
 	}
-	m := q.componentsOf(g)
-	out := &clock{d: rename(m, k.d), owner: -1, phase: k.phase}
-	out.c = out.d
-	if &k.d[0] != &k.c[0] {
-		out.c = rename(m, k.c)
+	out := &clock{t: k.t, d: k.t.image(q.Symmetry, g, k.d), one: k.one, owner: -1, phase: k.phase}
+	if out.c = out.d; !k.one {
+		out.c = k.t.image(q.Symmetry, g, k.c)
 	}
 	if k.owner >= 0 {
-		out.owner = int(m[k.owner])
+		out.owner = int(q.component(g, int32(k.owner)))
 	}
 	if len(q.clocks) >= 256 { // images are used at once, if at all
 		clear(q.clocks)
 	}
 	q.clocks[key] = out
-	return out
-}
-
-func rename(m []int32, from []uint32) []uint32 {
-	out := make([]uint32, len(from))
-	for i, x := range from {
-		out[m[i]] = x
-	}
 	return out
 }
 
@@ -163,7 +138,6 @@ func (q *quotient) visit(w *walker, pl *Place, part sub) (*walker, Place, sub) {
 	k := q.elements[g].chunk(pl.Plane, pl.Index+int(part.chunk))
 	x := *w
 	x.frame = q.mul(g, w.frame)
-	x.know = q.clock(g, w.know)
 	x.self = q.component(g, w.self)
 	x.reads.comp, x.writes.comp = q.component(g, w.reads.comp), q.component(g, w.writes.comp)
 	x.at.block = int32(q.block(g, int(w.at.block)))

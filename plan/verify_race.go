@@ -5,10 +5,21 @@ func (w *walker) known(s stamp, visible bool) bool {
 	if s.comp < 0 || s.comp == w.self && s.t < w.b.phase {
 		return true
 	}
-	if visible {
-		return w.know.d[s.comp] > s.t
+	return w.covers(s.comp, visible) > s.t
+}
+
+// covers returns how many phases of a component the walker knows to be completed, or to be visible. Both the component
+// and the phases are as the rank that it visits sees them; its clock is as its own rank sees it.
+func (w *walker) covers(comp int32, visible bool) uint32 {
+	k := w.know
+	slot := k.t.slot(int(comp))
+	if w.frame != 0 {
+		slot = k.t.imageOf(w.v.quotient.Symmetry, w.frame, slot)
 	}
-	return w.know.c[s.comp] > s.t
+	if visible {
+		return k.t.get(k.d, slot)
+	}
+	return k.t.get(k.c, slot)
 }
 
 // read is the access to a source at one offset. It returns the value and, for a packet, the clock that it carries.
@@ -83,7 +94,7 @@ func (w *walker) usedUp(inst int64) bool {
 
 // gather keeps the clock of a packet until all threads synchronize.
 func (b *blockState) gather(k *clock) {
-	if k == nil || k.owner >= 0 && b.base.c[k.owner] >= k.phase {
+	if k == nil || k.owner >= 0 && b.base.completed(k.owner) >= k.phase {
 		return
 	}
 	for i := len(b.packets) - 1; i >= 0 && i >= len(b.packets)-4; i-- {
@@ -105,10 +116,11 @@ func (w *walker) write(pl *Place, part sub, value int32, carried *clock) error {
 		}
 	}
 	if pl.Plane == PacketPlane {
-		carries := v.quotient.clock(w.frame, v.share(w.b))
-		if w.port {
-			carries = w.know
+		carries := w.know
+		if !w.port {
+			carries = v.share(w.b)
 		}
+		carries = v.quotient.clock(w.frame, carries)
 		if carried != nil {
 			carries = v.forward(carries, carried)
 		}

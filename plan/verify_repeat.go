@@ -24,12 +24,7 @@ func (w *walker) repeats(c *cell, carries *clock) bool {
 	if c.carries == nil {
 		return true
 	}
-	for i, phase := range c.carries.c {
-		if carries.c[i] < phase {
-			return false
-		}
-	}
-	return true
+	return carries.t.covers(carries.c, c.carries.c)
 }
 
 // replaces checks that the first packet of a launch at a place may replace those of an earlier launch, when all

@@ -17,13 +17,18 @@ type digest [sha256.Size]byte
 // the first entry that covers it. It makes two passes: the first collects the entries.
 type snapshot struct {
 	v       *verifier
-	entries [][]uint32      // by component, sorted in the end
-	seen    map[*clock]bool // clocks that are collected
+	entries [][]uint32       // by orbit of components, sorted in the end
+	seen    map[*page]bool   // pages that are collected
+	texts   map[*page][]byte // pages that are written
+	line    []byte
 	out     hash.Hash       // nil in the first pass
 }
 
 func (v *verifier) snapshot(t *tick) {
-	s := &snapshot{v: v, entries: make([][]uint32, v.comps), seen: map[*clock]bool{}}
+	s := &snapshot{v: v, entries: make([][]uint32, v.time.count), seen: map[*page]bool{}, texts: map[*page][]byte{}}
+	for i := range s.entries {
+		s.entries[i] = []uint32{0}
+	}
 	s.state(t)
 	for i := range s.entries {
 		slices.Sort(s.entries[i])
@@ -58,11 +63,11 @@ func (s *snapshot) num(list ...int) {
 	if s.out == nil {
 		return
 	}
-	var b []byte
+	s.line = s.line[:0]
 	for _, n := range list {
-		b = binary.AppendVarint(b, int64(n))
+		s.line = binary.AppendVarint(s.line, int64(n))
 	}
-	_, _ = s.out.Write(b) // a hash returns no error
+	_, _ = s.out.Write(s.line) // a hash returns no error
 }
 
 func (s *snapshot) flag(list ...bool) {
@@ -80,34 +85,82 @@ func (s *snapshot) clock(k *clock) {
 		s.num(-1)
 		return
 	}
-	if s.out == nil {
-		if !s.seen[k] {
-			s.seen[k] = true
-			s.collect(k.d)
-			s.collect(k.c)
-		}
-		return
-	}
-	for _, list := range [2][]uint32{k.d, k.c} {
-		for comp, x := range list {
-			at, _ := slices.BinarySearch(s.entries[comp], x)
-			s.num(at)
+	s.pages(k.d)
+	s.pages(k.c)
+}
+
+// pages collects or writes the entries of a clock: for each orbit how often each number follows itself.
+func (s *snapshot) pages(pages []*page) {
+	for i, p := range pages {
+		switch {
+		case s.out == nil && p == nil: // every orbit has an entry 0
+		case s.out == nil && !s.seen[p]:
+			s.seen[p] = true
+			s.runs(i, p, func(orbit int, x uint32, _ int) {
+				if e := s.entries[orbit]; len(e) == 0 || e[len(e)-1] != x {
+					s.entries[orbit] = append(e, x)
+				}
+			})
+		case s.out != nil && p == nil:
+			s.num(-1)
+		case s.out != nil:
+			text, ok := s.texts[p]
+			if !ok {
+				s.runs(i, p, func(orbit int, x uint32, n int) {
+					at, _ := slices.BinarySearch(s.entries[orbit], x)
+					text = binary.AppendUvarint(binary.AppendUvarint(text, uint64(at)), uint64(n))
+				})
+				if len(text) > sha256.Size {
+					short := sha256.Sum256(text)
+					text = short[:]
+				}
+				s.texts[p] = text
+			}
+			_, _ = s.out.Write(text)
 		}
 	}
 }
 
-func (s *snapshot) collect(list []uint32) {
-	for comp, x := range list {
-		if e := s.entries[comp]; len(e) == 0 || e[len(e)-1] != x {
-			s.entries[comp] = append(e, x)
+// runs visits the entries of a page, orbit by orbit, equal neighbours at once.
+func (s *snapshot) runs(number int, p *page, f func(orbit int, x uint32, n int)) {
+	t := s.v.time
+	next := 0 // of p.odd
+	for first := 0; first < t.page; first += t.order {
+		orbit := number*(t.page/t.order) + first/t.order
+		if orbit >= t.count {
+			return
 		}
+		if p.all != nil { // an orbit has one element
+			f(orbit, p.all[first], 1)
+			continue
+		}
+		x, n := uint32(0), 0
+		add := func(y uint32, more int) {
+			if more == 0 {
+				return
+			}
+			if n > 0 && y != x {
+				f(orbit, x, n)
+				n = 0
+			}
+			x, n = y, n+more
+		}
+		at := first
+		for ; next < len(p.odd) && int(p.odd[next].at) < first+t.order; next++ {
+			add(p.base, int(p.odd[next].at)-at)
+			add(p.odd[next].x, 1)
+			at = int(p.odd[next].at) + 1
+		}
+		add(p.base, first+t.order-at)
+		f(orbit, x, n)
 	}
 }
 
 // entry is a phase that a clock may get: the present one of a component.
 func (s *snapshot) entry(comp int, x uint32) {
 	if s.out == nil {
-		s.entries[comp] = append(s.entries[comp], x)
+		orbit := s.v.time.orbit(comp)
+		s.entries[orbit] = append(s.entries[orbit], x)
 	}
 }
 
@@ -122,9 +175,9 @@ func (s *snapshot) stamp(t stamp) {
 	s.num(int(t.comp), s.after(int(t.comp), t.t))
 }
 
-// after returns the number of the first entry that covers phase t of a component.
+// after returns the number of the first entry of the component's orbit that covers phase t.
 func (s *snapshot) after(comp int, t uint32) int {
-	at, found := slices.BinarySearch(s.entries[comp], t)
+	at, found := slices.BinarySearch(s.entries[s.v.time.orbit(comp)], t)
 	if found {
 		at++
 	}
@@ -138,7 +191,10 @@ func (s *snapshot) state(t *tick) {
 		s.block(b)
 	}
 	for i := range v.counters {
-		s.counter(&v.counters[i])
+		if c := &v.counters[i]; c.used() {
+			s.num(i)
+			s.counter(c)
+		}
 	}
 	ids := slices.SortedFunc(maps.Keys(v.barriers), func(a, b [2]int) int {
 		return cmp.Or(a[0]-b[0], a[1]-b[1])
@@ -151,8 +207,8 @@ func (s *snapshot) state(t *tick) {
 		if v.quotient.own(r) {
 			s.clock(v.began[r])
 			s.num(v.launched[r], v.running[r])
+			s.entry(v.caller+r, uint32(v.launched[r]))
 		}
-		s.entry(v.caller+r, uint32(v.launched[v.quotient.standIn(r)]))
 	}
 	for _, t := range v.gate.turns {
 		s.num(t.rank)
@@ -161,7 +217,7 @@ func (s *snapshot) state(t *tick) {
 	for i := range v.scratch {
 		s.plane(&v.scratch[i])
 	}
-	for i := range v.ports {
+	for i := 0; i < len(v.ports); i += v.quotient.order() { // the images have no transfers of their own
 		s.port(i)
 	}
 	s.cells(func(c, _ int) bool { return c != t.class })
@@ -175,7 +231,6 @@ func (s *snapshot) state(t *tick) {
 
 func (s *snapshot) block(b *blockState) {
 	if !s.v.quotient.own(b.rank) { // its state is that of the block that stands for it
-		s.entry(b.id, s.v.blocks[s.v.first[s.v.quotient.standIn(b.rank)]+b.id-s.v.first[b.rank]].phase)
 		return
 	}
 	s.num(b.launch, len(b.pending), len(b.used))
@@ -187,16 +242,14 @@ func (s *snapshot) block(b *blockState) {
 	s.entry(b.id, b.phase)
 	s.clock(b.base)
 	for _, lane := range slices.Sorted(maps.Keys(b.lanes)) {
-		k := &clock{d: make([]uint32, s.v.comps), owner: -1}
-		k.c = k.d
+		k := s.v.newClock()
 		for _, o := range b.lanes[lane] {
 			k.learn(o)
 		}
 		s.num(lane)
 		s.clock(k)
 	}
-	k := &clock{d: make([]uint32, s.v.comps), owner: -1}
-	k.c = k.d
+	k := s.v.newClock()
 	for _, o := range b.packets {
 		k.learnControl(o)
 	}
@@ -237,10 +290,10 @@ func (s *snapshot) plane(p *planeState) {
 // them or none.
 func (s *snapshot) port(i int) {
 	v := s.v
-	pt := &v.ports[i-i%v.quotient.order()]
+	pt := &v.ports[i]
 	s.entry(v.reader(i), uint32(len(pt.pushes)))
 	s.entry(v.writer(i), uint32(len(pt.pushes)))
-	if s.out == nil || pt != &v.ports[i] { // an image has no transfers of its own
+	if s.out == nil {
 		return
 	}
 	last := [4]int{}

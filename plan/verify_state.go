@@ -98,7 +98,7 @@ type verifier struct {
 	report *Report
 	opts   *VerifyOptions
 
-	comps     int
+	time      *timeline
 	blocks    []*blockState
 	portOf    map[[2]int]int // thread block and link: port
 	ports     []port         // by component, two for each, see reader
@@ -151,10 +151,9 @@ func newVerifier(p *Plan, r *resolved, sh *messageShape, report *Report, opts *V
 		repeated: map[int][]access{}, joined: map[[2]*clock]*clock{},
 		began: make([]*clock, len(p.GPUs)), wanted: make([][]demand, len(p.GPUs))}
 	v.caller = len(r.programs)
-	v.comps = v.caller + len(p.GPUs)
 	steps := int64(0)
 	if r.symmetry != nil {
-		v.quotient = &quotient{Symmetry: r.symmetry, v: v, comps: map[int32][]int32{}, clocks: map[framedClock]*clock{},
+		v.quotient = &quotient{Symmetry: r.symmetry, v: v, clocks: map[framedClock]*clock{},
 			origins: map[framedOrigin]*origin{}}
 		v.values.quotient = v.quotient
 	}
@@ -191,6 +190,7 @@ func newVerifier(p *Plan, r *resolved, sh *messageShape, report *Report, opts *V
 			opts.MaxSteps)
 	}
 	v.queued = make([]bool, len(v.blocks))
+	v.layClocks()
 	if err := v.layCells(); err != nil {
 		return nil, err
 	}
@@ -238,7 +238,6 @@ func (v *verifier) unit(b *blockState, step, loop *Step, iter, launch int) unit 
 			for g := 1; g < v.quotient.order(); g++ { // the images of b's
 				v.ports = append(v.ports, port{block: v.quotient.block(int32(g), b.id), link: -1})
 			}
-			v.comps += 2 * v.quotient.order()
 		}
 	}
 	return u

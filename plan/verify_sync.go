@@ -28,6 +28,9 @@ type counter struct {
 	wake     []int // thread blocks that wait
 }
 
+// used reports whether the plan has done anything with the counter, or may yet.
+func (c *counter) used() bool { return c.total > 0 || c.init != 0 || c.waits > 0 || c.consumer >= 0 }
+
 type arrival struct {
 	from  int
 	nth   int // of this thread block, from 1
@@ -203,7 +206,7 @@ func (v *verifier) consume(b *blockState, lane, at int) error {
 	if c.consumer >= 0 && !v.second.shared[at] {
 		ordered := c.consumer == b.id && (c.phase < b.phase || c.lane == lane)
 		if c.consumer != b.id {
-			ordered = v.laneClock(b, lane).c[c.consumer] > c.phase
+			ordered = v.laneClock(b, lane).completed(c.consumer) > c.phase
 		}
 		if !ordered {
 			return v.unordered(b, at)
@@ -329,17 +332,17 @@ func (v *verifier) portClock(b *blockState, lane, link int, delivered bool) *clo
 		if delivered {
 			comp = v.writer(i)
 		}
-		n := k.d[comp]
+		n := k.visible(comp)
 		for int(n) < len(pt.pushes) {
 			q := pt.pushes[n]
 			if pt.block == b.id && (q.phase < b.phase || q.phase == b.phase && q.lane == lane) || pt.block != b.id &&
-				k.c[pt.block] > q.phase {
+				k.completed(pt.block) > q.phase {
 				n++
 				continue
 			}
 			break
 		}
-		if n > k.d[comp] {
+		if n > k.visible(comp) {
 			if !own {
 				k, own = k.mutable(), true
 			}

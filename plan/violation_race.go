@@ -38,7 +38,7 @@ func (w *walker) lacks(a *access) string {
 		return ""
 	}
 	other := v.blocks[a.comp]
-	n := w.know.d[a.comp]
+	n := w.covers(a.comp, true)
 	name := v.title(other)
 	if n == 0 {
 		return ": nothing that " + name + " does is known there to be over"
@@ -57,7 +57,7 @@ func (w *walker) lacks(a *access) string {
 func (v *verifier) lanesKnow(b *blockState, a *access) bool {
 	for _, ks := range b.lanes {
 		for _, k := range ks {
-			if k.d[a.comp] > a.t {
+			if k.visible(int(a.comp)) > a.t {
 				return true
 			}
 		}
@@ -70,7 +70,7 @@ func (w *walker) hint(a *access) string {
 	switch {
 	case w.at.block >= 0 && v.lanesKnow(v.blocks[w.at.block], a):
 		return "a nop after the wait"
-	case int(a.comp) < len(v.blocks) && a.t > 0 && w.know.d[a.comp] == a.t && a.at.block != w.at.block:
+	case int(a.comp) < len(v.blocks) && a.t > 0 && w.covers(a.comp, true) == a.t && a.at.block != w.at.block:
 		return "a nop there, between the access and the signal or release that follows it"
 	case w.at.block < 0:
 		return "an exit handshake: the other side signals when it is done, and this rank waits before it returns"

@@ -19,15 +19,15 @@ var _ = register(&Program{
 	spec: func(o Options) dsl.AlgoSpec { return dsl.AlgoSpec{Collective: dsl.AllReduce(o.Ranks, 1, o.InPlace)} },
 	write: func(b *builder) {
 		p := newPipelined(b)
-		for r := range b.o.Ranks {
+		for r := range b.each() {
 			p.enter(r)
 		}
 		b.Loop(pipelineUnit, 1, func() {
-			for r := range b.o.Ranks {
+			for r := range b.each() {
 				p.slice(r)
 			}
 		})
-		for r := range b.o.Ranks {
+		for r := range b.each() {
 			p.leave(r)
 		}
 	},
