@@ -1,12 +1,9 @@
 package tutorial
 
 import (
-	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
-	"time"
 	"unsafe"
 
 	"github.com/goccl/goccl/device"
@@ -14,7 +11,6 @@ import (
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/kernels"
 	"github.com/goccl/goccl/kernels/jit"
-	"github.com/goccl/goccl/primitive"
 )
 
 // Device is a device with a stream and a little memory for handles.
@@ -26,7 +22,7 @@ type Device struct {
 	module  *cuda.Module
 	scratch device.Allocation
 	used    int64
-	status  device.Ptr // the status word of kernels; one kernel at a time
+	status  statusWords // of the kernels that were launched last
 }
 
 const scratchSize = 1 << 16
@@ -97,6 +93,7 @@ func (d *Device) Close() error {
 	if d.scratch != nil {
 		errs = append(errs, d.scratch.Close())
 	}
+	errs = append(errs, d.status.Close())
 	if d.module != nil {
 		errs = append(errs, d.module.Close())
 	}
@@ -164,111 +161,4 @@ func SetConstant[T any](d *Device, name string, handles ...T) error {
 		return fmt.Errorf("%d handles do not fit %s of %d bytes", len(handles), name, size)
 	}
 	return d.CopyIn(p, b)
-}
-
-// Kernel is one kernel in its two forms. Both return 0 or the reason why a wait ended early.
-type Kernel struct {
-	Name            string
-	Blocks, Threads int
-	// Args adds the CUDA kernel's parameters; the kernel writes its status at status.
-	Args func(a *cuda.Args, status device.Ptr)
-	// Host is the kernel for the host device: it runs once for each of HostBlocks blocks (0: one).
-	Host       func(b *host.Block) primitive.Status
-	HostBlocks int
-}
-
-// Running is a kernel that was launched.
-type Running struct {
-	d      *Device
-	k      *Kernel
-	status device.Ptr
-	start  device.Event
-	stop   device.Event
-}
-
-// statusError is a kernel's status as a stream's error.
-type statusError struct{ primitive.Status }
-
-func (e statusError) Error() string { return e.Status.String() }
-func (e statusError) Unwrap() error { return e.Status.Err() }
-
-// Launch enqueues a kernel.
-func (d *Device) Launch(k Kernel) (*Running, error) {
-	r := &Running{d: d, k: &k}
-	var err error
-	if r.start, err = d.Stream.Record(); err != nil {
-		return nil, err
-	}
-	if d.IsHost() {
-		s, ok := d.Stream.(*host.Stream)
-		if !ok {
-			return nil, fmt.Errorf("tutorial: a %T runs no Go kernels", d.Stream)
-		}
-		err = s.Launch(k.Name, max(1, k.HostBlocks), func(b *host.Block) error {
-			if st := k.Host(b); st != primitive.StatusOK {
-				return statusError{st}
-			}
-			return nil
-		})
-	} else {
-		if r.status, err = d.clearStatus(); err != nil {
-			return nil, err
-		}
-		err = d.launchGPU(r)
-	}
-	if err != nil {
-		return nil, err
-	}
-	r.stop, err = d.Stream.Record()
-	return r, err
-}
-
-// clearStatus resets the status word for the next kernel.
-func (d *Device) clearStatus() (device.Ptr, error) {
-	if d.status != 0 {
-		return d.status, d.CopyIn(d.status, make([]byte, 4))
-	}
-	var err error
-	d.status, err = d.Put(make([]byte, 4))
-	return d.status, err
-}
-
-func (d *Device) launchGPU(r *Running) error {
-	f, err := d.module.Function(r.k.Name)
-	if err != nil {
-		return err
-	}
-	s, ok := d.Stream.(*cuda.Stream)
-	if !ok {
-		return fmt.Errorf("tutorial: a %T runs no CUDA kernels", d.Stream)
-	}
-	var a cuda.Args
-	r.k.Args(&a, r.status)
-	return s.Launch(f, cuda.Launch1D(max(1, r.k.Blocks), max(1, r.k.Threads), 0), &a)
-}
-
-// Wait waits for the kernel and returns its duration. why explains a status (Context.Err).
-func (r *Running) Wait(timeout time.Duration, why func() error) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	explain := func(err error) error {
-		if w := why(); w != nil {
-			return fmt.Errorf("%s on %s: %w", r.k.Name, r.d.ID(), w)
-		}
-		return fmt.Errorf("%s on %s: %w", r.k.Name, r.d.ID(), err)
-	}
-	if err := r.d.Stream.Synchronize(ctx); err != nil {
-		return 0, explain(err)
-	}
-	if r.status != 0 {
-		var b [4]byte
-		if err := r.d.CopyOut(b[:], r.status); err != nil {
-			return 0, err
-		}
-		if s := primitive.Status(binary.LittleEndian.Uint32(b[:])); s != primitive.StatusOK {
-			return 0, explain(s.Err())
-		}
-	}
-	sec, err := r.stop.Since(r.start)
-	return time.Duration(sec * float64(time.Second)), errors.Join(err, r.start.Close(), r.stop.Close())
 }

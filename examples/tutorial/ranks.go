@@ -197,7 +197,12 @@ func (r *Rank) Exchange(m *Memory, peer, tag int) (*primitive.RegisteredMemory, 
 
 // Do launches a kernel and waits for it.
 func (r *Rank) Do(k Kernel) (time.Duration, error) {
-	running, err := r.Device.Launch(k)
+	return r.DoAll(1, func(int) Kernel { return k })
+}
+
+// DoAll launches n kernels in a row, then waits for the last.
+func (r *Rank) DoAll(n int, kernel func(i int) Kernel) (time.Duration, error) {
+	running, err := r.Device.LaunchAll(n, kernel)
 	if err != nil {
 		return 0, err
 	}
