@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "e16adefa1772e6c60a7dd2ab71e09052de40adc728c0847fd80b94306d7fb401",
+	Source:   "a7a78221455499545ab2d190cd7df4d53e37ebb0be0892f51e0b8c39df1c2595",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16_sum_n2",

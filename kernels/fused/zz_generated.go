@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "fused",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "d37dfc5710dfbe04a4cd9584ecb7dfbdff9ade911a8fb91699697f64c8ad5b13",
+	Source:   "7b1e08fa7eb153870125648b0089f4111e6e292ac793fe66d395efda77cc1dfb",
 	Kernels: []string{
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g1",
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g2",

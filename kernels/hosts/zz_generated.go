@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "hosts",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "c848924d6707c5c28cf6501d743a6d0eb29ad000c453a60e238414a5c9615b6c",
+	Source:   "4c79acd51b092b4028e8168dddbbd1fccf3fae4f3b7824f9a70783794770da0c",
 	Kernels: []string{
 		"ncclDevKernel_goccl_wire_few_move",
 		"ncclDevKernel_goccl_wire_few_reduce_bfloat16",

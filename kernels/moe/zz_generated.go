@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "8ddc25af0dc0467cee5203fcff578cc14018a2d7a4ebb5678aff6406b1c7bea6",
+	Source:   "37dcbe1ac50926022a2e0ceffcf55c3f86dcd124fccf61995eda4a6e769bbc31",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",

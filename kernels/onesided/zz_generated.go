@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "onesided",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "e61b6bb236f7d8fdbc3d46e3b7cf8a89f2454c691457237d5e0ed1966daa8f5a",
+	Source:   "60ba6c6eff167aa559929a879e4142bf5a8536b996c17adbe2e9e1c952fa58ed",
 	Kernels: []string{
 		"ncclDevKernel_goccl_put_signal",
 		"ncclDevKernel_goccl_wait_signal",

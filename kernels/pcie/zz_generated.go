@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "pcie",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "8e147e78de853c905d460c38636fd12773786631e5ed17a6fee5041fb3d04f90",
+	Source:   "434ece526c629ccdcf6dc11051f9a8dbfcfabc6a5dcd0e9fa4d6e003d0069dcd",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float64",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float8e4m3",
