@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+
+	"github.com/goccl/goccl/internal/testutil/mutate"
 )
 
 // FuzzNotice: a notice is either rejected or decodes to exactly its bytes. It ends this rank if this rank has called
@@ -12,7 +14,7 @@ func FuzzNotice(f *testing.F) {
 	f.Add((&departure{leftClosed, 3, 2, 1, 0, -1}).notice(false), uint64(3), uint64(1), uint64(2))
 	f.Add((&departure{leftAborted, 1 << 63, 0, 1, becauseLate, 1}).notice(true), uint64(1), uint64(0), uint64(0))
 	f.Add([]byte{noticeVersion}, uint64(0), uint64(0), uint64(0))
-	f.Fuzz(func(t *testing.T, b []byte, collectives, sent, received uint64) {
+	mutate.Fuzz(f, func(t *testing.T, b []byte, collectives, sent, received uint64) {
 		d, cut, ok := parseNotice(b)
 		if !ok {
 			return

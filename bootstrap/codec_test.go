@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/goccl/goccl/internal/aead"
+	"github.com/goccl/goccl/internal/testutil/mutate"
 )
 
 func testCipher() *aead.Cipher { return aead.New([]byte("key"), nil, "test") }
@@ -64,7 +65,7 @@ func FuzzFrame(f *testing.F) {
 	f.Add(appendFrame(nil, testCipher(), header{kind: frameData, space: 1, tag: 2}, []byte("data")))
 	f.Add(appendFrame(nil, testCipher(), header{kind: frameGo}, nil)[:20])
 	f.Add(bytes.Repeat([]byte{0xff}, headerSize+aead.Overhead))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	mutate.Fuzz(f, func(t *testing.T, b []byte) {
 		r := bytes.NewReader(b)
 		h, data, err := readFrame(r, testCipher(), 0)
 		if err != nil {
@@ -135,7 +136,7 @@ func FuzzUniqueID(f *testing.F) {
 	f.Add(id[:])
 	id = idFields{addr: netip.MustParseAddrPort("[fd00::1]:77"), flags: flagRankZero}.encode()
 	f.Add(id[:])
-	f.Fuzz(func(t *testing.T, b []byte) {
+	mutate.Fuzz(f, func(t *testing.T, b []byte) {
 		// The checksum would reject nearly every input, so the fuzzer corrects it.
 		if len(b) == UniqueIDSize {
 			sum := sha256.Sum256(b[:uniqueIDSum])
@@ -172,7 +173,7 @@ func FuzzGreeting(f *testing.F) {
 	g := greeting{version: protocolVersion, role: roleJoiner, world: 8, rank: 3, target: -1}
 	b := g.encode()
 	f.Add(b[:])
-	f.Fuzz(func(t *testing.T, raw []byte) {
+	mutate.Fuzz(f, func(t *testing.T, raw []byte) {
 		var b [greetingSize]byte
 		copy(b[:], raw)
 		g, err := decodeGreeting(&b)
@@ -190,26 +191,15 @@ func FuzzHandshake(f *testing.F) {
 	f.Add(b[:])
 	f.Add(append(b[:], make([]byte, proofSize)...))
 	f.Add([]byte("gccl"))
-	f.Fuzz(func(t *testing.T, sent []byte) {
-		us, them := net.Pipe()
-		deadline := time.Now().Add(5 * time.Second)
-		_ = them.SetDeadline(deadline)
-		var peer sync.WaitGroup // of this input only: nothing of it runs beside the next one
-		peer.Go(func() {
-			_, _ = them.Write(sent)
-			_ = them.Close()
-		})
-		peer.Go(func() { _, _ = io.Copy(io.Discard, them) })
-		_, _, err := shakeAcceptor(us, []byte("secret"), greeting{role: roleRoot, rank: -1}, deadline,
-			func() {}, func(greeting) verdict {
+	mutate.Fuzz(f, func(t *testing.T, sent []byte) {
+		_, _, err := shakeAcceptor(mutate.Conn(sent), []byte("secret"), greeting{role: roleRoot, rank: -1},
+			time.Now().Add(5*time.Second), func() {}, func(greeting) verdict {
 				t.Error("admitted")
 				return verdictOK
 			})
 		if err == nil {
 			t.Error("no error")
 		}
-		_ = us.Close()
-		peer.Wait()
 	})
 }
 
@@ -282,7 +272,7 @@ func FuzzRootFrames(f *testing.F) {
 	f.Add([]byte{}, 1)
 	f.Add((&table{members: make([]member, 2)}).encode(), 2)
 	f.Add(rootFailure{text: "x"}.encode(), 0)
-	f.Fuzz(func(t *testing.T, b []byte, world int) {
+	mutate.Fuzz(f, func(t *testing.T, b []byte, world int) {
 		if tab, err := decodeTable(b, world); err == nil && len(tab.members) != world {
 			t.Fatal("table")
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/internal/testutil"
+	"github.com/goccl/goccl/internal/testutil/mutate"
 )
 
 func TestFromEnv(t *testing.T) {
@@ -137,7 +138,7 @@ func FuzzHostlist(f *testing.F) {
 	for _, s := range []string{"node[01-04,7],x3", "a[1-2]b[08-10]", "[", "a,b", "a[0-65536]"} {
 		f.Add(s)
 	}
-	f.Fuzz(func(t *testing.T, s string) {
+	mutate.Fuzz(f, func(t *testing.T, s string) {
 		hosts, err := expandHostlist(s)
 		if err != nil {
 			return

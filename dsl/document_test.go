@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/goccl/goccl/internal/testutil/mutate"
 )
 
 const gatherDocument = `{"name":"ag2","collective":"allgather","ranks":2,"commands":[
@@ -82,7 +84,7 @@ func FuzzDocument(f *testing.F) {
  {"op":"switch_reduce","channel":0,"rank":0,"size":1,"to":{"rank":0,"buffer":"o","size":1}},
  {"op":"scratch","rank":0,"size":2},{"op":"begin_loop","unit":64,"chunks":1},{"op":"end_loop"},
  {"op":"barrier","rank":0,"blocks":[0,1]}]}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	mutate.Fuzz(f, func(t *testing.T, data []byte) {
 		out, err := CompileJSON(data)
 		if err == nil && out == nil {
 			t.Error("no error and no plan")

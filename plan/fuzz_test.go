@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/goccl/goccl/internal/testutil/mutate"
 )
 
 // The seeds are large, and by default the fuzzer spends a minute on minimizing each input that it finds. Run with
@@ -44,7 +46,7 @@ func seeds(f *testing.F) {
 // plan is a fixed point.
 func FuzzDecode(f *testing.F) {
 	seeds(f)
-	f.Fuzz(func(t *testing.T, data []byte) {
+	mutate.Fuzz(f, func(t *testing.T, data []byte) {
 		p, err := Decode(data)
 		if err != nil {
 			if e, ok := err.(*Error); !ok || e.Line < 1 || e.Col < 1 || e.Class == nil {
@@ -69,7 +71,7 @@ func FuzzDecode(f *testing.F) {
 // FuzzVerify: a valid plan of any content is proven, rejected or too large, without a panic and within bounds.
 func FuzzVerify(f *testing.F) {
 	seeds(f)
-	f.Fuzz(func(t *testing.T, data []byte) {
+	mutate.Fuzz(f, func(t *testing.T, data []byte) {
 		p, err := Decode(data)
 		if err != nil {
 			return

@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/goccl/goccl/internal/testutil/mutate"
 	"github.com/goccl/goccl/transport/wire"
 )
 
@@ -78,7 +79,7 @@ func FuzzDeserialize(f *testing.F) {
 	for _, s := range append(append(endpoints, memories...), stubs...) {
 		f.Add(s[4], s[12:len(s)-4])
 	}
-	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
+	mutate.Fuzz(f, func(t *testing.T, kind uint8, body []byte) {
 		if len(body) > wire.MaxBody {
 			return
 		}

@@ -19,6 +19,9 @@ func Copy(pid int) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
+// Decode decodes the contents of a file.
+var Decode = decode
+
 // Ticks is the recorder's clock.
 var Ticks = ticks
 

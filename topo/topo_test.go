@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goccl/goccl/internal/driver/nvml"
+	"github.com/goccl/goccl/internal/testutil/mutate"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -157,7 +158,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add(b)
 	}
 	f.Add([]byte(`{"source":"detected","gpus":[],"nics":[],"surprise":1}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	mutate.Fuzz(f, func(t *testing.T, b []byte) {
 		m, err := Decode(b)
 		if err != nil {
 			if !errors.Is(err, ErrInvalid) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/internal/testutil/mutate"
 )
 
 // FuzzTable: a tuning table is refused with a reason, or can be written and read again.
@@ -24,7 +25,7 @@ func FuzzTable(f *testing.F) {
 	}
 	f.Add([]byte(`{"gpu":"x","ranks":2,"collectives":{"broadcast":[{"bytes":0,"algorithm":"one_shot_ll/4"}]}}`))
 	f.Add([]byte(`{"version":2,"collectives":{"all_reduce":[{"bytes":-1,"algorithm":"two_shot_ll128/1000000000000"}]}}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	mutate.Fuzz(f, func(t *testing.T, data []byte) {
 		table, err := decodeTable("fuzz", data)
 		if err != nil {
 			if !errors.Is(err, collective.ErrInvalidArgument) {

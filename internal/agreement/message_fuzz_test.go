@@ -3,6 +3,8 @@ package agreement
 import (
 	"bytes"
 	"testing"
+
+	"github.com/goccl/goccl/internal/testutil/mutate"
 )
 
 // FuzzMessage: what a peer sends is refused or decodes to ranks of the job only, and what is decoded encodes to a
@@ -14,7 +16,7 @@ func FuzzMessage(f *testing.F) {
 	f.Add(m.encode(), uint16(3))
 	m.kind = kindWithdrawn
 	f.Add(m.encode(), uint16(9))
-	f.Fuzz(func(t *testing.T, b []byte, n uint16) {
+	mutate.Fuzz(f, func(t *testing.T, b []byte, n uint16) {
 		size := int(n) + 1
 		m, err := decode(b, size)
 		if err != nil {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/internal/testutil/mutate"
 )
 
 // TestMain lets the test binary be its own child: GOCCL_FETCH contains a ticket to fetch and print; GOCCL_OFFER makes
@@ -363,7 +365,7 @@ func FuzzTicket(f *testing.F) {
 	good := newTicket(1, socketName{1}, [32]byte{2})
 	f.Add(good[:])
 	f.Add([]byte("GCFD"))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	mutate.Fuzz(f, func(t *testing.T, b []byte) {
 		ticket, err := ParseTicket(b)
 		if err == nil && string(ticket[:]) != string(b) {
 			t.Fatal("a ticket does not encode to itself")

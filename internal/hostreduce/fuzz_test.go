@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/internal/testutil/mutate"
 )
 
 // FuzzReduce compares the vector kernels with plain Go on any bits, any count and any alignment.
@@ -14,7 +15,7 @@ func FuzzReduce(f *testing.F) {
 			f.Add(uint8(t), uint8(op), uint8(3), uint8(1), bytes.Repeat([]byte("0123456789abcdefghijklmnopqrstuvwxyz"), 2))
 		}
 	}
-	f.Fuzz(func(t *testing.T, dt, o, sources, shift uint8, data []byte) {
+	mutate.Fuzz(f, func(t *testing.T, dt, o, sources, shift uint8, data []byte) {
 		typ, op := datatype.Type(dt)%datatype.NumTypes, datatype.Op(o)%datatype.NumOps
 		k, size := 1+int(sources%9), int(typ.Size())
 		data = data[min(len(data), int(shift%8)):]

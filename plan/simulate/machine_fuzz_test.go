@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/goccl/goccl/internal/testutil/mutate"
 	"github.com/goccl/goccl/plan/simulate"
 )
 
@@ -15,7 +16,7 @@ func FuzzMachine(f *testing.F) {
 	}
 	f.Add(m.JSON())
 	f.Add([]byte(`{"ranks_per_host":1e99}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	mutate.Fuzz(f, func(t *testing.T, data []byte) {
 		m, err := simulate.ParseMachine(data)
 		if err != nil {
 			if !errors.Is(err, simulate.ErrMachine) {

@@ -1,6 +1,10 @@
 package ib
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/goccl/goccl/internal/testutil/mutate"
+)
 
 // FuzzParse gives both parsers what a peer might send.
 func FuzzParse(f *testing.F) {
@@ -18,7 +22,7 @@ func FuzzParse(f *testing.F) {
 	if _, err := parseAddress(r.Key()); err == nil {
 		f.Fatal("a key is no address")
 	}
-	f.Fuzz(func(t *testing.T, b []byte) {
+	mutate.Fuzz(f, func(t *testing.T, b []byte) {
 		if a, err := parseAddress(b); err == nil && (a.qpn >= 1<<24 || a.mtu > 5) {
 			t.Errorf("%+v", a)
 		}

@@ -3,6 +3,8 @@ package netlink
 import (
 	"bytes"
 	"testing"
+
+	"github.com/goccl/goccl/internal/testutil/mutate"
 )
 
 // FuzzRecord: a record and an offer of a peer are refused, or within bounds and encoded to what came.
@@ -11,7 +13,7 @@ func FuzzRecord(f *testing.F) {
 	(&record{op: opWrite, region: 1, offset: 2, value: 3, length: 4, writes: 5}).put(b)
 	f.Add(b)
 	f.Add((&offer{address: []byte("a"), ring: []byte("b"), stage: []byte("c")}).encode())
-	f.Fuzz(func(t *testing.T, in []byte) {
+	mutate.Fuzz(f, func(t *testing.T, in []byte) {
 		if len(in) == recordSize {
 			if r, err := parseRecord(in); err == nil {
 				out := bytes.Clone(in)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/goccl/goccl/internal/testutil/mutate"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -12,7 +13,7 @@ func FuzzControl(f *testing.F) {
 	b := make([]byte, controlSize)
 	(&control{kind: kindPiece, imm: 1, region: 2, offset: 3, size: 4, number: 5, pieces: 6}).put(b)
 	f.Add(b)
-	f.Fuzz(func(t *testing.T, in []byte) {
+	mutate.Fuzz(f, func(t *testing.T, in []byte) {
 		if len(in) != controlSize {
 			return
 		}

@@ -2,17 +2,17 @@ package tcp
 
 import (
 	"encoding/binary"
-	"io"
-	"net"
 	"testing"
 	"time"
+
+	"github.com/goccl/goccl/internal/testutil/mutate"
 )
 
 func FuzzHeader(f *testing.F) {
 	var b [headerSize]byte
 	(&header{op: opWrite, length: 9, region: 1, offset: 2, value: 3}).put(&b)
 	f.Add(b[:])
-	f.Fuzz(func(t *testing.T, in []byte) {
+	mutate.Fuzz(f, func(t *testing.T, in []byte) {
 		var b, again [headerSize]byte
 		copy(b[:], in)
 		h, err := parseHeader(&b)
@@ -36,32 +36,28 @@ func FuzzSession(f *testing.F) {
 	f.Add(b[:])
 	(&header{op: opWrite, length: 4, region: 1, offset: 60}).put(&b)
 	f.Add(append(b[:], 1, 2, 3, 4, 5))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		p, all := memory(t, 4096)
+	p, all := memory(f, 4096)
+	var wire []byte
+	mutate.Fuzz(f, func(t *testing.T, in []byte) {
+		clear(all)
 		n := &Node{opt: Options{Timeout: time.Second},
 			regions: map[uint64]*region{1: {mem: NewHostMemory(p.Add(1024), 64, true)}}}
-		x, y := net.Pipe()
 		secret := &[32]byte{1}
 		out, _ := ciphers(secret, nil, nil)
-		go func() {
-			var wire []byte
-			for k := uint64(0); len(in) >= headerSize; k++ {
-				length := int(binary.LittleEndian.Uint32(in[4:]))
-				wire = out.Seal(wire, k, in[:headerSize], nil)
-				if in = in[headerSize:]; length > 0 && length <= len(in) {
-					k++
-					wire = out.Seal(wire, k, in[:length], nil)
-					in = in[length:]
-				}
+		wire = wire[:0]
+		for k := uint64(0); len(in) >= headerSize; k++ {
+			length := int(binary.LittleEndian.Uint32(in[4:]))
+			wire = out.Seal(wire, k, in[:headerSize], nil)
+			if in = in[headerSize:]; length > 0 && length <= len(in) {
+				k++
+				wire = out.Seal(wire, k, in[:length], nil)
+				in = in[length:]
 			}
-			_, _ = x.Write(append(wire, in...))
-			_ = x.Close()
-		}()
-		go func() { _, _ = io.Copy(io.Discard, x) }()
+		}
+		wire = append(wire, in...)
 		from, to := ciphers(secret, nil, nil)
-		s := &receiver{node: n, stream: newStream(y, time.Second, from, to)}
+		s := &receiver{node: n, stream: newStream(mutate.Conn(wire), time.Second, from, to)}
 		_ = s.run()
-		_ = y.Close()
 		for i, v := range all {
 			if v != 0 && (i < 1024 || i >= 1088) {
 				t.Fatalf("byte %d outside the region was written", i)

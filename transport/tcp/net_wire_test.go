@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/internal/testutil/mutate"
 	"github.com/goccl/goccl/transport/nettest"
 )
 
@@ -16,7 +17,7 @@ func FuzzPacket(f *testing.F) {
 	f.Add(b[:])
 	(&packet{kind: packetAck, value: 3}).put(&b)
 	f.Add(b[:])
-	f.Fuzz(func(t *testing.T, in []byte) {
+	mutate.Fuzz(f, func(t *testing.T, in []byte) {
 		if len(in) != packetSize {
 			return
 		}
@@ -35,7 +36,7 @@ func FuzzAddress(f *testing.F) {
 	a := address{at: loopback, cred: Credential{Endpoint: 7}, sockets: 3}
 	f.Add(a.encode())
 	f.Add((&netRegion{id: 3, mem: make([]byte, 9)}).Key())
-	f.Fuzz(func(t *testing.T, in []byte) {
+	mutate.Fuzz(f, func(t *testing.T, in []byte) {
 		if a, err := parseAddress(in); err == nil && (a.sockets < 1 || a.sockets > maxSockets || !a.at.IsValid()) {
 			t.Errorf("%+v is accepted", a)
 		}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"hash/crc32"
 	"testing"
+
+	"github.com/goccl/goccl/internal/testutil/mutate"
 )
 
 func record() []byte {
@@ -60,7 +62,7 @@ func TestEveryFlippedBitAndEveryCutIsRefused(t *testing.T) {
 func FuzzReader(f *testing.F) {
 	f.Add([]byte{1, 2, 0, 3, 0, 0, 0})
 	f.Add(record()[headerSize:])
-	f.Fuzz(func(t *testing.T, body []byte) {
+	mutate.Fuzz(f, func(t *testing.T, body []byte) {
 		w := Writer{b: body}
 		if len(body) > MaxBody {
 			return

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/testutil/mutate"
 )
 
 // FuzzCalls makes calls of the ABI with handles, numbers and requests from the input, on one rank, where no call waits
@@ -17,7 +18,7 @@ func FuzzCalls(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 1, 7, 0, 0, 0, 16})
 	f.Add([]byte{1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7, 0, 8, 0, 9, 0, 10, 0, 11, 0})
 	f.Add([]byte("\x00\x00\x0c\xff\xff\xff\xff\xff\xff\xff\xff\x02\x01\x03\x00\x05\x00\x06\x01"))
-	f.Fuzz(func(t *testing.T, in []byte) {
+	mutate.Fuzz(f, func(t *testing.T, in []byte) {
 		byteOf := func() (b byte) {
 			if len(in) > 0 {
 				b, in = in[0], in[1:]

@@ -3,6 +3,8 @@ package cubin
 import (
 	"os"
 	"testing"
+
+	"github.com/goccl/goccl/internal/testutil/mutate"
 )
 
 func image(t testing.TB, path string) []byte {
@@ -47,7 +49,7 @@ func TestInspectGarbage(t *testing.T) {
 func FuzzInspect(f *testing.F) {
 	f.Add(image(f, "../../tutorial/tutorial_sm90.cubin"))
 	f.Add([]byte("\x7fELF"))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	mutate.Fuzz(f, func(t *testing.T, data []byte) {
 		_, _ = Inspect(data)
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/goccl/goccl/internal/testutil/mutate"
 )
 
 const value = `{"version": "2.4", "n": [0, 1, -1, 255, 256, 65535, 65536, -70000, 2**31, 2**40, -2**40], "x": 1.5,
@@ -80,7 +82,7 @@ func TestRefused(t *testing.T) {
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte("\x80\x02}q\x00(X\x01\x00\x00\x00aK\x01X\x01\x00\x00\x00b]q\x01(K\x02\x88eu."))
 	f.Add([]byte("\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x01a\x94G?\xf0\x00\x00\x00\x00\x00\x00u."))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	mutate.Fuzz(f, func(t *testing.T, b []byte) {
 		if v, err := Load(b); err == nil {
 			if _, err := json.Marshal(v); err != nil && !strings.Contains(err.Error(), "unsupported value") {
 				t.Error(err)
