@@ -76,8 +76,8 @@ func TestLaunchAll(t *testing.T) {
 	}
 }
 
-// A status that is not OK is found wherever in the row its kernel is. The driver runs no kernels, so the test writes the
-// word.
+// A status that is not OK is found wherever in the row its kernel is. The mock driver runs no kernels, so the test
+// writes the word.
 func TestStatusOfEach(t *testing.T) {
 	if !mock {
 		t.Skip("this test needs the mock driver")
