@@ -32,15 +32,22 @@ func (b *builder) straight() bool {
 	return b.r.Collective == collective.AllToAll && b.choose(b.r.Count*b.elem*int64(b.size())) == namePairs
 }
 
+// mostTogether bounds the messages of a phase with those of several chunks. It is less than what fits into a launch.
+const mostTogether = 64
+
 // allToAllDirect, for each chunk of every block: messages between each two ranks, by the local engine or the wire. An
 // all-to-all in place sends copies.
 func (b *builder) allToAllDirect() {
 	count, inPlace := b.r.Count, b.r.Send == b.r.Recv
-	pieces(count, b.perChunk(count, int64(b.size())), func(off, n int64) {
+	most := b.perChunk(count, int64(b.size()))
+	if n := 2 * (count + most - 1) / most * int64(b.size()-len(b.mine())); !inPlace && !b.crowded && n <= mostTogether {
+		b.allToAllTogether(most)
+		return
+	}
+	pieces(count, most, func(off, n int64) {
 		c, saved := b.next()
 		bytes := n * b.elem
-		in := func(p int) device.Ptr { return b.r.Send.Add((int64(p)*count + off) * b.elem) }
-		out := func(p int) device.Ptr { return b.r.Recv.Add((int64(p)*count + off) * b.elem) }
+		in, out := b.blocksFrom(off)
 		if inPlace {
 			from := in
 			in = func(p int) device.Ptr { return saved.Add(int64(p) * bytes) }
@@ -50,18 +57,57 @@ func (b *builder) allToAllDirect() {
 			}
 			c.before = append(c.before, save)
 		}
-		var group []collective.Request
-		for _, q := range b.mine() {
-			group = append(group, b.message(collective.Send, q, in(q), n), b.message(collective.Recv, q, out(q), n))
-		}
-		do(&c.before, group...)
 		p := &wire.Phase{}
-		b.others(func(h int) {
-			for _, q := range b.members[h] {
-				p.Sends = append(p.Sends, send(q, in(q), bytes))
-				p.Recvs = append(p.Recvs, send(q, out(q), bytes))
-			}
-		})
+		do(&c.before, b.inside(nil, in, out, n)...)
+		b.outside(p, in, out, n)
 		c.phase(p)
+	})
+}
+
+// allToAllTogether has the messages of all chunks in one phase, because the network is idle between two. What is inside
+// the host goes on at the same time. The messages are the same, so a rank whose all-to-all is in place and one whose is
+// not understand each other.
+func (b *builder) allToAllTogether(most int64) {
+	p := &wire.Phase{}
+	var group []collective.Request
+	pieces(b.r.Count, most, func(off, n int64) {
+		in, out := b.blocksFrom(off)
+		group = b.inside(group, in, out, n)
+		b.outside(p, in, out, n)
+	})
+	c, _ := b.next()
+	if most < b.r.Count {
+		c.phase(p)
+		c, _ = b.next()
+		do(&c.before, group...)
+		return
+	}
+	do(&c.before, group...)
+	c.phase(p)
+}
+
+// blocksFrom are the blocks for and of each rank, from an offset in them on.
+func (b *builder) blocksFrom(off int64) (in, out func(p int) device.Ptr) {
+	at := func(base device.Ptr) func(p int) device.Ptr {
+		return func(p int) device.Ptr { return base.Add((int64(p)*b.r.Count + off) * b.elem) }
+	}
+	return at(b.r.Send), at(b.r.Recv)
+}
+
+// inside adds the messages with ranks of this host.
+func (b *builder) inside(group []collective.Request, in, out func(p int) device.Ptr, n int64) []collective.Request {
+	for _, q := range b.mine() {
+		group = append(group, b.message(collective.Send, q, in(q), n), b.message(collective.Recv, q, out(q), n))
+	}
+	return group
+}
+
+// outside adds those with ranks of other hosts.
+func (b *builder) outside(p *wire.Phase, in, out func(p int) device.Ptr, n int64) {
+	b.others(func(h int) {
+		for _, q := range b.members[h] {
+			p.Sends = append(p.Sends, send(q, in(q), n*b.elem))
+			p.Recvs = append(p.Recvs, send(q, out(q), n*b.elem))
+		}
 	})
 }

@@ -20,7 +20,7 @@ func (e *Engine) run(s device.Stream, seq uint64, reqs []collective.Request) err
 		return e.allToAllV(s, op, r)
 	}
 	op.Tag = signature(r, seq)
-	b := builder{topology: e.topology, r: r, inPlace: e.inPlace, rules: e.rules}
+	b := builder{topology: e.topology, r: r, inPlace: e.inPlace, crowded: e.crowded, rules: e.rules}
 	if r.Collective != collective.Barrier {
 		b.elem = r.Type.Size()
 	}

@@ -38,6 +38,7 @@ type builder struct {
 	scratch [2]device.Ptr
 	room    int64
 	inPlace bool // the wire is a wire.InPlace
+	crowded bool // the work of a chunk inside the host and the network's do not run at the same time
 	rules   *rules
 	chunks  []*chunk
 }

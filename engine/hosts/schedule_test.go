@@ -12,7 +12,7 @@ import (
 )
 
 // TestSchedulesMatch builds the schedules of all ranks, for many topologies, collectives and counts, and checks what
-// any device relies on: as many chunks on every rank of a host and as many local calls in them, in one order; every
+// any device relies on: the same local collectives in each chunk on every rank of a host, in one order; every
 // message has a receiver that expects as many bytes, in order; ranks talk only to ranks of their rails; scratch is not
 // exceeded; what a phase sends is not what it receives.
 func TestSchedulesMatch(t *testing.T) {
@@ -158,16 +158,16 @@ func flowsMatch(tops []*topology, all [][]*chunk, direct bool) error {
 	return nil
 }
 
-// sameLocalCalls compares the local collectives of the ranks of each host. Sends and receives may differ.
+// sameLocalCalls compares the local collectives of the ranks of each host and their places in the chunks. Sends and
+// receives may differ.
 func sameLocalCalls(tops []*topology, all [][]*chunk) error {
 	calls := func(rank int) (list []string) {
-		for _, c := range all[rank] {
-			for _, part := range [][]work{c.before, nil, c.after} {
-				list = append(list, "|")
+		for k, c := range all[rank] {
+			for i, part := range [][]work{c.before, c.after} {
 				for _, w := range part {
 					for _, q := range w.reqs {
 						if !q.PointToPoint() {
-							list = append(list, fmt.Sprint(q.Collective, q.Count, q.Root, q.Op))
+							list = append(list, fmt.Sprint(k, i, q.Collective, q.Count, q.Root, q.Op))
 						}
 					}
 				}
@@ -221,4 +221,33 @@ func inBounds(chunks []*chunk, wireInPlace bool) error {
 		}
 	}
 	return nil
+}
+
+// The messages of a large all-to-all that goes straight between GPUs are one phase: between two the network is idle. In
+// place they are as many as the scratch asks for, and the messages are the same.
+func TestAllToAllIsOnePhase(t *testing.T) {
+	top := newTopology(0, []int{0, 1})
+	messages := func(send device.Ptr) (phases int, sizes []int64) {
+		b := builder{topology: top, r: &collective.Request{Collective: collective.AllToAll, Type: datatype.Float32,
+			Count: 1 << 19, Send: send, Recv: 2 << 40}, elem: 4, room: gpuRoom,
+			scratch: [2]device.Ptr{3 << 40, 4 << 40}, inPlace: true, rules: top.measured(true)}
+		chunks, err := b.build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range chunks {
+			for _, p := range c.phases {
+				phases++
+				for _, m := range p.Sends {
+					sizes = append(sizes, m.Bytes)
+				}
+			}
+		}
+		return phases, sizes
+	}
+	phases, sizes := messages(1 << 40)
+	inPlace, same := messages(2 << 40)
+	if phases != 1 || inPlace != 4 || !slices.Equal(sizes, same) {
+		t.Errorf("%d phases of messages of %v, in place %d of %v", phases, sizes, inPlace, same)
+	}
 }
