@@ -43,6 +43,7 @@ type reader struct {
 	region *netRegion
 
 	full            bool // step ended with more to read
+	read            bool // step has read something
 	polled          bool // step is called again while there is something to read, an end of the stream included
 	packets, nbytes int  // applied since the last acknowledgement
 	iov             [2]unix.Iovec
@@ -50,7 +51,8 @@ type reader struct {
 }
 
 func newReader(l *lane, w *line) *reader {
-	size := 64 << 10
+	// The packets of one call of send, if they have up to 64 KiB together: they take one system call.
+	size := 64<<10 + batchPackets*packetSize
 	if w.in != nil {
 		size = maxPiece + 64<<10
 	}
@@ -68,14 +70,23 @@ func (e *refusedError) Error() string { return e.err.Error() }
 func (r *reader) run() error {
 	var err error
 	ctl := r.line.raw.Read(func(fd uintptr) bool {
-		for {
+		more := func() bool {
+			err = r.step(fd)
+			return err != unix.EAGAIN || r.read
+		}
+		for worked := false; ; {
 			if err = r.step(fd); err != unix.EAGAIN {
 				return true
 			}
 			if r.full {
 				continue
 			}
-			return false
+			if worked = worked || r.read; !worked || !r.lane.peer.port.polling.until(more) {
+				return false
+			}
+			if err != unix.EAGAIN {
+				return true
+			}
 		}
 	})
 	if ctl != nil {
@@ -86,6 +97,7 @@ func (r *reader) run() error {
 
 // step applies what has arrived. It returns EAGAIN if the connection lives.
 func (r *reader) step(fd uintptr) error {
+	r.read = false
 	for i := 0; ; i++ {
 		if err := r.consume(); err != nil {
 			return err
@@ -100,6 +112,7 @@ func (r *reader) step(fd uintptr) error {
 		if n == 0 {
 			return io.EOF
 		}
+		r.read = true
 		r.lane.heard.Store(int64(wait.Now()))
 		short := r.polled && n < r.asked
 		k := 0
