@@ -61,3 +61,19 @@ func (r *root) sendStatus() {
 		}
 	}
 }
+
+// startMesh sends the table when all ranks are there.
+func (r *root) startMesh() {
+	for i := range r.world {
+		if o := r.members[i]; o == nil || o.info == nil || r.isTree() && !o.attached {
+			return
+		}
+	}
+	r.phase = phaseMesh
+	r.acceptor.shut()
+	t := table{session: r.tree.session, members: make([]member, r.world)}
+	for i := range t.members {
+		t.members[i] = *r.members[i].info
+	}
+	r.broadcast(frameTable, t.encode())
+}

@@ -28,6 +28,23 @@
 // on its own socket, and no message is ever forwarded. A process that joins also keeps one idle thread and one page for
 // the notice of its death.
 //
+// # Large jobs
+//
+// From webFrom ranks on, no process has a descriptor for each rank, and steps 2 to 5 differ:
+//
+//   - The root answers a rank with the address of a parent, one of those that have joined, and lets it go. What the
+//     root sends goes down this tree, what it is told goes up (tree.go, branch.go). Each rank of the tree hears of the
+//     death of those below it, and tells the root.
+//   - Ranks open a web instead of a mesh (web.go): each stays connected with 2⌈log₂ n⌉ others, and makes another
+//     connection when it first sends to a peer. Messages still go straight to their receiver, so the death of a third
+//     rank loses none. Listeners stay open.
+//   - Two ranks are on one host if they can read that kernel, namespaces and user are the same (place.go), and have met
+//     the lowest rank of this place on a unix socket.
+//   - Deaths, goodbyes and ranks that leave a group are told to all by flooding (flood.go). The links for the detection
+//     of failures are not a star around the root, which would need a descriptor for each rank again and would be one
+//     more process whose death matters, nor a tree, which one death cuts: with 2⌈log₂ n⌉ watchers of each rank and as
+//     many disjoint paths between two, ranks hear of a death as long as any path is left.
+//
 // # Failure
 //
 // Every step ends at its deadline (30 s; [WithTimeout], GOCCL_TIMEOUT) or with its context. Joining as a whole has one
@@ -65,6 +82,6 @@
 //
 // Several goroutines may use a Bootstrap. Send and Recv match by (peer, tag) in any order; messages of one (peer, tag)
 // keep their order. AllGather and Barrier are collective: every rank makes the same calls in the same order, one at a
-// time per Bootstrap. From 64 ranks on they take log₂ n steps (relay.go). A Sub shares its parent's connections, which
-// stay open until the last Bootstrap that shares them is closed.
+// time per Bootstrap. From 64 ranks on, 16 in a web, they take log₂ n steps (relay.go). A Sub shares its parent's
+// connections, which stay open until the last Bootstrap that shares them is closed.
 package bootstrap

@@ -125,8 +125,8 @@ func (w *web) apply(n notice) {
 }
 
 // judge decides about a peer that others accuse. Two ranks that cannot reach a third show that it is dead; one may have
-// lost only its own connection. If a rank has a single watcher left, that one is enough. A rank that watches the accused
-// itself believes its own connection.
+// lost only its own connection. If a rank has a single watcher left, that one is enough. A rank that watches the
+// accused itself believes its own connection.
 func (w *web) judge(accused int) {
 	if accused == w.e.rank {
 		return

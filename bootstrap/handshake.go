@@ -18,8 +18,8 @@ import (
 
 // The handshake, dialer D and acceptor A, who share a secret:
 //
-//  1. D → A: greeting: version, role, purpose, world size, rank, target, nonce, both addresses as D sees them, session, origin,
-//     X25519 public key
+//  1. D → A: greeting: version, role, purpose, world size, rank, target, nonce, both addresses as D sees them, session,
+//     origin, X25519 public key
 //  2. A → D: greeting: the same of A
 //  3. D → A: proof = HMAC(secret, "dialer", both greetings)
 //  4. A → D: verdict, proof = HMAC(secret, "acceptor", both greetings, verdict)

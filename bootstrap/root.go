@@ -316,22 +316,6 @@ func (r *root) handle(m *rootMember, h header, data []byte) error {
 	return nil
 }
 
-// startMesh sends the table when all ranks are there.
-func (r *root) startMesh() {
-	for i := range r.world {
-		if o := r.members[i]; o == nil || o.info == nil || r.isTree() && !o.attached {
-			return
-		}
-	}
-	r.phase = phaseMesh
-	r.acceptor.shut()
-	t := table{session: r.tree.session, members: make([]member, r.world)}
-	for i := range t.members {
-		t.members[i] = *r.members[i].info
-	}
-	r.broadcast(frameTable, t.encode())
-}
-
 // hosts numbers the ranks' hosts by first appearance. Ranks are on one host if each has met all others of it there, so
 // their digests are equal.
 func (r *root) hosts() []int {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A large job joins over a tree, so that no process needs a descriptor for each rank. A rank that has sent its addresses
-// gets a parent from the root (frameParent), connects to it, says so (frameAttached), and its connection to the root
-// ends. Only a rank that has said so becomes a parent. The root keeps the first treeWidth ranks.
+// A large job joins over a tree, so that no process needs a descriptor for each rank. A rank that has sent its
+// addresses gets a parent from the root (frameParent), connects to it, says so (frameAttached), and its connection to
+// the root ends. Only a rank that has said so becomes a parent. The root keeps the first treeWidth ranks.
 const treeWidth = 16
 
 // rootTree is the root's view of the tree; the root's lock guards it.
