@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
 )
 
 // mesh is a rank's connections and the goroutines that serve them: one reader per connection and one heartbeat. A full

@@ -155,4 +155,3 @@ func (l *meshLink) read() {
 		}
 	}
 }
-

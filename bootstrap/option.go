@@ -35,6 +35,8 @@ type config struct {
 	webFrom   int    // ranks from which a job has a web
 }
 
+var webStart = webFrom // less in tests of small jobs
+
 // An Option changes a default of NewTCP, NewUniqueID or Join.
 type Option func(*config)
 
@@ -78,7 +80,7 @@ func newConfig(opts []Option) (*config, error) {
 		timeout: env.TimeoutOr(DefaultTimeout), partition: DefaultPartition, heartbeat: DefaultHeartbeat,
 		rootLife: defaultRootLife, log: slog.Default(), secret: []byte(env.Secret), commID: env.CommID,
 		iface: env.Interface, family: env.Family, hostID: env.HostID,
-		webFrom: webFrom,
+		webFrom: webStart,
 	}
 	for _, o := range opts {
 		o(c)

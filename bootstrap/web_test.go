@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"os"
+	"os/exec"
 	"testing"
 	"time"
 )
@@ -148,5 +150,24 @@ func TestWebLink(t *testing.T) {
 		if f := b.Failures(); len(f) != 0 {
 			t.Errorf("rank %d: %v", b.Rank(), <-f)
 		}
+	}
+}
+
+// webVariable gives the jobs of this test binary webs, however small they are.
+const webVariable = "GOCCL_TEST_WEB"
+
+// What goes wrong while a job joins over a tree, or in its web, is found and named as in a small job.
+func TestAsLargeJobs(t *testing.T) {
+	if os.Getenv(webVariable) != "" {
+		t.Skip("this is one")
+	}
+	t.Parallel()
+	tests := "^Test(MissingRanks|Mismatch|WorldSizeOfTheRoot|Kill9|Stalled|StopIsNoDeath|TwoHosts|PartitionWhileJoining|" +
+		"DeadlineAndCancel|EverySubscriberHears|FirstDeathIsBlamed|RankZeroIsMissing|KilledBeforeItComes|AllLeave|" +
+		"LateRanksAreTold|RootIsGone|PausedWhileJoining|Containers.*|ToldHosts|NothingLeaks.*)$"
+	cmd := exec.Command(os.Args[0], "-test.run", tests, "-test.timeout", "5m")
+	cmd.Env = append(os.Environ(), webVariable+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

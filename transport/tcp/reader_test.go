@@ -40,7 +40,7 @@ func TestPollingEnds(t *testing.T) {
 		t.Error("what is there at once is not found")
 	}
 	p.now.Store(1 << 20) // others poll
-	begin, p.time = time.Now(), time.Hour
+	p.time = time.Hour
 	if p.until(never) {
 		t.Error("it found nothing")
 	}
