@@ -129,7 +129,8 @@ func (j *jointCall) end(completed bool) {
 }
 
 // jointError returns the error of a Split or Grow that failed with err: the communicator's end, a peer that is in
-// Shrink or stopped, or err itself. A peer mostly shrinks because a rank has died, which this rank may learn a little later.
+// Shrink or stopped, or err itself. A peer mostly shrinks because a rank has died, which this rank may learn a little
+// later.
 func (c *Comm) jointError(ctx context.Context, op string, err error) error {
 	var elsewhere *Error
 	if errors.As(context.Cause(ctx), &elsewhere) {

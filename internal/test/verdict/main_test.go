@@ -21,7 +21,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	commtest.Main(m, map[string]func(*commtest.Process) error{
-		"wait": waits, "busy": busy, "differ": differ, "order": order, "circle": circle, "slow": slow, "skewed": skewed, "splits": splits,
+		"wait": waits, "busy": busy, "differ": differ, "order": order, "circle": circle, "slow": slow, "skewed": skewed,
+		"splits": splits,
 	})
 }
 

@@ -6,41 +6,41 @@
 //		mutate.Fuzz(f, func(t *testing.T, b []byte) { … })
 //	}
 //
-// Under `go test -fuzz` and plain `go test` this is f.Fuzz. With GOCCL_FUZZ_RUNS=N, `go test -run FuzzX` runs the seeds
-// and N inputs that are mutated from them, in the order that GOCCL_FUZZ_SEED (1) gives. Nothing is learnt from coverage,
-// so a loop of this kind is a supplement of the fuzzer. A body must not call t.Skip, which would end the loop.
+// Under `go test -fuzz` and plain `go test` this is f.Fuzz. `go test -run FuzzX -args -mutate.runs N` runs the seeds and
+// N inputs that are mutated from them, in the order that -mutate.seed gives. Nothing is learnt from coverage, so a loop
+// of this kind is a supplement of the fuzzer. A body must not call t.Skip, which would end the loop.
 package mutate
 
 import (
+	"flag"
 	"fmt"
-	"os"
 	"reflect"
-	"strconv"
 	"testing"
 	"time"
+)
+
+var (
+	wanted = flag.Int("mutate.runs", 0, "mutated inputs of each fuzz target that runs; 0: its seeds alone")
+	seed   = flag.Uint64("mutate.seed", 1, "what they follow from")
 )
 
 // Fuzz is f.Fuzz(body), or the loop.
 func Fuzz(f *testing.F, body any) {
 	f.Helper()
-	runs, _ := strconv.Atoi(os.Getenv("GOCCL_FUZZ_RUNS"))
+	runs := *wanted
 	if runs <= 0 {
 		f.Fuzz(body)
 		return
 	}
-	seed, err := strconv.ParseUint(os.Getenv("GOCCL_FUZZ_SEED"), 10, 64)
-	if err != nil {
-		seed = 1
-	}
 	// The seeds come one by one. Each has its share of the runs; those of testdata, which f does not count, the same.
 	share := (runs + max(1, seeds(f)) - 1) / max(1, seeds(f))
-	m := newMutator(seed)
+	m := newMutator(*seed)
 	done, begin := 0, time.Now()
 	call := reflect.ValueOf(body)
 	loop := func(t *testing.T, args []any) {
 		defer func() {
 			if t.Failed() || t.Skipped() {
-				t.Logf("run %d of the loop, GOCCL_FUZZ_SEED=%d, with %s", done, seed, printed(m.input))
+				t.Logf("run %d of the loop, -mutate.seed %d, with %s", done, *seed, printed(m.input))
 			}
 		}()
 		m.add(args)

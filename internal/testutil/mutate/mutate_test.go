@@ -2,6 +2,7 @@ package mutate_test
 
 import (
 	"bytes"
+	"flag"
 	"os"
 	"os/exec"
 	"strings"
@@ -10,22 +11,22 @@ import (
 	"github.com/goccl/goccl/internal/testutil/mutate"
 )
 
+var fault = flag.Bool("fault", false, "let FuzzFault fail")
+
 // FuzzFault has a fault that no seed shows: it takes one of 256 bytes at one place.
 func FuzzFault(f *testing.F) {
 	f.Add([]byte("abcd"), uint16(3))
 	f.Add([]byte("efgh"), uint16(4))
 	mutate.Fuzz(f, func(t *testing.T, b []byte, n uint16) {
-		if os.Getenv("MUTATE_FAULT") != "" && len(b) > 3 && b[1] == 0x7f && n > 4096 {
+		if *fault && len(b) > 3 && b[1] == 0x7f && n > 4096 {
 			t.Error("the fault")
 		}
 	})
 }
 
-func loop(t *testing.T, env ...string) string {
+func loop(t *testing.T, args ...string) string {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run", "^FuzzFault$")
-	cmd.Env = append(os.Environ(), env...)
-	out, err := cmd.CombinedOutput()
+	out, err := exec.Command(os.Args[0], append([]string{"-test.run", "^FuzzFault$"}, args...)...).CombinedOutput()
 	if (err != nil) != strings.Contains(string(out), "the fault") {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -34,12 +35,12 @@ func loop(t *testing.T, env ...string) string {
 
 // The loop runs as many inputs as it says, finds the fault, prints the input, and is reproducible.
 func TestLoop(t *testing.T) {
-	if out := loop(t, "GOCCL_FUZZ_RUNS=5000"); !strings.Contains(out, "FuzzFault: 5000 runs in ") {
+	if out := loop(t, "-mutate.runs=5000"); !strings.Contains(out, "FuzzFault: 5000 runs in ") {
 		t.Error(out)
 	}
 	found := func(seed string) string {
-		out := loop(t, "GOCCL_FUZZ_RUNS=1000000", "MUTATE_FAULT=1", "GOCCL_FUZZ_SEED="+seed)
-		_, input, ok := strings.Cut(out, "of the loop, GOCCL_FUZZ_SEED="+seed+", with  []uint8")
+		out := loop(t, "-mutate.runs=1000000", "-fault", "-mutate.seed="+seed)
+		_, input, ok := strings.Cut(out, "of the loop, -mutate.seed "+seed+", with  []uint8")
 		if !ok {
 			t.Fatal(out)
 		}

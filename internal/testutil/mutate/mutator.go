@@ -17,7 +17,7 @@ type mutator struct {
 
 const (
 	mostPool  = 256
-	mostBytes = 1 << 12 // of an argument; a longer seed keeps its length
+	mostBytes = 512 // of an argument; a longer seed keeps its length
 )
 
 func newMutator(seed uint64) *mutator { return &mutator{rng: rand.New(rand.NewPCG(seed, 71))} }
