@@ -6,9 +6,9 @@
 //		mutate.Fuzz(f, func(t *testing.T, b []byte) { … })
 //	}
 //
-// Under `go test -fuzz` and plain `go test` this is f.Fuzz. `go test -run FuzzX -args -mutate.runs N` runs the seeds and
-// N inputs that are mutated from them, in the order that -mutate.seed gives. Nothing is learnt from coverage, so a loop
-// of this kind is a supplement of the fuzzer. A body must not call t.Skip, which would end the loop.
+// Under `go test -fuzz` and plain `go test` this is f.Fuzz. `go test -run FuzzX -args -mutate.runs N` runs the seeds
+// and N inputs that are mutated from them, in the order that -mutate.seed gives. Nothing is learnt from coverage, so a
+// loop of this kind is a supplement of the fuzzer. A body must not call t.Skip, which would end the loop.
 package mutate
 
 import (
