@@ -44,8 +44,11 @@ const packagePath = "github.com/goccl/goccl/dsl."
 // of a program come from few lines, so known caches the result for each return address; it belongs to one program.
 func callerPosition(known map[uintptr]Position) Position {
 	var pcs [12]uintptr
-	n := runtime.Callers(3, pcs[:])
-	for i := range n {
+	n := runtime.Callers(3, pcs[:4]) // mostly enough, and a walk of the stack costs by the frame
+	for i := 0; i < n; i++ {
+		if i == 3 && n == 4 {
+			n = runtime.Callers(3, pcs[:])
+		}
 		pos, ok := known[pcs[i]]
 		if !ok {
 			pos = userPosition(pcs[i : i+1])

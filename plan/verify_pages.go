@@ -142,7 +142,9 @@ func (t *timeline) raise(into, from []*page) {
 		case t.plain:
 			dst := into[i].all[:len(p.all)]
 			for k, x := range p.all {
-				dst[k] = max(dst[k], x)
+				if x > dst[k] {
+					dst[k] = x
+				}
 			}
 		default:
 			into[i] = t.join(into[i], p)

@@ -8,6 +8,7 @@ import (
 // demand is what an output chunk must contain when a launch has ended.
 type demand struct {
 	of        []Contribution // sorted by rank, then index
+	all       bool           // of is one chunk of all ranks: the same chunk of each
 	untouched bool           // the plan must not write it
 	free      bool           // unconstrained
 	op        ReduceOp       // of a user-defined reduction; anyOp for the named collectives
@@ -19,9 +20,10 @@ const anyOp ReduceOp = "any"
 func (v *verifier) demands(rank int) []demand {
 	p, n := v.p, len(v.p.GPUs)
 	out := make([]demand, p.chunkCount(rank, Output))
-	all := func(k int) (of []Contribution) {
-		for r := range n {
-			of = append(of, Contribution{r, k})
+	all := func(k int) []Contribution {
+		of := make([]Contribution, n)
+		for r := range of {
+			of[r] = Contribution{r, k}
 		}
 		return of
 	}
@@ -77,6 +79,9 @@ func (v *verifier) demands(rank int) []demand {
 func (v *verifier) want(rank int) []demand {
 	if v.wanted[rank] == nil {
 		v.wanted[rank] = v.demands(rank)
+		for i := range v.wanted[rank] {
+			v.wanted[rank][i].ofAll(len(v.p.GPUs))
+		}
 	}
 	return v.wanted[rank]
 }
@@ -124,14 +129,30 @@ func (v *verifier) checkResult(rank int, k *clock) error {
 	return nil
 }
 
+// ofAll sets all, for n ranks.
+func (d *demand) ofAll(n int) {
+	d.all = len(d.of) == n
+	for r := range d.of {
+		d.all = d.all && d.of[r] == Contribution{r, d.of[0].Index}
+	}
+}
+
+// holds reports whether a value is what is demanded in a launch.
+func (v *verifier) holds(value int32, d *demand, launch int) bool {
+	if int(v.values.nodes[value].terms) != len(d.of) {
+		return false
+	}
+	if d.all {
+		if l, ok := v.values.everyRank(value, len(d.of)); ok {
+			return l == leaf{int32(launch), 0, int32(d.of[0].Index)}
+		}
+	}
+	return v.values.is(value, int32(launch), d.of)
+}
+
 func (v *verifier) checkValue(c *cell, d *demand, pl *Place, part sub, launch int) error {
 	n := &v.values.nodes[c.value]
-	got := v.values.terms(c.value, len(d.of)+1)
-	ok := len(got) == len(d.of) && int(n.terms) == len(d.of)
-	for i := range d.of {
-		ok = ok && got[i] == leaf{int32(launch), int32(d.of[i].Rank), int32(d.of[i].Index)}
-	}
-	if !ok {
+	if !v.holds(c.value, d, launch) {
 		return v.wrong(c, pl, part, launch, "")
 	}
 	if len(d.of) < 2 {

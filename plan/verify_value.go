@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,11 @@ type values struct {
 
 	quotient *quotient
 	images   map[imageOf]int32
+
+	every map[int32]leaf // by value: see everyRank; of launch -1, none
+	stack []imageOf      // for collect
+	list  []leaf         // for is, as the next
+	found []bool
 }
 
 // imageOf is a value whose base, which is no image, is renamed by an element of the quotient.
@@ -46,7 +52,7 @@ const (
 
 func newValues() *values {
 	return &values{nodes: []valueNode{{place: -1}}, memo: map[combination]int32{}, leafs: map[leaf]int32{},
-		images: map[imageOf]int32{}}
+		images: map[imageOf]int32{}, every: map[int32]leaf{}}
 }
 
 func (v *values) input(l leaf, period int) int32 {
@@ -122,10 +128,76 @@ func (v *values) renamed(l leaf, g int32) leaf {
 	return leaf{l.launch, e.Ranks[l.rank], int32(e.chunk(InputPlane, int(l.chunk)))}
 }
 
+// everyRank returns the launch and the chunk of a value that combines one chunk of each of n ranks, the same of all. Of
+// an image these are images, so it looks at the leaves of few values.
+func (v *values) everyRank(id int32, n int) (l leaf, ok bool) {
+	node := &v.nodes[id]
+	if g := node.image.frame; g != 0 {
+		l, ok = v.everyRank(node.image.base, n)
+		l.chunk = v.renamed(l, g).chunk
+		return l, ok
+	}
+	if int(node.terms) != n {
+		return l, false
+	}
+	if l, ok = v.every[id]; ok {
+		return l, l.launch >= 0
+	}
+	v.list = v.collect(v.list[:0], id, n+1)
+	l, seen := v.list[0], make([]bool, n)
+	l.rank = 0
+	for _, one := range v.list {
+		if seen[one.rank] || one.chunk != l.chunk || one.launch != l.launch {
+			l.launch = -1
+			break
+		}
+		seen[one.rank] = true
+	}
+	v.every[id] = l
+	return l, l.launch >= 0
+}
+
+// is reports whether value id is the reduction of the inputs in a list, which is sorted, in a launch.
+func (v *values) is(id int32, launch int32, of []Contribution) bool {
+	v.list = v.collect(v.list[:0], id, len(of)+1)
+	if len(v.list) != len(of) {
+		return false
+	}
+	found := v.found[:0]
+	for range of {
+		found = append(found, false)
+	}
+	v.found = found
+	for _, l := range v.list {
+		at := int(l.rank) // where it is if every rank contributes once
+		want := Contribution{int(l.rank), int(l.chunk)}
+		if at >= len(of) || of[at] != want || at > 0 && of[at-1] == want {
+			at, _ = slices.BinarySearchFunc(of, l, func(c Contribution, l leaf) int {
+				return cmp.Or(c.Rank-int(l.rank), c.Index-int(l.chunk))
+			})
+		}
+		for at < len(of) && found[at] {
+			at++ // an input that is wanted several times
+		}
+		if at == len(of) || l.launch != launch || of[at] != want {
+			return false
+		}
+		found[at] = true
+	}
+	return true
+}
+
 // terms returns the leaves of value id, sorted, at most limit of them.
 func (v *values) terms(id int32, limit int) []leaf {
-	var out []leaf
-	stack := []imageOf{{id, 0}}
+	out := v.collect(nil, id, limit)
+	slices.SortFunc(out, compareLeaf)
+	return out
+}
+
+// collect appends the leaves of value id, until there are limit of them.
+func (v *values) collect(out []leaf, id int32, limit int) []leaf {
+	stack := append(v.stack[:0], imageOf{id, 0})
+	defer func() { v.stack = stack }()
 	for len(stack) > 0 && len(out) < limit {
 		top := stack[len(stack)-1]
 		n := &v.nodes[top.base]
@@ -139,7 +211,6 @@ func (v *values) terms(id int32, limit int) []leaf {
 			stack = append(stack, imageOf{n.a, top.frame}, imageOf{n.b, top.frame})
 		}
 	}
-	slices.SortFunc(out, compareLeaf)
 	return out
 }
 

@@ -67,10 +67,14 @@ func newPipelined(b *builder) *pipelined {
 	}
 	open := func(peers [][]int) [][]link {
 		out := make([][]link, n)
-		for r := range n {
+		for r := range b.each() {
 			out[r] = make([]link, n)
+		}
+		for r := range n { // all ranks have channels, also those whose programs are not written
 			for _, q := range peers[r] {
-				out[r][q] = b.link(q, r)
+				if l := b.link(q, r); out[r] != nil {
+					out[r][q] = l
+				}
 			}
 		}
 		return out
