@@ -49,6 +49,16 @@ func parse(file string, text []byte) ([]block, error) {
 // runnable lists the languages of blocks that must run or give a reason to skip.
 var runnable = map[string]bool{"sh": true, "go": true, "c": true}
 
+// hurried is the goccl of the blocks: the one in a folder, whose measurements take few samples, because nothing reads
+// their times here. What a block says itself comes later and holds.
+const hurried = `#!/bin/sh
+if [ "$1" = perf ]; then
+  shift
+  exec '%[1]s/goccl' perf --iters 3 --cycles 1 "$@"
+fi
+exec '%[1]s/goccl' "$@"
+`
+
 func documents(t *testing.T, root string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "*.md"))
@@ -83,8 +93,12 @@ func TestCodeBlocks(t *testing.T) {
 			"CI=true")
 		return cmd
 	}
-	if out, err := command(root, "go", "build", "-o", bin, "./cmd/goccl").CombinedOutput(); err != nil {
+	built := t.TempDir()
+	if out, err := command(root, "go", "build", "-o", built, "./cmd/goccl").CombinedOutput(); err != nil {
 		t.Fatalf("build goccl: %v\n%s", err, out)
+	}
+	if err := os.WriteFile(filepath.Join(bin, "goccl"), fmt.Appendf(nil, hurried, built), 0o755); err != nil {
+		t.Fatal(err)
 	}
 	ran := 0
 	for _, file := range documents(t, root) {
