@@ -24,9 +24,17 @@ func run(t *testing.T, comms []*goccl.Comm, c conformance.Case) {
 	}
 }
 
-// TestEverythingAcrossHosts runs every collective with every type and operator, and over sizes.
+// TestEverythingAcrossHosts runs every collective with every type and operator, and over sizes. Under the race detector
+// layouts, types and operators are few: types and operators change arithmetic, and not who waits for whom.
 func TestEverythingAcrossHosts(t *testing.T) {
+	types := datatype.NumTypes
+	if testing.Short() {
+		types = 0
+	}
 	for i, hosts := range layouts {
+		if testing.Short() && i != 1 && i != 3 && i != 5 {
+			continue
+		}
 		t.Run(fmt.Sprint(hosts), func(t *testing.T) {
 			comms := commtest.NewOn(t, hosts, commtest.Host, nil)
 			n := len(hosts)
@@ -37,7 +45,7 @@ func TestEverythingAcrossHosts(t *testing.T) {
 				return
 			}
 			for _, coll := range conformance.Collectives {
-				for ty := range datatype.NumTypes {
+				for ty := range types {
 					for op := range datatype.NumOps {
 						if op > 0 && !conformance.Reduces(coll) {
 							break

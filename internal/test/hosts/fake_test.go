@@ -18,6 +18,9 @@ import (
 // loses a connection. Results are right, or ranks get an error that names a rank; no rank hangs.
 func TestFakeNetwork(t *testing.T) {
 	n := 1000
+	if testing.Short() { // under the race detector
+		n = 250
+	}
 	if setting.Lenient().Full != "" {
 		n = 20000
 	}
