@@ -21,7 +21,7 @@ type snapshot struct {
 	seen    map[*page]bool   // pages that are collected
 	texts   map[*page][]byte // pages that are written
 	line    []byte
-	out     hash.Hash       // nil in the first pass
+	out     hash.Hash // nil in the first pass
 }
 
 func (v *verifier) snapshot(t *tick) {

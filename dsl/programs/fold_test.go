@@ -2,14 +2,17 @@ package programs
 
 import (
 	"slices"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/goccl/goccl/plan"
 )
 
 // A program that is folded while it is written unfolds to what is written without folding.
 func TestFoldedWhileWritten(t *testing.T) {
-	for _, name := range []string{"allreduce_ring", "allgather_ring", "allreduce_hierarchical", "alltoall_direct"} {
+	for _, name := range []string{"allreduce_ring", "allgather_ring", "allreduce_hierarchical", "alltoall_direct",
+		"allreduce_hierarchical_pipelined"} {
 		p, err := Lookup(name)
 		if err != nil {
 			t.Fatal(err)
@@ -29,6 +32,36 @@ func TestFoldedWhileWritten(t *testing.T) {
 			}
 			samePrograms(t, whole, f.Unfold())
 		}
+	}
+}
+
+// TestPipelinedCost: the proof of a plan with pipelines, whose ranks exchange with all hosts, costs little at 256 ranks.
+// It measures processor time.
+func TestPipelinedCost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of one core")
+	}
+	p, err := Lookup("allreduce_hierarchical_pipelined")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := p.Fold(Options{Ranks: 256, Hosts: 32, Instances: 1})
+	if err != nil || f == nil {
+		t.Fatal(f, err)
+	}
+	spent := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	begun := spent()
+	if _, err := f.Check(plan.VerifyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if took := spent() - begun; took > 10*time.Second {
+		t.Errorf("verification took %v, the stated limit is 10 s", took)
 	}
 }
 
