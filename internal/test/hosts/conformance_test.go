@@ -27,9 +27,9 @@ func run(t *testing.T, comms []*goccl.Comm, c conformance.Case) {
 // TestEverythingAcrossHosts runs every collective with every type and operator, and over sizes. Under the race detector
 // layouts, types and operators are few: types and operators change arithmetic, and not who waits for whom.
 func TestEverythingAcrossHosts(t *testing.T) {
-	types := datatype.NumTypes
+	types, large := datatype.NumTypes, int64(1<<20+3)
 	if testing.Short() {
-		types = 0
+		types, large = 0, 1<<18+3
 	}
 	for i, hosts := range layouts {
 		if testing.Short() && i != 1 && i != 3 && i != 5 {
@@ -54,7 +54,7 @@ func TestEverythingAcrossHosts(t *testing.T) {
 							InPlace: op%2 == 0})
 					}
 				}
-				run(t, comms, conformance.Case{Collective: coll, Type: datatype.Bfloat16, Count: 1<<20 + 3, Root: rand.IntN(n)})
+				run(t, comms, conformance.Case{Collective: coll, Type: datatype.Bfloat16, Count: large, Root: rand.IntN(n)})
 			}
 		})
 	}

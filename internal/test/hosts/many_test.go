@@ -10,6 +10,9 @@ import (
 // TestManyHosts runs ranks on many hosts, each with its connections to the ranks of its rail.
 func TestManyHosts(t *testing.T) {
 	hosts, ranks := 12, 4
+	if testing.Short() { // under the race detector
+		hosts, ranks = 6, 2
+	}
 	if setting.Lenient().Full != "" {
 		hosts = 32
 	}
