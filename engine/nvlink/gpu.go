@@ -38,8 +38,11 @@ func (g GPU) bandwidth() int64 {
 	return 900 // B200
 }
 
-// measuredBandwidth is the bandwidth of the GPU on which the embedded tables were measured.
-const measuredBandwidth = 450
+// referenceGPU is the GPU whose embedded tables serve others as well, and measuredBandwidth is its bandwidth.
+const (
+	referenceGPU      = "NVIDIA H200"
+	measuredBandwidth = 450
+)
 
 // derive adapts a table that was measured on another GPU to g. One algorithm replaces another at the size where the
 // transfer time of the bytes exceeds the latency of a flag. Flag latency is about the same everywhere, so these sizes

@@ -99,17 +99,18 @@ func LoadTable(path string, gpu GPU, ranks int) (*Table, error) {
 	return embedded(gpu, ranks)
 }
 
-// embedded returns the table of the same GPU with the nearest number of ranks. For an unknown GPU it derives one from
-// another GPU's table. Below NVLink there is one table for each rung.
+// embedded returns the table with the nearest number of ranks, of the same GPU or the reference; of two that are as
+// near, that of the same GPU. From the reference's it derives one for the GPU. Below NVLink there is one table for each
+// rung.
 func embedded(gpu GPU, ranks int) (best *Table, err error) {
 	entries, err := tables.ReadDir("tables")
 	if err != nil {
 		return nil, err
 	}
 	distance := func(t *Table) int {
-		d := max(t.Ranks-ranks, ranks-t.Ranks)
+		d := 2 * max(t.Ranks-ranks, ranks-t.Ranks)
 		if t.GPU != gpu.Name {
-			d += 1 << 20
+			d++
 		}
 		return d
 	}
@@ -128,7 +129,8 @@ func embedded(gpu GPU, ranks int) (best *Table, err error) {
 				link = r
 			}
 		}
-		if link == gpu.Link && (best == nil || distance(t) < distance(best)) {
+		usable := link == gpu.Link && (link != NVLink || t.GPU == gpu.Name || t.GPU == referenceGPU)
+		if usable && (best == nil || distance(t) < distance(best)) {
 			best = t
 		}
 	}
