@@ -33,6 +33,7 @@ type config struct {
 	hostID    string // "" = detected
 	commID    string // NCCL_COMM_ID; "" = none
 	webFrom   int    // ranks from which a job has a web
+	guests    int    // mostGuests
 }
 
 var webStart = webFrom // less in tests of small jobs
@@ -80,7 +81,7 @@ func newConfig(opts []Option) (*config, error) {
 		timeout: env.TimeoutOr(DefaultTimeout), partition: DefaultPartition, heartbeat: DefaultHeartbeat,
 		rootLife: defaultRootLife, log: slog.Default(), secret: []byte(env.Secret), commID: env.CommID,
 		iface: env.Interface, family: env.Family, hostID: env.HostID,
-		webFrom: webStart,
+		webFrom: webStart, guests: mostGuests,
 	}
 	for _, o := range opts {
 		o(c)

@@ -93,7 +93,7 @@ func (w *web) place(peer int) bool {
 			idle = append(idle, o)
 		}
 	}
-	if guests < mostGuests {
+	if guests < w.c.guests {
 		return true
 	}
 	if len(idle) == 0 {

@@ -187,7 +187,7 @@ func (w *web) guests() (list []*meshLink) {
 // many. The caller holds mu.
 func (w *web) thin() {
 	list := slices.DeleteFunc(w.guests(), func(l *meshLink) bool { return l.asked })
-	if len(list) <= mostGuests || w.silent {
+	if len(list) <= w.c.guests || w.silent {
 		return
 	}
 	l := slices.MinFunc(list, func(a, b *meshLink) int { return int(a.used.Load() - b.used.Load()) })
@@ -199,7 +199,7 @@ func (w *web) thin() {
 func (w *web) room() {
 	ctx, cancel := context.WithTimeout(w.ctx, breathe)
 	defer cancel()
-	_ = w.until(ctx, func() bool { return w.closed || len(w.guests()) < 2*mostGuests })
+	_ = w.until(ctx, func() bool { return w.closed || len(w.guests()) < 2*w.c.guests })
 }
 
 // handle takes a frame that only a web has.

@@ -44,8 +44,8 @@ func TestWeb(t *testing.T) {
 
 // If every rank sends to all others, connections rest for others, and the order of messages stays.
 func TestWebRests(t *testing.T) {
-	const n = mostGuests + 14
-	bs := tcpGroup(t, n, WithTimeout(time.Minute), asWeb)
+	const n, guests = 20, 4
+	bs := tcpGroup(t, n, WithTimeout(time.Minute), asWeb, func(c *config) { c.guests = guests })
 	ctx := context.Background()
 	each(t, bs, func(b Bootstrap) error {
 		for round := range 2 {
@@ -65,7 +65,7 @@ func TestWebRests(t *testing.T) {
 		}
 		return b.Barrier(ctx)
 	})
-	limit := pinnedLinks(n) + 2*mostGuests
+	limit := pinnedLinks(n) + 2*guests
 	for end := time.Now().Add(10 * time.Second); mostLinks(bs) > limit; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("a rank has %d connections, want at most %d", mostLinks(bs), limit)
