@@ -20,7 +20,8 @@ else
 fi
 # A run that is interrupted has about as many trials of each cell, and keeps what it knows.
 chaos() { # FAULTS PHASES SECONDS
-  step watch.chaos $(($3 + 60)) bash -c 'timeout --foreground -s INT -k 50 "$1" "${@:2}"; s=$?; [ $s = 124 ] || exit $s' - "$3" \
+  step watch.chaos $(($3 + 60)) bash -c \
+    'timeout --foreground -s INT -k 50 "$1" "${@:2}"; s=$?; [ $s = 124 ] || exit $s' - "$3" \
     goccl chaos --device $device --ranks $((n < 3 ? 3 : n)) --faults "$1" --phases "$2" -n 50 --json "$out/chaos.json"
 }
 chaos ${WATCH_CHAOS:-kill,kill-root,stop,abort,desync,mismatch-count set-up,small,large,split,shrink,plan 60}
