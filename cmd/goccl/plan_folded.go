@@ -20,7 +20,6 @@ type anyPlan struct {
 
 // any returns the plan, folded if it is a built-in program of many ranks that do alike.
 func (s *planSource) any() (*anyPlan, error) {
-	debug.SetGCPercent(40)        // a proof keeps most of what it allocates for long
 	_, missing := os.Stat(s.Plan) // a file comes before a program of its name
 	if prog, err := programs.Lookup(s.Plan); err == nil && s.Ranks >= foldFrom && missing != nil {
 		o := s.options()
@@ -31,6 +30,7 @@ func (s *planSource) any() (*anyPlan, error) {
 			return &anyPlan{folded: f}, err
 		}
 	}
+	debug.SetGCPercent(40) // the proof of a whole plan keeps most of what it allocates for long
 	p, err := s.load()
 	return &anyPlan{whole: p}, err
 }

@@ -35,8 +35,8 @@ func TestFoldedWhileWritten(t *testing.T) {
 	}
 }
 
-// TestPipelinedCost: the proof of a plan with pipelines, whose ranks exchange with all hosts, costs little at 256 ranks.
-// It measures processor time.
+// TestPipelinedCost: the proof of a plan with pipelines, whose ranks exchange with all hosts, costs little at 256
+// ranks. It measures processor time.
 func TestPipelinedCost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("seconds of one core")

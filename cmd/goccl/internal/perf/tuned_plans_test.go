@@ -55,7 +55,8 @@ func TestTunedPlansAreUsed(t *testing.T) {
 	if err := chosen.Register(list[0]); err != nil {
 		t.Fatal(err)
 	}
-	for message, used := range map[int64]bool{1 << 11: false, 1 << 12: true, 1 << 14: true, 1 << 15: true, 1 << 16: false} {
+	for message, used := range map[int64]bool{1 << 11: false, 1 << 12: true, 1 << 14: true, 1 << 15: true,
+		1 << 16: false} {
 		count := message / int64(n) / datatype.Float32.Size()
 		r := collective.Request{Collective: collective.AllGather, Count: count, Type: datatype.Float32}
 		if a := chosen.Select(&r); (a != nil) != used {
