@@ -99,9 +99,8 @@ func LoadTable(path string, gpu GPU, ranks int) (*Table, error) {
 	return embedded(gpu, ranks)
 }
 
-// embedded returns the table with the nearest number of ranks, of the same GPU or the reference; of two that are as
-// near, that of the same GPU. From the reference's it derives one for the GPU. Below NVLink there is one table for each
-// rung.
+// embedded returns the table of the nearest number of ranks, of the same GPU or, second of two that are as near, of the
+// reference, from which it derives one. Below NVLink there is one table for each rung.
 func embedded(gpu GPU, ranks int) (best *Table, err error) {
 	entries, err := tables.ReadDir("tables")
 	if err != nil {

@@ -8,8 +8,8 @@
 //
 // # Memory order
 //
-// Plain rows are published by a flag for each piece: stores of a warp, its barrier, release at system scope by one lane;
-// acquire by one lane, the warp's barrier, loads. Packets carry the count. A rank's arena may be written again
+// Plain rows are published by a flag for each piece: stores of a warp, its barrier, release at system scope by one
+// lane; acquire by one lane, the warp's barrier, loads. Packets carry the count. A rank's arena may be written again
 // once its `ended` word says that its earlier launch of the kind is over: the last block releases it to all peers.
 #pragma once
 

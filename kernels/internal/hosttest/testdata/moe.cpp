@@ -209,7 +209,9 @@ struct Rank {
     a.recvIndex = reinterpret_cast<int64_t*>(index.data), a.recvWeights = reinterpret_cast<float*>(lists.data);
     a.recvSource = reinterpret_cast<int32_t*>(source.data);
     a.recvRows = room(), a.groups = c.groups(), a.senders = senders;
-    Launch(senders + receivers, threads(), [&] { staged ? goccl::moe::dispatch<Stage>(a) : goccl::moe::dispatch<Plain>(a); }).join();
+    Launch(senders + receivers, threads(), [&] {
+      staged ? goccl::moe::dispatch<Stage>(a) : goccl::moe::dispatch<Plain>(a);
+    }).join();
     ended();
     for (int g = 0; g < static_cast<int>(c.byExpert ? local : 1); ++g) {
       const auto got = c.got(rank, c.byExpert ? g : -1);
