@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"math"
 	"fmt"
 	"net"
 	"net/netip"
@@ -270,6 +271,7 @@ func FuzzRootFrames(f *testing.F) {
 	f.Add([]byte{}, 1)
 	f.Add((&table{members: make([]member, 2)}).encode(), 2)
 	f.Add(rootFailure{text: "x"}.encode(), 0)
+	f.Add([]byte{0, 0, 0, 0}, math.MaxInt/2+2) // four times that is 4
 	mutate.Fuzz(f, func(t *testing.T, b []byte, world int) {
 		if tab, err := decodeTable(b, world); err == nil && len(tab.members) != world {
 			t.Fatal("table")

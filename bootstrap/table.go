@@ -79,7 +79,7 @@ func encodeHosts(hosts []int) []byte {
 
 // decodeHosts also checks that hosts are numbered by first appearance.
 func decodeHosts(b []byte, world int) ([]int, error) {
-	if len(b) != 4*world {
+	if len(b)%4 != 0 || len(b)/4 != world { // 4 * world may overflow
 		return nil, fmt.Errorf("%w: hosts of %d bytes for %d ranks", ErrProtocol, len(b), world)
 	}
 	hosts, next := make([]int, world), uint32(0)
