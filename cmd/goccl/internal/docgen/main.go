@@ -108,6 +108,9 @@ func generate(root string) (map[string][]byte, error) {
 		return nil, err
 	}
 	files["docs/images/ratio.svg"] = picture
+	if files["docs/images/inference.svg"], err = peers(root); err != nil {
+		return nil, err
+	}
 	files["docs/images/house.svg"] = drawHouse()
 	schema, err := fillSchema(string(plan.Schema))
 	if err != nil {
