@@ -52,6 +52,9 @@ func launched(t *testing.T, do func() error) string {
 			}
 			out = append(out, s)
 		}
+		if c.Kind == mockcuda.GraphLaunch {
+			out = append(out, "graph")
+		}
 	}
 	return strings.Join(out, ", ")
 }
@@ -148,7 +151,7 @@ func TestOnMockFusedAllocations(t *testing.T) {
 	}
 }
 
-// Tune measures all algorithms of every size on all ranks, and chooses one.
+// Tune measures all algorithms of every size on all ranks, in graphs, and chooses one.
 func TestOnMockFusedTune(t *testing.T) {
 	comms, fusions := fusedOnMock(t, goccl.FusionConfig{})
 	got := launched(t, func() error {
@@ -161,6 +164,10 @@ func TestOnMockFusedTune(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s was not measured", want)
 		}
+	}
+	const sizes, algorithms, launches = 3, 3, 2
+	if n, want := strings.Count(got, "graph"), sizes*algorithms*launches*len(comms); n != want {
+		t.Errorf("%d launches of graphs, want %d", n, want)
 	}
 }
 

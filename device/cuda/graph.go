@@ -1,6 +1,11 @@
 package cuda
 
-import "github.com/goccl/goccl/internal/driver"
+import (
+	"errors"
+	"runtime"
+
+	"github.com/goccl/goccl/internal/driver"
+)
 
 // CaptureMode restricts what the process may do while a stream is captured.
 type CaptureMode = driver.CaptureMode
@@ -46,6 +51,30 @@ func (s *Stream) EndCapture() (*Graph, error) {
 		return nil, err
 	}
 	return g, nil
+}
+
+// Capture returns a graph of what enqueue does on the stream, ready to launch.
+func (s *Stream) Capture(enqueue func() error) (x *Exec, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := s.BeginCapture(CaptureThreadLocal); err != nil {
+		return nil, err
+	}
+	err = enqueue()
+	graph, ended := s.EndCapture() // also after a failure, or the stream stays in capture mode
+	if ended == nil {
+		defer func() { err = errors.Join(err, graph.Close()) }()
+	}
+	if err = errors.Join(err, ended); err != nil {
+		return nil, err
+	}
+	if x, err = graph.Instantiate(); err != nil {
+		return nil, err
+	}
+	if err := x.Upload(s); err != nil {
+		return nil, errors.Join(err, x.Close())
+	}
+	return x, nil
 }
 
 // CaptureStatus returns the capture state of the stream and, while capturing, a number that is unique to the capture.

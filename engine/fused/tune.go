@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
 )
 
 // table is the fastest algorithm by the number of bits of a request's size; "": it was not measured.
@@ -97,11 +98,10 @@ func (w *Workspace) tuneSize(ctx context.Context, r *Request, enqueue func(*Requ
 	return nil
 }
 
-// measure is the time of a request, in seconds.
-func (w *Workspace) measure(ctx context.Context, r *Request, enqueue func(*Request) error) (seconds float64,
-	err error,
-) {
-	times := func(n int) error {
+// measure is the time of a request, in seconds: in a graph, as engines of inference run it, if one can be captured.
+// Launched one by one, small requests take as long as the processor needs for their launches.
+func (w *Workspace) measure(ctx context.Context, r *Request, enqueue func(*Request) error) (float64, error) {
+	rounds := func(n int) error {
 		for range n {
 			if err := enqueue(r); err != nil {
 				return err
@@ -109,23 +109,38 @@ func (w *Workspace) measure(ctx context.Context, r *Request, enqueue func(*Reque
 		}
 		return nil
 	}
-	if err := times(tuneWarmups); err != nil {
+	if err := rounds(tuneWarmups); err != nil {
 		return 0, err
 	}
-	from, err := r.Stream.Record()
+	run := func() error { return rounds(tuneRounds) }
+	if s, ok := r.Stream.(*cuda.Stream); ok {
+		if graph, err := s.Capture(run); err == nil {
+			defer func() { _ = graph.Close() }()
+			run = func() error { return graph.Launch(s) }
+			if err := run(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return timed(ctx, r.Stream, run)
+}
+
+// timed is the time that a stream takes for tuneRounds rounds, for one of them in seconds.
+func timed(ctx context.Context, s device.Stream, run func() error) (seconds float64, err error) {
+	from, err := s.Record()
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	if err := times(tuneRounds); err != nil {
+	if err := run(); err != nil {
 		return 0, err
 	}
-	to, err := r.Stream.Record()
+	to, err := s.Record()
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	if err := r.Stream.Synchronize(ctx); err != nil {
+	if err := s.Synchronize(ctx); err != nil {
 		return 0, err
 	}
 	total, err := to.Since(from)
