@@ -77,7 +77,9 @@ func TestOnMockFusedLaunches(t *testing.T) {
 			"fused_one_shot_float16_g1 4x64+"},
 		{func(r *goccl.FusedRequest) { r.Algorithm, r.Hidden = "one_shot", 16384 }, "all_reduce_"}, // rows too long
 		{func(r *goccl.FusedRequest) { r.Algorithm, r.Tokens, r.Hidden = "one_shot", 40, 4096 },
-			"fused_one_shot_bfloat16_g1 40x512"},
+			"fused_one_shot_bfloat16_g1 40x512+"},
+		{func(r *goccl.FusedRequest) { r.Algorithm, r.Tokens, r.Hidden = "one_shot", 41, 4096 },
+			"fused_one_shot_bfloat16_g1 41x512"},
 		{func(r *goccl.FusedRequest) {
 			r.Algorithm, r.DividedResidual, r.Residual, r.ResidualOut = "one_shot", true, p+1<<19, p+1<<19
 		}, "fused_two_shot_bfloat16_g2 1x512+"},
@@ -184,7 +186,7 @@ func TestOnMockLamport(t *testing.T) {
 	}{
 		{256, datatype.Bfloat16, datatype.Sum, "fused_reduce_bfloat16 1x32+"},
 		{32 << 10, datatype.Bfloat16, datatype.Avg, "fused_reduce_bfloat16 16x256+"},
-		{32 << 10, datatype.Float32, datatype.Sum, "fused_reduce_float32 32x256"},
+		{32 << 10, datatype.Float32, datatype.Sum, "fused_reduce_float32 32x256+"},
 		{33, datatype.Float16, datatype.Sum, "fused_reduce_float16 1x32+"},
 		{256, datatype.Int32, datatype.Sum, "all_reduce_one_shot_ll128_int32"},
 		{256, datatype.Float32, datatype.Max, "all_reduce_one_shot_ll128_float32"},
@@ -215,7 +217,7 @@ func TestOnMockLamportByTable(t *testing.T) {
 	comms := commtest.OnMock(t, 4, nil)
 	s, p := commtest.MockStream(t, comms[0]), commtest.Scratch(t, comms[0])
 	for bytes, want := range map[int64]string{1 << 10: "all_reduce_one_shot_ll_bfloat16_sum_n4 2x64+",
-		128 << 10: "fused_reduce_bfloat16 64x128"} {
+		128 << 10: "fused_reduce_bfloat16 64x128+"} {
 		got := launched(t, func() error {
 			return comms[0].AllReduce(p, p, bytes/2, datatype.Bfloat16, datatype.Sum, s)
 		})
