@@ -112,7 +112,7 @@ func (e *cudaEngine) launch(op string, seq uint64, s device.Stream, f *cuda.Func
 }
 
 // The share of the blocks that send: of rows in dispatch and in combine, and of packets in both. Measured on four H100
-// (bench/results/2026-11-26-4xH100).
+// (bench/results/2026-11-26-4xH100-627cbe5).
 const (
 	dispatchSenders = 1. / 2
 	combineSenders  = 9. / 16

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,13 +47,9 @@ func best(units []inferenceUnit, part, mode string, meant func(contender string)
 
 // peers draws the peers' times divided by goccl's: of an all-reduce alone, and of what it adds to a decode step.
 func peers(root string) ([]byte, error) {
-	const (
-		width, height         = 900, 424
-		left, top, wide, high = 56.0, 72.0, 330.0, 270.0
-		gap                   = 90.0
-		least, most           = 0.5, 5.0 // of the axis, which is logarithmic
-		from, to              = 1 << 10, 8 << 20
-	)
+	const width, height = 900, 424
+	f := frame{left: 56, top: 72, wide: 330, high: 270, gap: 90, least: 0.5, most: 5, from: 1 << 10, to: 8 << 20,
+		sizes: []int64{1 << 10, 16 << 10, 256 << 10, 4 << 20}}
 	text, err := os.ReadFile(filepath.Join(root, inferenceResult))
 	if err != nil {
 		return nil, err
@@ -67,39 +62,29 @@ func peers(root string) ([]byte, error) {
 	if err := json.Unmarshal(text, &result); err != nil {
 		return nil, fmt.Errorf("%s: %w", inferenceResult, err)
 	}
-	y := func(r float64) float64 { return top + high*(1-math.Log(r/least)/math.Log(most/least)) }
 	var b strings.Builder
 	fmt.Fprintf(&b, svgHead, width, height)
-	for i, panel := range []struct{ part, mode, ours, title string }{
+	for i, half := range []struct{ part, mode, ours, title string }{
 		{"all_reduce", "graph", "goccl", "an all-reduce in a CUDA graph"},
 		{"step", "step", "goccl preloaded", "what it adds to a layer of a decode step"},
 	} {
-		x0 := left + float64(i)*(wide+gap)
-		x := func(size int64) float64 { return x0 + wide*math.Log(float64(size)/from)/math.Log(to/from) }
-		for _, r := range []float64{0.5, 1, 2, 4} {
-			colour := map[bool]string{true: "#333333", false: "#dddddd"}[r == 1]
-			fmt.Fprintf(&b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1[2]f" stroke="%[4]s"/>`+"\n", x0, y(r), x0+wide, colour)
-			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="end" fill="#333333">%g×</text>`+"\n", x0-8, y(r)+4, r)
-		}
-		for _, size := range []int64{1 << 10, 16 << 10, 256 << 10, 4 << 20} {
-			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#333333">%s</text>`+"\n", x(size), top+high+18,
-				bytesText(size))
-		}
-		ours := best(result.Units, panel.part, panel.mode, func(name string) bool { return name == panel.ours })
+		p := f.panel(i)
+		p.draw(&b, half.title)
+		ours := best(result.Units, half.part, half.mode, func(name string) bool { return name == half.ours })
 		for _, c := range peerCurves {
-			theirs := best(result.Units, panel.part, panel.mode, func(name string) bool {
+			theirs := best(result.Units, half.part, half.mode, func(name string) bool {
 				return strings.HasPrefix(name, c.contenders)
 			})
 			var points []string
-			for size := int64(from); size <= to; size *= 2 {
+			for size := f.from; size <= f.to; size *= 2 {
 				r := theirs[size] / ours[size]
 				if theirs[size] == 0 || ours[size] == 0 {
 					continue
 				}
-				if r < least || r > most {
+				if r < f.least || r > f.most {
 					return nil, fmt.Errorf("%s of %d bytes, %.2f, is outside the picture", c.label, size, r)
 				}
-				points = append(points, fmt.Sprintf("%.1f,%.1f", x(size), y(r)))
+				points = append(points, fmt.Sprintf("%.1f,%.1f", p.x(size), p.y(r)))
 			}
 			if len(points) == 0 {
 				return nil, fmt.Errorf("%s: no times of %s", inferenceResult, c.label)
@@ -107,11 +92,9 @@ func peers(root string) ([]byte, error) {
 			fmt.Fprintf(&b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n",
 				strings.Join(points, " "), c.colour)
 		}
-		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#333333">%s</text>`+"\n", x0+wide/2, top-10,
-			panel.title)
 	}
 	for i, c := range peerCurves {
-		lx, ly := left+float64(i)*210, top+high+52
+		lx, ly := f.left+float64(i)*210, f.top+f.high+52
 		fmt.Fprintf(&b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1[2]f" stroke="%[4]s" stroke-width="3"/>`+"\n", lx, ly-4,
 			lx+26, c.colour)
 		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" fill="#333333">%s</text>`+"\n", lx+34, ly, c.label)

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"html"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,40 +40,20 @@ const svgHead = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" wid
 
 // ratios draws the other library's time divided by goccl's over the message size, eager and in graphs.
 func ratios(root string) ([]byte, error) {
-	const (
-		width, height         = 900, 446
-		left, top, wide, high = 56.0, 72.0, 330.0, 270.0
-		gap                   = 90.0
-		least, most           = 0.5, 5.0 // of the axis, which is logarithmic
-		from, to              = 1 << 10, 1 << 30
-	)
-	y := func(r float64) float64 {
-		return top + high*(1-math.Log(r/least)/math.Log(most/least))
-	}
+	const width, height = 900, 446
+	f := frame{left: 56, top: 72, wide: 330, high: 270, gap: 90, least: 0.5, most: 5, from: 1 << 10, to: 1 << 30,
+		sizes: []int64{1 << 10, 1 << 15, 1 << 20, 1 << 25, 1 << 30}}
 	var b strings.Builder
 	fmt.Fprintf(&b, svgHead, width, height)
 	var first *times
 	var commits []string
 	for i, mode := range []string{"eager", "graph"} {
-		x0 := left + float64(i)*(wide+gap)
-		x := func(size int64) float64 {
-			return x0 + wide*math.Log(float64(size)/from)/math.Log(to/from)
+		title := "operations launched one by one"
+		if mode == "graph" {
+			title = "operations in a CUDA graph"
 		}
-		for _, r := range []float64{0.5, 1, 2, 4} {
-			colour, stroke := "#dddddd", 1.0
-			if r == 1 {
-				colour, stroke = "#333333", 1.5
-			}
-			fmt.Fprintf(&b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1[2]f" stroke="%[4]s" stroke-width="%g"/>`+"\n", x0, y(r),
-				x0+wide, colour, stroke)
-			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="end" fill="#333333">%g×</text>`+"\n", x0-8, y(r)+4, r)
-		}
-		for size := int64(from); size <= to; size <<= 5 {
-			fmt.Fprintf(&b, `<line x1="%.1f" y1="%.1f" x2="%.1[1]f" y2="%.1[3]f" stroke="#eeeeee"/>`+"\n", x(size), top,
-				top+high)
-			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#333333">%s</text>`+"\n", x(size), top+high+18,
-				bytesText(size))
-		}
+		p := f.panel(i)
+		p.draw(&b, title)
 		for _, c := range curves {
 			t, err := readTimes(newest(root, fmt.Sprintf("perf.%s.float.%s.json", c.collective, mode)))
 			if err != nil {
@@ -92,23 +71,17 @@ func ratios(root string) ([]byte, error) {
 			var points []string
 			for _, size := range sizes(t) {
 				u := t.us[size]
-				if r := u[1] / u[0]; r < least || r > most || size < from || size > to {
+				if r := u[1] / u[0]; r < f.least || r > f.most || size < f.from || size > f.to {
 					return nil, fmt.Errorf("%s %s at %d bytes, %.2f, is outside the picture", c.collective, mode, size, r)
 				}
-				points = append(points, fmt.Sprintf("%.1f,%.1f", x(size), y(u[1]/u[0])))
+				points = append(points, fmt.Sprintf("%.1f,%.1f", p.x(size), p.y(u[1]/u[0])))
 			}
 			fmt.Fprintf(&b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2" stroke-dasharray="%s"/>`+"\n",
 				strings.Join(points, " "), c.colour, c.dash)
 		}
-		title := "operations launched one by one"
-		if mode == "graph" {
-			title = "operations in a CUDA graph"
-		}
-		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#333333">%s</text>`+"\n", x0+wide/2, top-10,
-			title)
 	}
 	for i, c := range curves {
-		lx, ly := left+float64(i%4)*200, top+high+52+float64(i/4)*22
+		lx, ly := f.left+float64(i%4)*200, f.top+f.high+52+float64(i/4)*22
 		fmt.Fprintf(&b,
 			`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1[2]f" stroke="%[4]s" stroke-width="3" stroke-dasharray="%s"/>`+"\n", lx,
 			ly-4, lx+26, c.colour, c.dash)
