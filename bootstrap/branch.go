@@ -12,8 +12,8 @@ import (
 )
 
 // branch is a rank's place in the tree over which a large job joins: the way up to its parent, or the root, and the
-// ranks below. It passes what the root says to the ranks below, and what they say up. Frames that go up have the number
-// of the rank that they are about, plus one, as their space; 0 is the rank that sends them.
+// ranks below. It passes what the root sends to the ranks below, and what they send up. Frames that go up have the
+// number of the rank that they are about, plus one, as their space; 0 is the rank that sends them.
 type branch struct {
 	c  *config
 	up *rootClient // set before a rank below is admitted
@@ -21,12 +21,12 @@ type branch struct {
 	mu      sync.Mutex
 	session [16]byte // zero until this rank has its place
 	below   map[int]*frameConn
-	said    []saying // what a rank that comes late must get
+	sent    []outFrame // what a rank that comes late must get
 	over    bool
 	wg      sync.WaitGroup
 }
 
-type saying struct {
+type outFrame struct {
 	kind frameKind
 	data []byte
 }
@@ -59,25 +59,25 @@ func (b *branch) enter(fc *frameConn, them greeting) {
 		return
 	}
 	b.below[int(them.rank)] = fc
-	for _, s := range b.said {
-		b.tell(fc, s)
+	for _, s := range b.sent {
+		b.send(fc, s)
 	}
-	b.wg.Go(func() { b.hear(fc, int(them.rank)) })
+	b.wg.Go(func() { b.serve(fc, int(them.rank)) })
 }
 
-func (b *branch) tell(fc *frameConn, s saying) {
+func (b *branch) send(fc *frameConn, s outFrame) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.c.timeout)
 	defer cancel()
-	_ = fc.write(ctx, s.kind, 0, 0, s.data) // hear finds a broken connection
+	_ = fc.write(ctx, s.kind, 0, 0, s.data) // serve finds a broken connection
 }
 
 // down passes a frame to the ranks below.
 func (b *branch) down(kind frameKind, data []byte) {
-	s := saying{kind, data}
+	s := outFrame{kind, data}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if kind != frameStatus {
-		b.said = append(b.said, s)
+		b.sent = append(b.sent, s)
 	}
 	if kind == frameGo || kind == frameFail {
 		b.over = true
@@ -85,14 +85,14 @@ func (b *branch) down(kind frameKind, data []byte) {
 	var wg sync.WaitGroup
 	for _, fc := range b.below {
 		if fc != nil {
-			wg.Go(func() { b.tell(fc, s) })
+			wg.Go(func() { b.send(fc, s) })
 		}
 	}
 	wg.Wait()
 }
 
-// hear passes up what a rank below says.
-func (b *branch) hear(fc *frameConn, rank int) {
+// serve passes up what a rank below sends.
+func (b *branch) serve(fc *frameConn, rank int) {
 	for {
 		h, data, err := fc.read()
 		switch {

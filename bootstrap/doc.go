@@ -33,8 +33,8 @@
 // From webFrom ranks on, no process has a descriptor for each rank, and steps 2 to 5 differ:
 //
 //   - The root answers a rank with the address of a parent, one of those that have joined, and lets it go. What the
-//     root sends goes down this tree, what it is told goes up (tree.go, branch.go). Each rank of the tree hears of the
-//     death of those below it, and tells the root.
+//     root sends goes down this tree, what ranks send it goes up (tree.go, branch.go). Each rank of the tree detects
+//     the death of those below it, and reports it to the root.
 //   - Ranks open a web instead of a mesh (web.go): each stays connected with 2⌈log₂ n⌉ others, and makes another
 //     connection when it first sends to a peer. Messages still go straight to their receiver, so the death of a third
 //     rank loses none. Listeners stay open.
@@ -43,7 +43,7 @@
 //   - Deaths, goodbyes and ranks that leave a group are told to all by flooding (flood.go). The links for the detection
 //     of failures are not a star around the root, which would need a descriptor for each rank again and would be one
 //     more process whose death matters, nor a tree, which one death cuts: with 2⌈log₂ n⌉ watchers of each rank and as
-//     many disjoint paths between two, ranks hear of a death as long as any path is left.
+//     many disjoint paths between two, ranks learn of a death as long as any path is left.
 //
 // # Failure
 //

@@ -28,13 +28,13 @@ func (w *web) pass(except *meshLink, n notice) {
 		l.news = append(l.news, n)
 		if !l.telling && !w.silent {
 			l.telling = true
-			w.tasks.Go(func() { w.tell(l) })
+			w.tasks.Go(func() { w.writeNotices(l) })
 		}
 	}
 }
 
-// tell writes what is queued for a connection. A peer that does not read holds up no other.
-func (w *web) tell(l *meshLink) {
+// writeNotices writes what is queued for a connection. A peer that does not read holds up no other.
+func (w *web) writeNotices(l *meshLink) {
 	for {
 		w.mu.Lock()
 		list := l.news[:min(len(l.news), maxNotices)]
@@ -61,9 +61,9 @@ func (w *web) flush(ctx context.Context) {
 	})
 }
 
-// hear takes a notice that came over l. What the peer sent before it comes first: a notice that a rank ends waits while
-// a connection with data of that rank is open, until it comes over this connection.
-func (w *web) hear(l *meshLink, n notice) {
+// takeNotice takes a notice that came over l. What the peer sent before it comes first: a notice that a rank ends
+// waits while a connection with data of that rank is open, until it comes over this connection.
+func (w *web) takeNotice(l *meshLink, n notice) {
 	from := int(n.from)
 	w.mu.Lock()
 	fresh := w.known.add(n) && w.matters(n)
@@ -198,5 +198,5 @@ func (w *web) turn() {
 
 var errOthersLost = fmt.Errorf("%w: the ranks that are connected to it have lost it", ErrPeerDead)
 
-// breathe lets another connection close before one more is accepted.
-const breathe = 250 * time.Millisecond
+// acceptPause lets another connection close before one more is accepted.
+const acceptPause = 250 * time.Millisecond

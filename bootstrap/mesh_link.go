@@ -120,7 +120,7 @@ func (l *meshLink) read() {
 		case frameHeartbeat:
 		case frameGoodbye:
 			if l.m.web != nil {
-				l.m.web.hear(l, notice{kind: frameGoodbye, from: uint32(l.peer)})
+				l.m.web.takeNotice(l, notice{kind: frameGoodbye, from: uint32(l.peer)})
 			} else {
 				l.m.e.departed(l.peer)
 			}

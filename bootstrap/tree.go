@@ -93,7 +93,7 @@ const mostArriving = 32
 
 // room waits for a moment while too many ranks are getting a parent.
 func (r *root) room() {
-	for end := time.Now().Add(breathe); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(acceptPause); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		arriving := 0
 		r.mu.Lock()
 		if r.isTree() && r.phase == phaseJoin {

@@ -197,7 +197,7 @@ func (w *web) thin() {
 
 // room waits for a moment while too many peers are connected.
 func (w *web) room() {
-	ctx, cancel := context.WithTimeout(w.ctx, breathe)
+	ctx, cancel := context.WithTimeout(w.ctx, acceptPause)
 	defer cancel()
 	_ = w.until(ctx, func() bool { return w.closed || len(w.guests()) < 2*w.c.guests })
 }
@@ -211,7 +211,7 @@ func (w *web) handle(l *meshLink, h header, data []byte) error {
 			return err
 		}
 		for _, n := range list {
-			w.hear(l, n)
+			w.takeNotice(l, n)
 		}
 	case h.kind == frameRest && l.inward:
 		l.resting.Store(true)
