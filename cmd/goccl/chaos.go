@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -10,15 +11,17 @@ import (
 )
 
 type chaosCommand struct {
-	Seed   uint64   `default:"1" help:"Draws victims and times (default ${default})."`
-	Trials int      `short:"n" default:"1" help:"Trials of each fault in each phase (default ${default})."`
-	Ranks  int      `default:"4" help:"Ranks of a job (default ${default})."`
-	Faults []string `placeholder:"NAME" help:"Only these faults (see --list)."`
-	Phases []string `placeholder:"NAME" help:"Only these phases (see --list)."`
-	Device string   `enum:"host,cuda" default:"host" help:"host or cuda: rank r is on GPU r (default ${default})."`
-	List   bool     `help:"Describe the faults and the phases."`
-	JSON   string   `name:"json" placeholder:"FILE" help:"Write the results to FILE."`
-	Rank   string   `hidden:"" help:"Be a rank of this trial."`
+	Seed   uint64        `default:"1" help:"Draws victims and times (default ${default})."`
+	Trials int           `short:"n" default:"1" help:"Trials of each fault in each phase (default ${default})."`
+	Ranks  int           `default:"4" help:"Ranks of a job (default ${default})."`
+	Jobs   int           `default:"1" help:"Trials at a time; times are those of a machine that is as busy (default ${default})."`
+	For    time.Duration `placeholder:"TIME" help:"Begin no trial after TIME, such as 5m."`
+	Faults []string      `placeholder:"NAME" help:"Only these faults (see --list)."`
+	Phases []string      `placeholder:"NAME" help:"Only these phases (see --list)."`
+	Device string        `enum:"host,cuda" default:"host" help:"host or cuda: rank r is on GPU r (default ${default})."`
+	List   bool          `help:"Describe the faults and the phases."`
+	JSON   string        `name:"json" placeholder:"FILE" help:"Write the results to FILE."`
+	Rank   string        `hidden:"" help:"Be a rank of this trial."`
 }
 
 // Run performs trials; the exit status is 1 if one was not handled.
@@ -42,7 +45,7 @@ func (c *chaosCommand) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	o := chaos.Options{Seed: c.Seed, Trials: c.Trials, Ranks: c.Ranks, Faults: c.Faults, Phases: c.Phases,
-		CUDA: c.Device == "cuda", Program: program, Out: s.out}
+		Jobs: c.Jobs, CUDA: c.Device == "cuda", Program: program, Out: s.out}
 	if c.JSON != "" {
 		o.Save = func(res *chaos.Result) error {
 			res.Command = commandLine()
@@ -56,7 +59,16 @@ func (c *chaosCommand) Run(ctx context.Context, s *streams) error {
 			return os.Rename(c.JSON+".new", c.JSON) // a reader sees a whole file
 		}
 	}
-	res, err := chaos.Run(ctx, o)
+	limited := ctx
+	if c.For > 0 {
+		var stop context.CancelFunc
+		limited, stop = context.WithTimeout(ctx, c.For)
+		defer stop()
+	}
+	res, err := chaos.Run(limited, o)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = nil // the end that was asked for
+	}
 	if res == nil {
 		return &exitError{2, err}
 	}

@@ -7,8 +7,9 @@
 //	}
 //
 // Under `go test -fuzz` and plain `go test` this is f.Fuzz. `go test -run FuzzX -args -mutate.runs N` runs the seeds
-// and N inputs that are mutated from them, in the order that -mutate.seed gives. Nothing is learnt from coverage, so a
-// loop of this kind is a supplement of the fuzzer. A body must not call t.Skip, which would end the loop.
+// and N inputs that are mutated from them, in the order that -mutate.seed gives; -mutate.for ends the loop earlier.
+// Nothing is learnt from coverage, so a loop of this kind is a supplement of the fuzzer. A body must not call t.Skip,
+// which would end the loop. The command in ./farm runs the loops of all targets on all cores.
 package mutate
 
 import (
@@ -22,6 +23,7 @@ import (
 var (
 	wanted = flag.Int("mutate.runs", 0, "mutated inputs of each fuzz target that runs; 0: its seeds alone")
 	seed   = flag.Uint64("mutate.seed", 1, "what they follow from")
+	limit  = flag.Duration("mutate.for", 0, "how long the inputs of each target may take; 0: as long as they need")
 )
 
 // Fuzz is f.Fuzz(body), or the loop.
@@ -36,6 +38,9 @@ func Fuzz(f *testing.F, body any) {
 	share := (runs + max(1, seeds(f)) - 1) / max(1, seeds(f))
 	m := newMutator(*seed)
 	done, begin := 0, time.Now()
+	late := func(seed int) bool { // the time is shared, too
+		return *limit > 0 && time.Since(begin) > *limit*time.Duration(seed)/time.Duration(max(1, seeds(f)))
+	}
 	call := reflect.ValueOf(body)
 	loop := func(t *testing.T, args []any) {
 		defer func() {
@@ -45,7 +50,7 @@ func Fuzz(f *testing.F, body any) {
 		}()
 		m.add(args)
 		run := caller(call, t)
-		for n := 0; n < share && !t.Failed(); n++ {
+		for n := 0; n < share && !t.Failed() && !(n%16 == 0 && late(len(m.seeds))); n++ {
 			run(m.next())
 			done++
 		}

@@ -3,6 +3,7 @@ package mutate_test
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -49,6 +50,15 @@ func TestLoop(t *testing.T) {
 	}
 	if a, b, c := found("1"), found("1"), found("2"); a != b || a == c {
 		t.Errorf("seeds 1, 1 and 2 found\n%s\n%s\n%s", a, b, c)
+	}
+}
+
+// A limit ends the loop, and every seed has its part of the time.
+func TestLimit(t *testing.T) {
+	var runs int
+	out := loop(t, "-mutate.runs=2000000000", "-mutate.for=200ms")
+	if _, err := fmt.Sscanf(out, "FuzzFault: %d runs in", &runs); err != nil || runs < 32 || runs >= 2000000000 {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 

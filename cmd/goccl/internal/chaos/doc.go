@@ -17,5 +17,5 @@
 //
 // # Lifetime and threads
 //
-// Run runs one trial after the other; each ends with all its processes. Rank is the main function of such a process.
+// Run runs as many trials at a time as its caller wants; each ends with all its processes. Rank is the main function of such a process.
 package chaos

@@ -2,10 +2,12 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -13,6 +15,7 @@ import (
 type Options struct {
 	Seed           uint64
 	Trials, Ranks  int
+	Jobs           int      // trials at a time; 0: one
 	Faults, Phases []string // names; empty: all
 	CUDA           bool     // on GPUs; without the phases that need host memory
 	// Program is the command of a rank; a trial in JSON is its last argument.
@@ -25,7 +28,22 @@ type Options struct {
 // turn is how many trials of a cell follow each other: a run that is ended early has about as many of each cell.
 const turn = 5
 
-// Run performs the trials, cell by cell, until ctx ends.
+// kind is a fault in a phase, and what came of it.
+type kind struct {
+	f *fault
+	p *phase
+	c *Cell
+}
+
+// run is a call of Run. mu guards what its workers share: the result with its cells, what is said and what is kept.
+type run struct {
+	Options
+	mu  sync.Mutex
+	res *Result
+	err error // of Save
+}
+
+// Run performs the trials, a few of each cell in turn, until ctx ends.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	fs, err := choose(faults(), o.Faults)
 	if err != nil {
@@ -35,40 +53,66 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	type kind struct {
-		f *fault
-		p *phase
-		c *Cell
-	}
 	var kinds []kind
-	res := newResult(o)
+	all := &run{Options: o, res: newResult(o)}
 	for _, f := range fs {
 		for _, p := range ps {
 			if f.runs(p) && f.possible(o.Program[0]) == nil && (!o.CUDA || p.Name != "proxy") && (o.CUDA || !f.gpu) {
 				c := &Cell{Fault: f.Name, Phase: p.Name, Outcomes: map[string]int{}}
-				kinds, res.Cells = append(kinds, kind{f, p, c}), append(res.Cells, c)
+				kinds, all.res.Cells = append(kinds, kind{f, p, c}), append(all.res.Cells, c)
 			}
 		}
 	}
-	for first := 0; first < o.Trials && ctx.Err() == nil; first += turn {
-		for _, k := range kinds {
-			for i := first; i < min(first+turn, o.Trials) && ctx.Err() == nil; i++ {
-				t := draw(k.f, k.p, o.Seed, i, o.Ranks)
-				t.CUDA = o.CUDA
-				k.c.add(i, t, t.run(k.f, k.p, o.Program))
+	type part struct {
+		kind
+		first int
+	}
+	parts := make(chan part)
+	var workers sync.WaitGroup
+	for range max(1, o.Jobs) {
+		workers.Go(func() {
+			for p := range parts {
+				all.trials(ctx, p.kind, p.first)
 			}
-			if first+turn >= o.Trials || ctx.Err() != nil {
+		})
+	}
+	for first := 0; first < o.Trials; first += turn {
+		for _, k := range kinds {
+			if ctx.Err() == nil {
+				parts <- part{k, first}
+			}
+		}
+	}
+	close(parts)
+	workers.Wait()
+	if ctx.Err() != nil {
+		for _, k := range kinds {
+			if k.c.Trials < o.Trials { // the others have been printed
 				fmt.Fprintln(o.Out, k.c)
 			}
-			res.Seconds = time.Since(res.Began).Seconds()
-			if o.Save != nil {
-				if err := o.Save(res); err != nil {
-					return res, err
-				}
-			}
 		}
 	}
-	return res, ctx.Err()
+	return all.res, errors.Join(all.err, ctx.Err())
+}
+
+// trials performs a turn of a cell, from trial first on.
+func (r *run) trials(ctx context.Context, k kind, first int) {
+	for i := first; i < min(first+turn, r.Trials) && ctx.Err() == nil; i++ {
+		t := draw(k.f, k.p, r.Seed, i, r.Ranks)
+		t.CUDA = r.CUDA
+		v := t.run(k.f, k.p, r.Program)
+		r.mu.Lock()
+		if k.c.add(i, t, v); k.c.Trials == r.Trials {
+			fmt.Fprintln(r.Out, k.c)
+		}
+		r.mu.Unlock()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.res.Seconds = time.Since(r.res.Began).Seconds()
+	if r.Save != nil && r.err == nil {
+		r.err = r.Save(r.res)
+	}
 }
 
 func choose[T interface{ name() string }](all []T, names []string) ([]T, error) {
