@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -100,6 +102,9 @@ func (f *farm) work(ctx context.Context) {
 	}
 }
 
+// ran is what mutate prints at the end.
+var ran = regexp.MustCompile(`(?m)^Fuzz\w+: (\d+) runs in `)
+
 // loop runs a target once. It returns how many inputs it ran, and its log if it failed.
 func (f *farm) loop(ctx context.Context, t *target, inputs int, seed uint64) (runs int, log []byte) {
 	turn := f.turn
@@ -116,8 +121,8 @@ func (f *farm) loop(ctx context.Context, t *target, inputs int, seed uint64) (ru
 	cmd.Dir = f.dir
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=2")
 	out, err := cmd.CombinedOutput()
-	if i := bytes.Index(out, []byte(t.Target+": ")); i >= 0 {
-		_, _ = fmt.Sscanf(string(out[i+len(t.Target):]), ": %d runs", &runs)
+	if m := ran.FindSubmatch(out); m != nil {
+		runs, _ = strconv.Atoi(string(m[1]))
 	}
 	if err != nil {
 		log = fmt.Appendf(out, "\n%v: %v\n", cmd.Args, err)
