@@ -16,3 +16,8 @@ func BenchmarkNet(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkProcesses measures it between two processes.
+func BenchmarkProcesses(b *testing.B) {
+	nettest.BenchProcesses(b, func(t testing.TB) transport.Net { return testNet(NetOptions{})(t) })
+}
