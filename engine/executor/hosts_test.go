@@ -72,7 +72,10 @@ func TestProgramsOverHosts(t *testing.T) {
 	}
 	for _, shape := range shapes {
 		executor.OverHosts(t, shape[0], shape[1], func(name string, p *plan.Plan) {
-			t.Run(name, func(t *testing.T) { onHosts(t, p, shape[0], shape[1]) })
+			t.Run(name, func(t *testing.T) {
+				t.Parallel() // the network's delays take most of the time
+				onHosts(t, p, shape[0], shape[1])
+			})
 		})
 	}
 }
