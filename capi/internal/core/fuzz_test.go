@@ -18,6 +18,7 @@ func FuzzCalls(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 1, 7, 0, 0, 0, 16})
 	f.Add([]byte{1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7, 0, 8, 0, 9, 0, 10, 0, 11, 0})
 	f.Add([]byte("\x00\x00\x0c\xff\xff\xff\xff\xff\xff\xff\xff\x02\x01\x03\x00\x05\x00\x06\x01"))
+	var alone loner
 	mutate.Fuzz(f, func(t *testing.T, in []byte) {
 		byteOf := func() (b byte) {
 			if len(in) > 0 {
@@ -31,12 +32,14 @@ func FuzzCalls(f *testing.F) {
 			return binary.LittleEndian.Uint64(b[:])
 		}
 		const room = 64 // elements of a buffer, of eight bytes each
-		c := world(t, 1, Config{})[0]
-		d, err := OpenDevice(device.Host, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		memory, _ := floats(t, 4*room)
+		alone.begin(t, 4*room)
+		c, d, memory := alone.comm, alone.device, alone.memory
+		var made []Handle
+		defer func() {
+			for _, h := range made {
+				_ = Abort(h)
+			}
+		}()
 		handles := []Handle{c, d, 0, c + 1, c ^ 1<<20, d + 1<<16}
 		handle := func() Handle {
 			if b := byteOf(); int(b) < 2*len(handles) {
@@ -114,7 +117,7 @@ func FuzzCalls(f *testing.F) {
 				answer("split", err)
 				if err == nil && h != 0 {
 					answer("wait", Wait(h))
-					handles = append(handles, h)
+					handles, made = append(handles, h), append(made, h)
 				}
 			case 11:
 				_, err := Shrink(handle(), []int{int(int8(byteOf()))}, byteOf()%2 == 0, nil)
@@ -131,10 +134,45 @@ func FuzzCalls(f *testing.F) {
 		}
 		answer("wait", SynchronizeStream(d, 0, time.Minute))
 		if err := CommError(c); err != nil {
-			return // a request was accepted that this rank alone cannot complete
+			alone.inputs = mostInputs // a request was accepted that this rank alone cannot complete
+			return
 		}
 		if err := Submit([]Request{allReduce(c, memory, memory, 1)}); err != nil {
 			t.Errorf("the rank does not work any more: %v", err)
 		}
 	})
+}
+
+// loner is the rank that FuzzCalls calls. In a loop it serves many inputs, because a communicator costs a hundred times
+// as much as what an input does with it; under the fuzzer each input has its own, so that a failure is that input's.
+type loner struct {
+	comm, device Handle
+	memory       uintptr
+	inputs       int
+}
+
+const mostInputs = 1000
+
+func (l *loner) begin(t *testing.T, elements int) {
+	if l.inputs++; l.comm != 0 && l.inputs < mostInputs && mutate.Loops() {
+		return
+	}
+	if l.inputs = 0; l.comm != 0 {
+		_ = Abort(l.comm)
+		_ = Free(l.memory)
+	}
+	var err error
+	if l.device, err = OpenDevice(device.Host, 0); err != nil {
+		t.Fatal(err)
+	}
+	all, err := StartAll([]Handle{l.device}, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.comm = all[0]; Wait(l.comm) != nil {
+		t.Fatal(CommError(l.comm))
+	}
+	if l.memory, err = Alloc(l.device, uint64(4*elements)); err != nil {
+		t.Fatal(err)
+	}
 }

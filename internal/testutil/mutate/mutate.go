@@ -26,6 +26,9 @@ var (
 	limit  = flag.Duration("mutate.for", 0, "how long the inputs of each target may take; 0: as long as they need")
 )
 
+// Loops reports whether Fuzz runs loops: a body may then keep what is costly for the inputs that follow.
+func Loops() bool { return *wanted > 0 }
+
 // Fuzz is f.Fuzz(body), or the loop.
 func Fuzz(f *testing.F, body any) {
 	f.Helper()

@@ -25,6 +25,7 @@ type target struct {
 	Seconds  float64 `json:"seconds"` // of all its workers
 
 	program string
+	folder  string // in which it runs: its package's, with its files, if that is here
 	workers int
 }
 
@@ -57,8 +58,12 @@ func (f *farm) find(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", p, err)
 		}
 		name := strings.ReplaceAll(strings.TrimSuffix(filepath.Base(p), ".test"), ".", "/")
+		folder := map[bool]string{true: ".", false: name}[name == "goccl"]
+		if _, err := os.Stat(filepath.Join(folder, "doc.go")); err != nil {
+			folder = f.dir
+		}
 		for _, line := range strings.Fields(string(out)) {
-			f.targets = append(f.targets, &target{Package: name, Target: line, program: p})
+			f.targets = append(f.targets, &target{Package: name, Target: line, program: p, folder: folder})
 		}
 	}
 	return err
@@ -118,7 +123,7 @@ func (f *farm) loop(ctx context.Context, t *target, inputs int, seed uint64) (ru
 	defer stop()
 	cmd := exec.CommandContext(ctx, t.program, "-test.run", "^"+t.Target+"$", fmt.Sprint("-mutate.runs=", inputs),
 		fmt.Sprint("-mutate.seed=", seed), fmt.Sprint("-mutate.for=", turn))
-	cmd.Dir = f.dir
+	cmd.Dir = t.folder
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=2")
 	out, err := cmd.CombinedOutput()
 	if m := ran.FindSubmatch(out); m != nil {
