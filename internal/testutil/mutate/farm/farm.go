@@ -59,7 +59,7 @@ func (f *farm) find(ctx context.Context) error {
 		}
 		name := strings.ReplaceAll(strings.TrimSuffix(filepath.Base(p), ".test"), ".", "/")
 		folder := map[bool]string{true: ".", false: name}[name == "goccl"]
-		if _, err := os.Stat(filepath.Join(folder, "doc.go")); err != nil {
+		if files, _ := filepath.Glob(filepath.Join(folder, "*_test.go")); len(files) == 0 {
 			folder = f.dir
 		}
 		for _, line := range strings.Fields(string(out)) {
