@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -135,6 +136,22 @@ func TestDrawsAreReproducible(t *testing.T) {
 		if len(d.Victims) != 2 || d.Victims[1] > 4 {
 			t.Fatalf("%+v", d)
 		}
+	}
+}
+
+// The stretches of a trial follow each other, in any order of reports, and add up to its time.
+func TestSpend(t *testing.T) {
+	began := time.Now()
+	at := func(rank int, event string, d time.Duration) ranks.Report {
+		return ranks.Report{Rank: rank, Event: event, At: began.Add(d).UnixNano()}
+	}
+	got := spend(began, []ranks.Report{at(1, "opened", 2*time.Second), at(0, "opened", time.Second),
+		at(0, "begun", 5*time.Second), at(1, "begun", 4*time.Second), at(1, "fault", 6*time.Second),
+		at(0, "error", 9*time.Second), at(1, "over", 3*time.Hour)}, began.Add(20*time.Second))
+	want := map[string]time.Duration{"start": 2 * time.Second, "join": 3 * time.Second, "fault": time.Second,
+		"verdict": 3 * time.Second, "end": 11 * time.Second}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

@@ -37,6 +37,8 @@ type Verdict struct {
 	Shrunk  time.Duration // and until the survivors had used their communicator
 	// Right and Judged count survivors whose error has a verdict: those of the fault's kind and rank, and all.
 	Right, Judged int
+	// Spent is the time by stretch.
+	Spent map[string]time.Duration
 }
 
 // Outcomes of a trial, see the package's documentation.
@@ -56,6 +58,7 @@ func Outcomes() []string { return []string{Handled, Wrong, Hang, Leak, FalseAlar
 // run performs the trial with processes of program, which is this program's path and the arguments before Trial's.
 func (t *Trial) run(f *fault, p *phase, program []string) Verdict {
 	x := &experiment{Trial: *t, fault: f, phase: p, job: ranks.New()}
+	began := time.Now()
 	watch := leak.NewWatch(100 * ms)
 	defer watch.End()
 	if err := x.connect(); err != nil {
@@ -87,6 +90,7 @@ func (t *Trial) run(f *fault, p *phase, program []string) Verdict {
 	if err := watch.Leftovers(); err != nil && v.Outcome == Handled {
 		v.Outcome, v.Text = Leak, err.Error()
 	}
+	v.Spent = spend(began, x.job.Said(), time.Now())
 	return v
 }
 

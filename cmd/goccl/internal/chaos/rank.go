@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -64,7 +65,10 @@ func Rank(text string, stdin io.Reader) int {
 		r.say("failed", err)
 		return 1
 	}
-	if after := leak.Settled(base); after.More(base) && !r.CUDA { // the driver keeps descriptors
+	if r.CUDA { // the driver keeps descriptors and mappings until the process ends
+		base.Descriptors, base.Mappings = math.MaxInt, math.MaxInt
+	}
+	if after := leak.Settled(base); after.More(base) {
 		r.say("leak", fmt.Errorf("%v, before %v\n%s", after, base, after.Detail))
 	}
 	r.say("done", nil)
@@ -104,6 +108,7 @@ func (r *rank) live() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.dev.Close()) }()
+	r.say("opened", nil)
 	if r.Phase == "joining" {
 		r.arm()
 	}

@@ -33,11 +33,13 @@ type Cell struct {
 	Trials   int            `json:"trials"`
 	Outcomes map[string]int `json:"outcomes"`
 	// Of the trials in which there is such a time, in ms.
-	Named    []float64 `json:"named_ms,omitempty"`
-	Shrunk   []float64 `json:"shrunk_ms,omitempty"`
-	Right    int       `json:"verdicts_right,omitempty"` // survivors' verdicts of the fault's kind and rank
-	Judged   int       `json:"verdicts,omitempty"`
-	Problems []Problem `json:"problems,omitempty"` // the first few trials that were not handled
+	Named  []float64 `json:"named_ms,omitempty"`
+	Shrunk []float64 `json:"shrunk_ms,omitempty"`
+	Right  int       `json:"verdicts_right,omitempty"` // survivors' verdicts of the fault's kind and rank
+	Judged int       `json:"verdicts,omitempty"`
+	// Spent is where the time of all trials went, in s; see stretches.
+	Spent    map[string]float64 `json:"spent_s,omitempty"`
+	Problems []Problem          `json:"problems,omitempty"` // the first few trials that were not handled
 }
 
 // Problem is a trial to run again.
@@ -71,6 +73,12 @@ func (c *Cell) add(number int, t Trial, v Verdict) {
 	}
 	if v.Shrunk > 0 {
 		c.Shrunk = append(c.Shrunk, millis(v.Shrunk))
+	}
+	if c.Spent == nil {
+		c.Spent = map[string]float64{}
+	}
+	for name, d := range v.Spent {
+		c.Spent[name] = math.Round(1e3*(c.Spent[name]+d.Seconds())) / 1e3
 	}
 	if v.Outcome != Handled && len(c.Problems) < mostProblems {
 		c.Problems = append(c.Problems, Problem{number, t.Seed, v.Outcome, v.Text})

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/goccl/goccl/device/cuda"
 )
 
 // Options select the trials of Run.
@@ -52,6 +54,15 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	ps, err := choose(phases(), o.Phases)
 	if err != nil {
 		return nil, err
+	}
+	if o.CUDA {
+		n, err := cuda.Count()
+		if err == nil && n == 0 {
+			err = errors.New("the driver knows none")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("no GPU to run trials on (leave out --device cuda): %w", err)
+		}
 	}
 	var kinds []kind
 	all := &run{Options: o, res: newResult(o)}
