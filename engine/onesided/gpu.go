@@ -25,9 +25,9 @@ type (
 		count, peer uint32
 	}
 	waitArgs struct {
-		_            uint64 // the ticket
-		abort, count uint64
-		awaited      [mostAwaited]awaited
+		_                    uint64 // the ticket
+		abort, count, stores uint64
+		awaited              [mostAwaited]awaited
 	}
 )
 
@@ -36,9 +36,12 @@ const (
 	putThreads  = 512
 	sentBytes   = 16 // Sent
 
-	// kernelBytes is the size up to which the kernel copies, with one block: 8 vectors for each thread. Larger data are
-	// left to the copy engine, which costs one more node.
-	kernelBytes = 8 * 16 * putThreads
+	// blockBytes is the size up to which one block copies: 8 vectors for each thread. Up to clusterBytes a cluster does,
+	// where there are clusters. Larger data are left to the copy engine, which leaves the multiprocessors free, but takes
+	// microseconds to follow a kernel, and a kernel to follow it.
+	blockBytes    = 8 * 16 * putThreads
+	clusterBlocks = 8 // as many as every GPU with clusters has room for
+	clusterBytes  = 4 << 20
 
 	// mostStreams is the number of streams whose operations are counted in memory; further ones are marked by events.
 	mostStreams = 64
@@ -57,11 +60,17 @@ type onGPU struct {
 	mu     sync.Mutex
 	orders map[uintptr]*cuda.Order // by stream
 	words  int                     // of orders, in use
+	stores []stores                // by peer and slot
 }
+
+// stores are the signals of a counter that the copy engine's stream stores, without a kernel between two copies. They
+// are all of one stream, the first that has such a signal: stores of two streams could arrive in the wrong order.
+type stores struct{ stream, count uint64 }
 
 // NewGPU makes the half of a rank on a GPU. The kernels of all ranks can address the memory of all ranks.
 func NewGPU(cfg Config) (Signals, error) {
-	g := &onGPU{cfg: cfg, dev: cfg.Device.(*cuda.Device), orders: make(map[uintptr]*cuda.Order)}
+	g := &onGPU{cfg: cfg, dev: cfg.Device.(*cuda.Device), orders: make(map[uintptr]*cuda.Order),
+		stores: make([]stores, cfg.Size*Slots)}
 	var err error
 	if g.module, err = launcher.Load(g.dev, "onesided"); err != nil {
 		return nil, err
@@ -71,7 +80,7 @@ func NewGPU(cfg Config) (Signals, error) {
 	}
 	if err == nil {
 		extra := int64(cfg.Size)*Slots*(8+sentBytes) + mostStreams*8
-		g.counters, err = newCounters(&cfg, extra, func(a device.Allocation) error {
+		g.counters, err = newCounters(&cfg, 2, extra, func(a device.Allocation) error {
 			return g.dev.CopyIn(a.Ptr(), make([]byte, a.Size()))
 		})
 	}
@@ -81,17 +90,26 @@ func NewGPU(cfg Config) (Signals, error) {
 	return g, nil
 }
 
+// perWord is the distance of the two words of a counter. This rank's own words follow those of all counters: what waits
+// have used up, Sent of each counter, and the words of orders.
+func (g *onGPU) perWord() int64 { return int64(g.cfg.Size) * Slots }
+
+func (t Target) index() int64 { return int64(t.Peer)*Slots + int64(t.Slot) }
+
 // used is the word of the signals that this rank's waits have used up.
-func (g *onGPU) used(t Target) device.Ptr {
-	return g.own.Ptr().Add(int64(g.cfg.Size*Slots+t.Peer*Slots+t.Slot) * 8)
-}
+func (g *onGPU) used(t Target) device.Ptr { return g.own.Ptr().Add((2*g.perWord() + t.index()) * 8) }
 
 // sent is this rank's side of a counter at a peer, or 0 if additions reach it.
 func (g *onGPU) sent(t Target) device.Ptr {
 	if g.cfg.Atomics {
 		return 0
 	}
-	return g.own.Ptr().Add(int64(2*g.cfg.Size*Slots)*8 + int64(t.Peer*Slots+t.Slot)*sentBytes)
+	return g.own.Ptr().Add(3*g.perWord()*8 + t.index()*sentBytes)
+}
+
+// word is that of an order.
+func (g *onGPU) word(i int) device.Ptr {
+	return g.own.Ptr().Add(g.perWord()*(3*8+sentBytes) + int64(i)*8)
 }
 
 func (g *onGPU) Put(s device.Stream, dst, src device.Ptr, size int64, t Target) error {
@@ -99,15 +117,56 @@ func (g *onGPU) Put(s device.Stream, dst, src device.Ptr, size int64, t Target) 
 	if err != nil {
 		return err
 	}
-	if size > kernelBytes {
+	blocks, threads, most := 1, int(min(putThreads, max(32, (size/16+31)&^31))), int64(blockBytes)
+	if g.dev.Properties().Clusters {
+		most = clusterBytes
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	o, err := g.order(cs)
+	if err != nil {
+		return err
+	}
+	switch {
+	case size > most:
 		if err := cs.Copy(dst, src, size); err != nil {
 			return err
 		}
-		size = 0
+		if done, err := g.store(cs, o, t); done || err != nil {
+			return err
+		}
+		size, threads = 0, 32
+	case size > blockBytes:
+		blocks = clusterBlocks
 	}
 	a := putArgs{dst: uint64(dst), src: uint64(src), bytes: uint64(size), word: uint64(g.toPeer(t)),
 		sent: uint64(g.sent(t))}
-	return g.launch(cs, g.put, int(min(putThreads, max(32, (size/16+31)&^31))), launcher.Raw(&a))
+	cfg := cuda.Launch1D(blocks, threads, 0)
+	if blocks > 1 {
+		cfg.Cluster = cfg.Grid
+	}
+	return cs.LaunchInOrder(g.put, &cfg, launcher.Raw(&a), o)
+}
+
+// store signals without a kernel and reports whether it has: not in graphs, which repeat it, nor if another stream has
+// stored signals of this counter.
+func (g *onGPU) store(s *cuda.Stream, o *cuda.Order, t Target) (bool, error) {
+	if !g.dev.Properties().StreamMemOps {
+		return false, nil
+	}
+	if err := o.Enter(s); err != nil {
+		return false, err
+	}
+	c, now := &g.stores[t.index()], o.Entered()
+	if now == 0 || c.stream != 0 && c.stream != now {
+		return false, nil
+	}
+	if err := s.WriteValue64(g.toPeer(t).Add(g.perWord()*8), c.count+1); err != nil {
+		return false, err
+	}
+	c.stream = now
+	c.count++
+	return true, o.Leave(s)
 }
 
 func (g *onGPU) Signal(s device.Stream, t Target) error { return g.Put(s, 0, 0, 0, t) }
@@ -117,13 +176,20 @@ func (g *onGPU) Wait(s device.Stream, waits []Wait) error {
 	if err != nil {
 		return err
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	o, err := g.order(cs)
+	if err != nil {
+		return err
+	}
 	for len(waits) > 0 {
 		n := min(len(waits), mostAwaited)
-		a := waitArgs{abort: uint64(g.cfg.AbortBlock), count: uint64(n)}
+		a := waitArgs{abort: uint64(g.cfg.AbortBlock), count: uint64(n), stores: uint64(g.perWord())}
 		for i, w := range waits[:n] {
 			a.awaited[i] = awaited{uint64(g.fromPeer(w.Target)), uint64(g.used(w.Target)), uint32(w.Count), uint32(w.Peer)}
 		}
-		if err := g.launch(cs, g.wait, (n+31)&^31, launcher.Raw(&a)); err != nil {
+		cfg := cuda.Launch1D(1, (n+31)&^31, 0)
+		if err := cs.LaunchInOrder(g.wait, &cfg, launcher.Raw(&a), o); err != nil {
 			return err
 		}
 		waits = waits[n:]
@@ -140,25 +206,21 @@ func (g *onGPU) stream(s device.Stream) (*cuda.Stream, error) {
 	return cs, g.await()
 }
 
-// launch runs one block.
-func (g *onGPU) launch(s *cuda.Stream, f *cuda.Function, threads int, params []byte) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	o := g.orders[s.Raw()]
-	if o == nil {
-		var word device.Ptr
-		if g.words < mostStreams {
-			word = g.own.Ptr().Add(int64(g.cfg.Size)*Slots*(16+sentBytes) + int64(g.words)*8)
-			g.words++
-		}
-		var err error
-		if o, err = g.dev.NewOrder(word, cuda.UnorderedCaptures); err != nil {
-			return err
-		}
+// order is that of a stream. It requires mu.
+func (g *onGPU) order(s *cuda.Stream) (*cuda.Order, error) {
+	if o := g.orders[s.Raw()]; o != nil {
+		return o, nil
+	}
+	var word device.Ptr
+	if g.words < mostStreams {
+		word = g.word(g.words)
+		g.words++
+	}
+	o, err := g.dev.NewOrder(word, cuda.UnorderedCaptures)
+	if err == nil {
 		g.orders[s.Raw()] = o
 	}
-	cfg := cuda.Launch1D(1, threads, 0)
-	return s.LaunchInOrder(f, &cfg, params, o)
+	return o, err
 }
 
 // Drain waits for one stream after the other, without the lock: later operations may be enqueued meanwhile.
@@ -188,5 +250,5 @@ func (g *onGPU) Close() error {
 // The layouts of the kernels.
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(putArgs{})-48]
-	_ = [1]struct{}{}[unsafe.Sizeof(waitArgs{})-24-24*mostAwaited]
+	_ = [1]struct{}{}[unsafe.Sizeof(waitArgs{})-32-24*mostAwaited]
 )

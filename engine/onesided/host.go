@@ -21,7 +21,7 @@ type onHost struct {
 
 // NewHost makes the half of a rank on the host device.
 func NewHost(cfg Config) (Signals, error) {
-	c, err := newCounters(&cfg, 0, func(device.Allocation) error { return nil }) // a new allocation is zero
+	c, err := newCounters(&cfg, 1, 0, func(device.Allocation) error { return nil }) // a new allocation is zero
 	if err != nil {
 		return nil, err
 	}

@@ -1,9 +1,9 @@
 // Package onesided puts data into flat windows of peers and signals them, and waits for signals, on both devices.
 //
-// A signal adds one to a counter at the receiver. There is one counter for each sender and slot; its words are a flat
-// window of their own. A wait uses signals up: the next wait for the counter awaits later ones. The operations are in
-// the order of their stream and in no other: a wait on one stream never keeps a put on another stream back, because a
-// peer may need that put before it signals.
+// A signal adds one to a counter at the receiver. There is one counter for each sender and slot; the words of counters
+// are a flat window of their own. A wait uses signals up: the next wait for the counter awaits later ones. The
+// operations are in the order of their stream and in no other: a wait on one stream never keeps a put on another stream
+// back, because a peer may need that put before it signals.
 package onesided
 
 import (
@@ -67,10 +67,10 @@ type counters struct {
 	window *share.Window
 }
 
-// newCounters allocates and registers this rank's words, which the caller has zeroed by then. extra bytes follow the
-// words and belong to this rank alone.
-func newCounters(cfg *Config, extra int64, zero func(device.Allocation) error) (*counters, error) {
-	bytes := int64(cfg.Size) * Slots * 8
+// newCounters allocates and registers this rank's words, some for each counter, which the caller has zeroed by then.
+// extra bytes follow the words and belong to this rank alone.
+func newCounters(cfg *Config, words, extra int64, zero func(device.Allocation) error) (*counters, error) {
+	bytes := words * int64(cfg.Size) * Slots * 8
 	own, err := cfg.Device.Alloc(bytes + extra)
 	if err != nil {
 		return nil, err

@@ -1,13 +1,16 @@
 // Put with signal, and the wait for signals, over flat windows (docs/device-api.md).
 //
-// A signal is a counter at the receiver, one for each sender and id. Only one rank adds to it, from any stream. The
-// receiver keeps how many of its signals earlier waits have used up, in its own memory, so that a captured wait awaits
-// later signals in each launch.
+// A signal is a counter at the receiver, one for each sender and id. Only one rank raises it, from any stream. The
+// counter is the sum of two words: kernels add to the one, and one stream of the sender, without a kernel, stores how
+// often it has signalled to the other. Neither word ever falls, so a sum of two loads is never ahead. The receiver
+// keeps how many of its signals earlier waits have used up, in its own memory, so that a captured wait awaits later
+// signals in each launch.
 #pragma once
 
 #include <collective/ticket.cuh>
 #include <goccl/abort.cuh>
 #include <goccl/copy.cuh>
+#include <onesided/cluster.cuh>
 
 namespace goccl {
 namespace onesided {
@@ -43,6 +46,7 @@ struct WaitArgs {
   uint64_t* ticket;
   AbortBlock* abort;
   uint64_t count;
+  uint64_t stores;  // the distance of the two words of a counter, in words
   Awaited awaited[mostAwaited];
 };
 
@@ -59,12 +63,12 @@ GOCCL_DEVICE void raise(uint64_t* word, Sent* sent) {
   storeRelease<Scope::gpu>(&sent->stored, before + 1);
 }
 
-// put copies with one block. The release makes the bytes of all threads visible, and what came before on the stream,
-// to the wait that acquires the counter.
+// put copies with one block, or with the blocks of one cluster. The release makes the bytes of all threads visible, and
+// what came before on the stream, to the wait that acquires the counter.
 GOCCL_DEVICE void put(const PutArgs& a) {
-  copyBytes(a.dst, a.src, a.bytes, threadIdx.x, blockDim.x);
-  __syncthreads();
-  if (threadIdx.x == 0) raise(a.word, a.sent);
+  copyBytes(a.dst, a.src, a.bytes, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x);
+  meet();
+  if (blockIdx.x == 0 && threadIdx.x == 0) raise(a.word, a.sent);
 }
 
 // await waits with one thread for each counter. Waits of several streams for one counter each take their own signals:
@@ -73,7 +77,8 @@ GOCCL_DEVICE void await(const WaitArgs& a) {
   if (threadIdx.x >= a.count) return;
   const Awaited& w = a.awaited[threadIdx.x];
   const uint64_t until = fetchAddRelaxed<Scope::gpu>(w.used, uint64_t{w.count}) + w.count;
-  waitUntil([&] { return loadAcquire<Scope::sys>(w.word) >= until; }, a.abort, w.word, waitSignal, -1, w.peer);
+  const auto came = [&] { return loadAcquire<Scope::sys>(w.word) + loadAcquire<Scope::sys>(w.word + a.stores); };
+  waitUntil([&] { return came() >= until; }, a.abort, w.word, waitSignal, -1, w.peer);
 }
 
 }  // namespace onesided

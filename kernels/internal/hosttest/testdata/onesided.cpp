@@ -1,5 +1,6 @@
 // The kernels of onesided/onesided.cuh: two streams of one rank put to another and signal it by the same counter; the
-// receiver answers each stream. onesided [MUTATION...]; a mutation is a line that onesided_test.go has made breakable.
+// receiver answers each stream. One stream stores every other signal, as after a copy engine.
+// onesided [MUTATION...]; a mutation is a line that onesided_test.go has made breakable.
 #include "ranks.hpp"
 
 #include <onesided/onesided.cuh>
@@ -10,11 +11,18 @@ using namespace goccl::onesided;
 constexpr uint32_t streams = 2, rounds = 40, threads = 4;
 constexpr size_t bytes = 100;
 
-// Counter is one counter: the word at the receiver, what the receiver has used up, and the sender's side.
+// Counter is one counter: the words at the receiver, what the receiver has used up, and the sender's side.
 struct Counter {
-  uint64_t *word = newWord(), *used = newWord();
+  uint64_t words[2]{};
+  uint64_t *word = words, *used = newWord(), stored = 0;
   Sent sent{};
 };
+
+// storeSignal is what the host enqueues after a copy.
+void storeSignal(Counter& c, uint8_t* dst, const uint8_t* src, size_t n) {
+  std::memcpy(dst, src, n);
+  storeRelease<Scope::sys>(c.word + 1, ++c.stored);
+}
 
 void putSignal(Counter& c, bool atomics, uint8_t* dst, const uint8_t* src, size_t n) {
   const PutArgs a{nullptr, dst, src, n, c.word, atomics ? nullptr : &c.sent};
@@ -22,7 +30,7 @@ void putSignal(Counter& c, bool atomics, uint8_t* dst, const uint8_t* src, size_
 }
 
 void waitSignals(std::initializer_list<std::pair<Counter*, uint32_t>> counters) {
-  WaitArgs a{nullptr, abortBlock(), counters.size(), {}};
+  WaitArgs a{nullptr, abortBlock(), counters.size(), 1, {}};
   uint32_t i = 0;
   for (auto& [c, count] : counters) a.awaited[i++] = Awaited{c->word, c->used, count, 1};
   Launch(1, threads, [&a] { await(a); }).join();
@@ -37,7 +45,10 @@ void run(bool atomics) {
       Memory src(bytes);
       for (uint32_t round = 0; round < rounds; ++round) {
         for (size_t i = 0; i < bytes; ++i) src.data[i] = pattern(s, round, i);
-        putSignal(data, atomics, window.data + s * 128, src.data, bytes);
+        if (s == 1 && round % 2 != 0)
+          storeSignal(data, window.data + s * 128, src.data, bytes);
+        else
+          putSignal(data, atomics, window.data + s * 128, src.data, bytes);
         waitSignals({{&answers[s], 1}});
       }
     });
@@ -52,8 +63,8 @@ void run(bool atomics) {
   });
   for (auto& t : work) t.join();
   CHECK(loadRelaxed<Scope::sys>(&abortBlock()->reported) == 0, "a wait gave up");
-  CHECK(*data.word == rounds * streams && *data.used == rounds * streams, "%lu signals, %lu used", *data.word,
-        *data.used);
+  CHECK(data.words[0] + data.words[1] == rounds * streams && *data.used == rounds * streams,
+        "%lu + %lu signals, %lu used", data.words[0], data.words[1], *data.used);
 }
 
 int main(int argc, char** argv) {
