@@ -64,10 +64,8 @@ func TestCrowded(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			for _, lane := range e.lanes {
-				if lane != nil {
-					_ = lane.Close()
-				}
+			if e.lane != nil {
+				_ = e.lane.Close()
 			}
 			_ = errors.Join(e.scratch.close(), s.Close())
 		})

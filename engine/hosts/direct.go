@@ -76,14 +76,8 @@ func (b *builder) allToAllTogether(most int64) {
 		b.outside(p, in, out, n)
 	})
 	c, _ := b.next()
-	if most < b.r.Count {
-		c.phase(p)
-		c, _ = b.next()
-		do(&c.before, group...)
-		return
-	}
-	do(&c.before, group...)
 	c.phase(p)
+	do(&c.beside, group...)
 }
 
 // blocksFrom are the blocks for and of each rank, from an offset in them on.

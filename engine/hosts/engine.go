@@ -70,8 +70,8 @@ type Engine struct {
 	inPlace bool
 	crowded bool
 	rules   *rules
-	lanes   [2]device.Stream // of the local engine and of the wire, for requests with several chunks
-	retired []device.Stream  // lanes that were part of a capture when another stream needed lanes
+	lane    device.Stream   // for what runs beside the work on the caller's stream; nil until it is needed
+	retired []device.Stream // lanes that were part of a capture when another stream needed one
 
 	scratch scratch
 	counts  device.Allocation // of an all-to-all-v with counts in device memory
@@ -303,7 +303,7 @@ func (e *Engine) Close() error {
 	if e.local != nil {
 		errs = append(errs, e.local.Close())
 	}
-	for _, s := range append(e.retired, e.lanes[:]...) {
+	for _, s := range append(e.retired, e.lane) {
 		if s != nil {
 			errs = append(errs, s.Close())
 		}

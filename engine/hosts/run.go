@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/goccl/goccl/collective"
@@ -50,51 +51,76 @@ func (e *Engine) run(s device.Stream, seq uint64, reqs []collective.Request) err
 	return nil
 }
 
-// Crowded says whether a process must not have three streams for each of its ranks on a GPU, as pipeline uses. All
-// streams of a context go through 8 hardware queues (CUDA_DEVICE_MAX_CONNECTIONS). In a queue a kernel waits for those
+// Crowded says whether a process must not have three streams for each of its ranks on a GPU: the caller's, the lane and
+// the local engine's. All streams of a context go through 8 hardware queues (CUDA_DEVICE_MAX_CONNECTIONS). In a queue a kernel waits for those
 // before it, and kernels of these ranks wait for each other: a rank that is ahead can stand in the way of the kernel
 // that it waits for. One rank on each GPU is safe whatever shares a queue: a kernel waits only for kernels that are
 // earlier in the order of the calls, which is the same on all ranks.
 func Crowded(ranks int) bool { return ranks > 1 && 3*ranks > 8 }
 
-// chain enqueues a chunk on one stream.
+// chain enqueues a chunk on one stream, but for what may run beside its phases.
 func (e *Engine) chain(s device.Stream, op wire.Op, c *chunk) error {
 	if err := e.work(s, op, c.before); err != nil {
 		return err
 	}
+	if len(c.beside) > 0 && len(c.phases) > 0 && !e.crowded {
+		if err := e.both(s, op, c); err != nil {
+			return err
+		}
+		return e.work(s, op, c.after)
+	}
 	if err := e.exchange(s, op, c.phases); err != nil {
+		return err
+	}
+	if err := e.work(s, op, c.beside); err != nil {
 		return err
 	}
 	return e.work(s, op, c.after)
 }
 
-// pipeline enqueues chunks on the lanes, between which events pass:
+// both enqueues a chunk's phases on s, and what is beside them on the lane. The phases take longer, so they are where
+// no event of another stream is between them and the work before and after.
+func (e *Engine) both(s device.Stream, op wire.Op, c *chunk) error {
+	if err := e.fork(s); err != nil {
+		return err
+	}
+	begun, err := s.Record()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(e.exchange(s, op, c.phases), e.lane.WaitEvent(begun), begun.Close()); err != nil {
+		return err
+	}
+	if err := e.work(e.lane, op, c.beside); err != nil {
+		return err
+	}
+	return device.Join(s, e.lane)
+}
+
+// pipeline enqueues chunks on s and on the lane, between which events pass:
 //
-//	local  before(0) before(1) after(0) before(2) after(1) ...
-//	wire             phases(0)          phases(1)          ...
+//	s     before(0) before(1) beside(0) after(0) before(2) beside(1) after(1) ...
+//	lane            phases(0)           phases(1)                    ...
 //
 // before(k+2) follows after(k), and therefore phases(k), so two areas of scratch suffice.
 func (e *Engine) pipeline(s device.Stream, op wire.Op, chunks []*chunk) error {
-	for i := range e.lanes {
-		if err := e.lane(i, s); err != nil {
-			return err
-		}
-		if err := device.Join(e.lanes[i], s); err != nil {
-			return err
-		}
+	if err := e.fork(s); err != nil {
+		return err
 	}
-	local, net := e.lanes[0], e.lanes[1]
 	finish := func(c *chunk) error {
-		if err := device.Join(local, net); err != nil {
+		if err := e.work(s, op, c.beside); err != nil {
 			return err
 		}
-		return e.work(local, op, c.after)
+		if err := device.Join(s, e.lane); err != nil {
+			return err
+		}
+		return e.work(s, op, c.after)
 	}
 	for k, c := range chunks {
-		if err := e.work(local, op, c.before); err != nil {
+		if err := e.work(s, op, c.before); err != nil {
 			return err
 		}
-		begun, err := local.Record()
+		begun, err := s.Record()
 		if err != nil {
 			return err
 		}
@@ -103,31 +129,28 @@ func (e *Engine) pipeline(s device.Stream, op wire.Op, chunks []*chunk) error {
 				return err
 			}
 		}
-		if err := net.WaitEvent(begun); err != nil {
+		if err := e.lane.WaitEvent(begun); err != nil {
 			return err
 		}
 		if err := begun.Close(); err != nil {
 			return err
 		}
-		if err := e.exchange(net, op, c.phases); err != nil {
+		if err := e.exchange(e.lane, op, c.phases); err != nil {
 			return err
 		}
 	}
-	if err := finish(chunks[len(chunks)-1]); err != nil {
-		return err
-	}
-	return device.Join(s, local)
+	return finish(chunks[len(chunks)-1])
 }
 
-// lane makes a lane that work on s can fork to.
-func (e *Engine) lane(i int, s device.Stream) (err error) {
-	if old := e.lanes[i]; old != nil {
-		if ok, err := e.order.Forks(s, old); ok || err != nil {
+// fork makes a lane that work on s can fork to.
+func (e *Engine) fork(s device.Stream) (err error) {
+	if e.lane != nil {
+		if ok, err := e.order.Forks(s, e.lane); ok || err != nil {
 			return err
 		}
-		e.retired = append(e.retired, old)
+		e.retired = append(e.retired, e.lane)
 	}
-	e.lanes[i], err = e.dev.NewStream()
+	e.lane, err = e.dev.NewStream()
 	return err
 }
 
@@ -183,19 +206,16 @@ func (e *Engine) pairs(s device.Stream, op wire.Op, reqs []collective.Request) e
 		return err
 	}
 	c := &chunk{}
-	do(&c.before, inside...)
+	do(&c.beside, inside...)
 	c.phase(p)
-	if len(inside) == 0 || p.IsEmpty() {
-		return e.chain(s, op, c)
-	}
-	if e.crowded {
+	if e.crowded && len(inside) > 0 && !p.IsEmpty() {
 		err := e.error(&reqs[0], op.Seq, fmt.Errorf("%w: a group with messages inside of the host and to other hosts, "+
 			"whose two kernels run at the same time, where several ranks of a process share a GPU: give each rank a process",
 			collective.ErrUnsupported))
 		e.fail(err) // the peers would wait
 		return err
 	}
-	return e.pipeline(s, op, []*chunk{{phases: c.phases}, {before: c.before}})
+	return e.chain(s, op, c)
 }
 
 // signature is a hash that differs if two ranks run different collectives.

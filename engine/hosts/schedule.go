@@ -10,10 +10,12 @@ import (
 )
 
 // chunk is what one rank does for a part of a collective: work inside the host, messages between hosts, work inside the
-// host. Several chunks are pipelined: the network carries one while the host works on the next.
+// host. Several chunks are pipelined: the network carries one while the host works on the next. What is beside the
+// messages depends on none of them, and they do not depend on it.
 type chunk struct {
 	before []work
 	phases []*wire.Phase
+	beside []work
 	after  []work
 }
 

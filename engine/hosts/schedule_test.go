@@ -163,7 +163,7 @@ func flowsMatch(tops []*topology, all [][]*chunk, direct bool) error {
 func sameLocalCalls(tops []*topology, all [][]*chunk) error {
 	calls := func(rank int) (list []string) {
 		for k, c := range all[rank] {
-			for i, part := range [][]work{c.before, c.after} {
+			for i, part := range [][]work{c.before, c.beside, c.after} {
 				for _, w := range part {
 					for _, q := range w.reqs {
 						if !q.PointToPoint() {
@@ -212,7 +212,7 @@ func inBounds(chunks []*chunk, wireInPlace bool) error {
 				}
 			}
 		}
-		for _, w := range slices.Concat(c.before, c.after) {
+		for _, w := range slices.Concat(c.before, c.beside, c.after) {
 			for _, k := range w.copies {
 				if err := scratch(k.dst, k.bytes); err != nil {
 					return err

@@ -1,0 +1,86 @@
+package hosts
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/host"
+)
+
+// counting is a stream that counts the events that are recorded on it, and a device whose streams do.
+type counting struct {
+	device.Stream
+	events *int
+}
+
+func (c counting) Record() (device.Event, error) {
+	*c.events++
+	return c.Stream.Record()
+}
+
+type countingDevice struct {
+	device.Device
+	events *int
+}
+
+func (c countingDevice) NewStream() (device.Stream, error) {
+	s, err := c.Device.NewStream()
+	return counting{s, c.events}, err
+}
+
+// What is inside the host runs beside the messages to other hosts, which stay on the caller's stream. Events take as
+// long to enqueue as a small message takes: one leads to the lane and one back.
+func TestBesideTakesTwoEvents(t *testing.T) {
+	plain, err := host.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := 0
+	dev := countingDevice{plain, &events}
+	s, err := dev.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	message := func(c collective.Collective, peer int) collective.Request {
+		return collective.Request{Collective: c, Type: datatype.Int8, Count: 8, Send: 1 << 40, Recv: 2 << 40, Peer: peer,
+			Stream: s}
+	}
+	for name, c := range map[string]struct {
+		reqs   []collective.Request
+		lanes  []bool // whether each piece of work is on the lane
+		events int
+	}{
+		"both":       {[]collective.Request{message(collective.Send, 1), message(collective.Recv, 2)}, []bool{false, true}, 2},
+		"across":     {[]collective.Request{message(collective.Send, 2), message(collective.Recv, 3)}, []bool{false}, 0},
+		"inside":     {[]collective.Request{message(collective.Send, 1), message(collective.Recv, 1)}, []bool{false}, 0},
+		"all-to-all": {[]collective.Request{message(collective.AllToAll, 0)}, []bool{false, true}, 2},
+	} {
+		var streams []device.Stream
+		all := noted{streams: &streams}
+		e := &Engine{topology: newTopology(0, []int{0, 0, 1, 1}), dev: dev, order: new(HostOrder), inPlace: true,
+			local: all, wire: notedWire{noted: all}, closing: make(chan struct{})}
+		e.rules = e.measured(true)
+		if err := e.scratch.open(dev); err != nil {
+			t.Fatal(err)
+		}
+		events = 0
+		if err := e.run(s, 1, c.reqs); err != nil {
+			t.Fatal(err)
+		}
+		var lanes []bool
+		for _, used := range streams {
+			lanes = append(lanes, used != s)
+		}
+		if !slices.Equal(lanes, c.lanes) || events != c.events {
+			t.Errorf("%s: work on the lane %v and %d events, want %v and %d", name, lanes, events, c.lanes, c.events)
+		}
+		if e.lane != nil {
+			_ = e.lane.Close()
+		}
+		_ = e.scratch.close()
+	}
+}
