@@ -56,7 +56,15 @@ func (b *builder) allGather() {
 		})
 		c.phase(p)
 		if bytes >= localBroadcasts {
+			// The blocks of this host need not wait for the network.
+			together := b.inPlace && len(b.mine()) > 1 && b.isContiguous(b.here())
+			if together && off == 0 {
+				do(&c.beside, b.request(collective.AllGather, b.r.Send, block(b.mine()[0]), b.r.Count))
+			}
 			for r := range b.size() {
+				if together && b.host[r] == b.here() {
+					continue
+				}
 				from := block(r)
 				if r == b.rank {
 					from = in
