@@ -49,14 +49,17 @@ func TestBesideTakesTwoEvents(t *testing.T) {
 		return collective.Request{Collective: c, Type: datatype.Int8, Count: 8, Send: 1 << 40, Recv: 2 << 40, Peer: peer,
 			Stream: s}
 	}
+	pair := func(to, from int) []collective.Request {
+		return []collective.Request{message(collective.Send, to), message(collective.Recv, from)}
+	}
 	for name, c := range map[string]struct {
 		reqs   []collective.Request
 		lanes  []bool // whether each piece of work is on the lane
 		events int
 	}{
-		"both":       {[]collective.Request{message(collective.Send, 1), message(collective.Recv, 2)}, []bool{false, true}, 2},
-		"across":     {[]collective.Request{message(collective.Send, 2), message(collective.Recv, 3)}, []bool{false}, 0},
-		"inside":     {[]collective.Request{message(collective.Send, 1), message(collective.Recv, 1)}, []bool{false}, 0},
+		"both":       {pair(1, 2), []bool{false, true}, 2},
+		"across":     {pair(2, 3), []bool{false}, 0},
+		"inside":     {pair(1, 1), []bool{false}, 0},
 		"all-to-all": {[]collective.Request{message(collective.AllToAll, 0)}, []bool{false, true}, 2},
 	} {
 		var streams []device.Stream

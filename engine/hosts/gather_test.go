@@ -91,7 +91,8 @@ func phasesOf(all []memories, chunks []*chunk) {
 // An all-gather gives every rank every block, in place and not, whether what is beside the messages comes before or
 // after them, and however the ranks are numbered.
 func TestAllGatherGathers(t *testing.T) {
-	for _, layout := range [][]int{{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 0, 1}, {0, 1}, {0, 1, 1, 2, 2, 2}, {0, 0, 1, 1, 1, 0}} {
+	layouts := [][]int{{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 0, 1}, {0, 1}, {0, 1, 1, 2, 2, 2}, {0, 0, 1, 1, 1, 0}}
+	for _, layout := range layouts {
 		for _, count := range []int64{100, 70 << 10, 600 << 10} {
 			for variant := range 8 {
 				wireInPlace, bufferInPlace, besideFirst := variant&1 != 0, variant&2 != 0, variant&4 != 0

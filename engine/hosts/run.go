@@ -52,10 +52,10 @@ func (e *Engine) run(s device.Stream, seq uint64, reqs []collective.Request) err
 }
 
 // Crowded says whether a process must not have three streams for each of its ranks on a GPU: the caller's, the lane and
-// the local engine's. All streams of a context go through 8 hardware queues (CUDA_DEVICE_MAX_CONNECTIONS). In a queue a kernel waits for those
-// before it, and kernels of these ranks wait for each other: a rank that is ahead can stand in the way of the kernel
-// that it waits for. One rank on each GPU is safe whatever shares a queue: a kernel waits only for kernels that are
-// earlier in the order of the calls, which is the same on all ranks.
+// the local engine's. All streams of a context go through 8 hardware queues (CUDA_DEVICE_MAX_CONNECTIONS). In a queue a
+// kernel waits for those before it, and kernels of these ranks wait for each other: a rank that is ahead can stand in
+// the way of the kernel that it waits for. One rank on each GPU is safe whatever shares a queue: a kernel waits only
+// for kernels that are earlier in the order of the calls, which is the same on all ranks.
 func Crowded(ranks int) bool { return ranks > 1 && 3*ranks > 8 }
 
 // chain enqueues a chunk on one stream, but for what may run beside its phases.

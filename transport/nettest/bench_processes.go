@@ -14,9 +14,10 @@ import (
 )
 
 // BenchProcesses measures messages between two processes: "pingpong", of which the time is that of one direction, and
-// "exchange", in which both send at the same time. With "wait" one goroutine puts and waits. With "proxy" it is as between GPUs (engine/hosts/cudawire): a kernel, which is a goroutine here, posts
-// the chunks of a message and polls for those of the answer, a goroutine puts what is posted, and another one takes what
-// arrives. ctxsw is the number of context switches of this process for a message.
+// "exchange", in which both send at the same time. With "wait" one goroutine puts and waits. With "proxy" it is as
+// between GPUs (engine/hosts/cudawire): a kernel, which is a goroutine here, posts the chunks of a message and polls
+// for those of the answer, a goroutine puts what is posted, and another one takes what arrives. ctxsw is the number of
+// context switches of this process for a message.
 func BenchProcesses(b *testing.B, net func(testing.TB) transport.Net) {
 	if r := childRole(); r != nil {
 		r.echo(b, net(b))
