@@ -25,16 +25,32 @@ type member struct {
 	r     *Report
 }
 
-// graph collects who waits for whom, over all communicators of which there are records. A scope waits for another if an
-// operation of it runs and the other has not begun the same.
-func (q *Question) graph() map[string][]edge {
-	members := map[string]map[int]member{} // by communicator and rank
-	twice := map[string]bool{}             // scopes with two ranks of a communicator do not run one thing after another
+// newest lists all reports, those that others have passed on, too: a scope's latest first. What somebody heard a while
+// ago must not hide what the scope itself says now.
+func (q *Question) newest() (list []*Report) {
 	var add func(r *Report)
 	add = func(r *Report) {
 		if r == nil || !r.answered() {
 			return
 		}
+		list = append(list, r)
+		for _, k := range r.Known {
+			add(k)
+		}
+	}
+	for _, r := range slices.Concat(q.Reports, q.Known) {
+		add(r)
+	}
+	slices.SortStableFunc(list, func(a, b *Report) int { return cmp.Compare(b.Time, a.Time) })
+	return list
+}
+
+// graph collects who waits for whom, over all communicators of which there are records. A scope waits for another if an
+// operation of it runs and the other has not begun the same.
+func (q *Question) graph() map[string][]edge {
+	members := map[string]map[int]member{} // by communicator and rank
+	twice := map[string]bool{}             // scopes with two ranks of a communicator do not run one thing after another
+	for _, r := range q.newest() {
 		for _, c := range append([]*record.Communicator{r.Record}, r.Others...) {
 			if c == nil {
 				continue
@@ -50,12 +66,6 @@ func (q *Question) graph() map[string][]edge {
 			}
 			members[c.ID][c.Rank] = member{r.Scope(), c, r}
 		}
-		for _, k := range r.Known {
-			add(k)
-		}
-	}
-	for _, r := range slices.Concat(q.Reports, q.Known) {
-		add(r)
 	}
 	graph := map[string][]edge{}
 	for _, ranks := range members {

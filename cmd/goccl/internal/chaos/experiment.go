@@ -37,6 +37,7 @@ type Verdict struct {
 	Shrunk  time.Duration // and until the survivors had used their communicator
 	// Right and Judged count survivors whose error has a verdict: those of the fault's kind and rank, and all.
 	Right, Judged int
+	Misjudged     []string // the others' errors
 	// Spent is the time by stretch.
 	Spent map[string]time.Duration
 }

@@ -46,6 +46,9 @@ func (x *experiment) judge(alive []int) Verdict {
 		if want := cmp.Or(x.fault.verdict, expectedVerdicts[x.fault.expect]); failed && e.Verdict != "" && want != "" {
 			if v.Judged++; e.Verdict == string(want) && slices.Contains(x.Victims, e.Blames) {
 				v.Right++
+			} else {
+				v.Misjudged = append(v.Misjudged, fmt.Sprintf("rank %d, victims %v: %s of rank %d: %s", r, x.Victims, e.Verdict,
+					e.Blames, e.Text))
 			}
 		}
 		switch outcome, why := x.expected(e, failed, failures); {

@@ -37,6 +37,8 @@ type Cell struct {
 	Shrunk []float64 `json:"shrunk_ms,omitempty"`
 	Right  int       `json:"verdicts_right,omitempty"` // survivors' verdicts of the fault's kind and rank
 	Judged int       `json:"verdicts,omitempty"`
+	// Misjudged are the first few errors with a wrong verdict.
+	Misjudged []string `json:"misjudged,omitempty"`
 	// Spent is where the time of all trials went, in s; see stretches.
 	Spent    map[string]float64 `json:"spent_s,omitempty"`
 	Problems []Problem          `json:"problems,omitempty"` // the first few trials that were not handled
@@ -74,6 +76,8 @@ func (c *Cell) add(number int, t Trial, v Verdict) {
 	if v.Shrunk > 0 {
 		c.Shrunk = append(c.Shrunk, millis(v.Shrunk))
 	}
+	c.Misjudged = append(c.Misjudged, v.Misjudged...)
+	c.Misjudged = c.Misjudged[:min(len(c.Misjudged), mostProblems)]
 	if c.Spent == nil {
 		c.Spent = map[string]float64{}
 	}
