@@ -3,6 +3,7 @@
 //
 //	go run ./cmd/goccl/internal/docgen          writes them (go generate does that)
 //	go run ./cmd/goccl/internal/docgen -check   fails when one is not up to date, as the package's test does
+//	go run ./cmd/goccl/internal/docgen -chaos FOLDER   adds results of `goccl chaos` to the scoreboard, and writes
 //
 // A marker is a comment on a line of its own; the text between it and the next end marker is replaced:
 //
@@ -14,7 +15,8 @@
 //	<!-- docgen: ops WHICH -->                         the ops of plans, from plan/op_table.go: synchronization or data
 //	<!-- docgen: chaos PART FOLDER… -->                of the scoreboard, from bench/results/FOLDER/chaos*.json, of
 //	                                                   which later ones replace cells of earlier ones: summary, classes,
-//	                                                   cells or times; fuzz, from fuzz.json of the last one
+//	                                                   cells or times on the host device; gpus; fuzz, from the last
+//	                                                   fuzz.json
 //	<!-- docgen: end -->
 //
 // It also writes into plan/schema.json the names of the ops and what each of them requires.

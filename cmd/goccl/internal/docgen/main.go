@@ -15,8 +15,12 @@ import (
 
 func main() {
 	check := flag.Bool("check", false, "write nothing; fail when a file is not up to date")
+	add := flag.String("chaos", "", "add this folder of bench/results to the scoreboard of docs/reliability.md")
 	flag.Parse()
 	root, err := moduleRoot()
+	if err == nil && *add != "" {
+		err = addRun(root, *add)
+	}
 	if err == nil {
 		err = run(root, *check)
 	}

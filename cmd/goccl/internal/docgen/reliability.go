@@ -2,8 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,33 +18,45 @@ type scoreboard struct {
 	cells    map[[2]string]*chaos.Cell
 	commits  []string
 	machines []string
+	folders  []string
 	ranks    int
 }
 
-// readScoreboards reads the runs of several folders, oldest first. What a later one tried anew counts in place of what
-// the earlier ones found there.
-func readScoreboards(root string, folders []string) (*scoreboard, error) {
+// goal is how many trials a cell needs.
+const goal = 50
+
+// readScoreboards reads the runs of several folders on a device, oldest first. What a later one tried anew counts in
+// place of what the earlier ones found there if it is enough or as much, else beside it.
+func readScoreboards(root, device string, folders []string) (*scoreboard, error) {
 	all := &scoreboard{cells: map[[2]string]*chaos.Cell{}}
 	for _, folder := range folders {
-		s, err := readScoreboard(root, folder)
+		s, err := readScoreboard(root, device, folder)
 		if err != nil {
 			return nil, err
 		}
-		maps.Copy(all.cells, s.cells)
+		for at, c := range s.cells {
+			if old := all.cells[at]; old != nil && c.Trials < min(goal, old.Trials) {
+				all.add(c)
+			} else {
+				all.cells[at] = c
+			}
+		}
 		all.commits, all.machines = append(all.commits, s.commits...), append(all.machines, s.machines...)
-		all.ranks = s.ranks
+		if len(s.cells) > 0 {
+			all.ranks, all.folders = s.ranks, append(all.folders, folder)
+		}
 	}
 	slices.Sort(all.machines)
-	all.machines = slices.Compact(all.machines)
+	all.machines, all.commits = slices.Compact(all.machines), slices.Compact(all.commits)
 	return all, nil
 }
 
-func readScoreboard(root, folder string) (*scoreboard, error) {
+func readScoreboard(root, device, folder string) (*scoreboard, error) {
 	files, err := filepath.Glob(filepath.Join(root, folder, "chaos*.json"))
-	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("%s has no chaos*.json", folder)
-	}
 	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(root, folder)); err != nil {
 		return nil, err
 	}
 	s := &scoreboard{cells: map[[2]string]*chaos.Cell{}}
@@ -56,6 +69,9 @@ func readScoreboard(root, folder string) (*scoreboard, error) {
 		if err := json.Unmarshal(text, &r); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
+		if r.Device != device {
+			continue
+		}
 		if !slices.Contains(s.commits, r.Commit) {
 			s.commits = append(s.commits, r.Commit)
 		}
@@ -64,7 +80,9 @@ func readScoreboard(root, folder string) (*scoreboard, error) {
 		}
 		s.ranks = r.Ranks
 		for _, c := range r.Cells {
-			s.add(c)
+			if c.Trials > 0 { // else the run ended before it
+				s.add(c)
+			}
 		}
 	}
 	return s, nil
@@ -108,15 +126,18 @@ func reliability(root, part string, folders []string) (string, error) {
 		folders[i] = filepath.Join("bench/results", f)
 	}
 	if part == "fuzz" {
-		return fuzzed(root, folders[len(folders)-1])
+		return fuzzed(root, folders)
 	}
-	s, err := readScoreboards(root, folders)
+	device := map[bool]string{false: "host", true: "cuda"}[part == "gpus"]
+	s, err := readScoreboards(root, device, folders)
 	if err != nil {
 		return "", err
 	}
 	switch part {
 	case "summary":
-		return s.summary(folders), nil
+		return s.summary(), nil
+	case "gpus":
+		return s.summary() + "\n" + s.table() + "\n" + s.times(), nil
 	case "classes":
 		return s.classes(), nil
 	case "cells":
@@ -127,10 +148,10 @@ func reliability(root, part string, folders []string) (string, error) {
 	return "", fmt.Errorf("the scoreboard has no part %q", part)
 }
 
-func (s *scoreboard) summary(folders []string) string {
+func (s *scoreboard) summary() string {
 	all := s.where(func(*chaos.Cell) bool { return true })
 	var links []string
-	for _, f := range folders {
+	for _, f := range s.folders {
 		links = append(links, fmt.Sprintf("[%s](../%s)", filepath.Base(f), f))
 	}
 	var b strings.Builder
@@ -213,23 +234,48 @@ func millis(times []float64, q float64) string {
 	return fmt.Sprintf("%.1f", chaos.Quantile(times, q))
 }
 
-// fuzzed lists the fuzz targets that were run, and on how many inputs.
-func fuzzed(root, folder string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(root, folder, "fuzz.json"))
-	if err != nil {
-		return "", err
+// fuzzed lists the fuzz targets that were run, and on how many inputs, by the latest folder that tells.
+func fuzzed(root string, folders []string) (string, error) {
+	var text []byte
+	for _, folder := range folders {
+		found, err := os.ReadFile(filepath.Join(root, folder, "fuzz.json"))
+		if err == nil {
+			text = found
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
 	}
 	var runs []struct {
-		Package, Target string
-		Inputs          int
+		Package, Target  string
+		Inputs, Failures int
 	}
 	if err := json.Unmarshal(text, &runs); err != nil {
 		return "", err
 	}
 	var b strings.Builder
-	b.WriteString("| package | target | inputs |\n|---|---|---:|\n")
+	b.WriteString("| package | target | inputs | failures |\n|---|---|---:|---:|\n")
 	for _, r := range runs {
-		fmt.Fprintf(&b, "| %s | `%s` | %d |\n", r.Package, r.Target, r.Inputs)
+		fmt.Fprintf(&b, "| %s | `%s` | %d | %d |\n", r.Package, r.Target, r.Inputs, r.Failures)
 	}
 	return b.String(), nil
+}
+
+// addRun adds a folder of results to the markers of the scoreboard.
+func addRun(root, folder string) error {
+	path := filepath.Join(root, "docs", "reliability.md")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(root, "bench", "results", folder)); err != nil {
+		return err
+	}
+	var out strings.Builder
+	for line := range strings.Lines(string(text)) {
+		if spec, ok := strings.CutPrefix(line, markerHead+"chaos "); ok && !slices.Contains(strings.Fields(spec), folder) {
+			line = strings.Replace(line, markerTail, " "+folder+markerTail, 1)
+		}
+		out.WriteString(line)
+	}
+	return os.WriteFile(path, []byte(out.String()), 0o644)
 }
