@@ -25,7 +25,7 @@ RACE = . internal/test engine collective bootstrap capi/internal/core device cmd
        internal/wait primitive topo transport
 RACE_PACKAGES = $(shell for p in $(RACE); do [ "$$p" = . ] && echo . || echo ./$$p/...; done)
 
-.PHONY: help test rdma check fmt lint vet build race unit fuzz soak kernels-check generate tools gpu-bundle clean
+.PHONY: help test rdma check fmt lint vet build race unit fuzz parsers soak kernels-check generate tools gpu-bundle clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,6 +92,16 @@ fuzz: ## every fuzz target, for FUZZTIME (10s) each
 			$(GO) test -vet=off -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$p; \
 		done; \
 	done
+
+INPUTS ?= 10000000
+parsers: ## INPUTS (10^7) mutated inputs for every fuzz target, on all cores, within PARSERTIME (10m); build/parsers/fuzz.json
+	@mkdir -p build/parsers
+	@for p in $(FUZZ_PACKAGES); do \
+		n=$$(echo $$p | sed 's,^\./*,,; s,/,.,g'); \
+		$(GO) test -vet=off -c -o build/parsers/$${n:-goccl}.test $$p; \
+	done
+	$(GO) run ./internal/testutil/mutate/farm -dir build/parsers -inputs $(INPUTS) -for $(or $(PARSERTIME),10m) \
+		-json build/parsers/fuzz.json
 
 soak: ## tutorials 01 to 04, 200 times: none may hang or leave anything behind
 	GOCCL_SOAK=1 $(GO) test -run TestSoak -timeout 60m -v ./internal/test/soak
