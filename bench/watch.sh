@@ -2,7 +2,7 @@
 #
 # watch.hang.*   a PyTorch job hangs, on stock NCCL with the profiler plugin and on goccl; goccl watch names the rank
 # watch.chaos    faults in jobs on GPUs, of each one trial in a few phases; WATCH_CHAOS=FAULTS PHASES SECONDS other ones
-# watch.cost     what records cost an all-reduce of 1 KiB
+# watch.cost     what records cost an all-reduce of 1 KiB, call by call and in graphs, beside equal sets without records
 # watch.check    data checked by GOCCL_CHECK=2
 hang() { # LIBRARY
   step "watch.hang.$1" 150 "$python" "$work/bench/watch/hang.py" "$1" "$out/watch.$1" --goccl "$(command -v goccl)" \
@@ -18,11 +18,10 @@ else
   hang nccl
   hang goccl
 fi
-# A run that is interrupted has about as many trials of each cell, and keeps what it knows.
+# What ends early has about as many trials of each cell.
 chaos() { # FAULTS PHASES SECONDS
-  step watch.chaos $(($3 + 60)) bash -c \
-    'timeout --foreground -s INT -k 50 "$1" "${@:2}"; s=$?; [ $s = 124 ] || exit $s' - "$3" \
-    goccl chaos --device $device --ranks $((n < 3 ? 3 : n)) --faults "$1" --phases "$2" -n 50 --json "$out/chaos.json"
+  step watch.chaos $(($3 + 60)) goccl chaos --device $device --ranks $((n < 3 ? 3 : n)) --faults "$1" --phases "$2" \
+    -n 50 --for "${3}s" --json "$out/chaos-$device.json"
 }
 chaos ${WATCH_CHAOS:-kill,kill-root,stop,abort,desync,mismatch-count set-up,small,large,split,shrink,plan 60}
 if [ $device = host ]; then
