@@ -1,6 +1,7 @@
 package goccl_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -13,10 +14,10 @@ import (
 	"github.com/goccl/goccl/internal/test/commtest"
 )
 
-// Each rank puts values into the next rank's part and signals; the data is there when the wait has ended, many times,
-// in sizes that kernels and copy engines copy.
+// Each rank puts values into the next rank's part and signals; all of the data is there when the wait has ended, many
+// times, in sizes that a block, a cluster of blocks and the copy engine copy.
 func TestPutSignal(t *testing.T) {
-	const most, rounds = 1 << 20, 100
+	const most, rounds = 8 << 20, 100
 	commtest.OnKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 		comms := commtest.New(t, n, open, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = commtest.Soon })
 		each(t, comms, func(c *goccl.Comm) error {
@@ -42,15 +43,15 @@ func TestPutSignal(t *testing.T) {
 			id, src := goccl.SignalID{Context: 1, Index: 2}, mem.Ptr().Add(most)
 			data, got := make([]byte, most), make([]byte, most)
 			for i := range rounds {
-				size := []int64{8, 1000, 65536, 70001, most}[i%5]
-				binary.NativeEndian.PutUint64(data[size-8:], uint64(i*10+c.Rank()))
+				size := []int64{8, 1000, 65536, 70001, 1 << 20, 4<<20 - 7, most}[i%7]
+				fill(data[:size], i*10+c.Rank())
 				if err := errors.Join(c.Device().CopyIn(src, data[:size]), c.PutSignal(w, most-size, src, size, to, id, s),
 					c.WaitSignal([]goccl.SignalWait{{Peer: from, ID: id, Count: 1}}, s),
-					c.Synchronize(context.Background(), s), c.Device().CopyOut(got[:8], mem.Ptr().Add(most-8))); err != nil {
+					c.Synchronize(context.Background(), s), c.Device().CopyOut(got[:size], mem.Ptr().Add(most-size))); err != nil {
 					return err
 				}
-				if v := binary.NativeEndian.Uint64(got); v != uint64(i*10+from) {
-					return fmt.Errorf("rank %d, round %d: %d, want %d", c.Rank(), i, v, i*10+from)
+				if fill(data[:size], i*10+from); !bytes.Equal(got[:size], data[:size]) {
+					return fmt.Errorf("rank %d, round %d: wrong bytes in %d", c.Rank(), i, size)
 				}
 				// The answer keeps the sender from overwriting what was not read.
 				if err := errors.Join(c.Signal(from, goccl.SignalID{}, s),
@@ -83,6 +84,15 @@ func TestPutSignal(t *testing.T) {
 			t.Error("the wait does not end")
 		}
 	})
+}
+
+// fill repeats a value, and then as much of it as there is room for.
+func fill(b []byte, value int) {
+	var word [8]byte
+	binary.NativeEndian.PutUint64(word[:], uint64(value))
+	for n := copy(b, word[:]); n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
+	}
 }
 
 // A wait that outlasts the deadline of an operation fails and names the peer.

@@ -105,7 +105,7 @@ func TestNCCLSymbols(t *testing.T) {
 	}
 }
 
-// The symbols that PyTorch 2.11 links against.
+// The symbols that PyTorch 2.11 to 2.15 link against.
 func TestPyTorchSymbols(t *testing.T) {
 	have := symbols(t, filepath.Join(libraries(t), "libnccl.so.2"))
 	for _, name := range strings.Fields(`
@@ -115,7 +115,7 @@ func TestPyTorchSymbols(t *testing.T) {
 		MemFree GroupStart GroupEnd GroupSimulateEnd RedOpCreatePreMulSum RedOpDestroy Bcast Broadcast
 		Reduce AllReduce ReduceScatter AllGather AlltoAll Send Recv DevCommCreate DevCommDestroy
 		GetPeerDevicePointer GetLsaMultimemDevicePointer PutSignal Signal WaitSignal CommSuspend CommResume
-		CommMemStats`) {
+		CommMemStats CommGetUniqueId CommGrow CommRevoke Gather WinGetUserPtr`) {
 		if !slices.Contains(have, "W nccl"+name) {
 			t.Errorf("nccl%s is missing", name)
 		}
