@@ -135,9 +135,9 @@ func (r *rank) skewed() (err error) {
 	return nil
 }
 
-// change is what the fault changes in this rank's calls.
+// change is what the fault changes in one of this rank's calls.
 func (r *rank) change(i int) func(c *call) {
-	if r.fault.call == nil || !r.struck() || i < 3 {
+	if r.fault.call == nil || !r.struck() || i != 3 {
 		return nil
 	}
 	return r.fault.call
