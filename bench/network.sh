@@ -23,7 +23,4 @@ for c in all_reduce all_to_all all_gather send_recv; do
     step "network.$c.sockets$sockets" 150 bash -c 'hosts_perf "$@"' - "$c" "$out/network.$c.$sockets.json" "$sockets" \
       -b 1K -e 64M -f 4 ${beside[@]+"${beside[@]}"}
   done
-  # The same with threads of large messages that poll before they sleep.
-  step "network.$c.poll" 150 env GOCCL_NET_POLL=50 bash -c 'hosts_perf "$@"' - "$c" "$out/network.$c.poll.json" 2 \
-    -b 256K -e 64M -f 4 ${beside[@]+"${beside[@]}"}
 done

@@ -28,7 +28,6 @@ type Config struct {
 	Net        string // "": the first that every rank has
 	NetPlugin  string // "": libnccl-net.so
 	NetSockets int    // 0: chosen
-	NetPoll    int    // in microseconds
 	NetEncrypt bool
 	CommID     string
 

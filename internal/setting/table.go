@@ -62,11 +62,6 @@ var table = []Variable{
 		Doc: "over TCP, how many connections carry the large messages of a pair of ranks, beside one for small messages. " +
 			"The smaller number of the two sides holds",
 		set: number(func(c *Config) *int { return &c.NetSockets }, 1, 63)},
-	{Name: "GOCCL_NET_POLL", Default: "`0`", Want: "a number of microseconds from 0 to 1000",
-		Brief: "TCP connections poll after work",
-		Doc: "over TCP, how many microseconds the threads of large messages poll after work before they sleep. Waking them " +
-			"takes time, polling takes up to a quarter of the processors. It has not been measured on GPUs",
-		set: number(func(c *Config) *int { return &c.NetPoll }, 0, 1000)},
 	{Name: "GOCCL_NET_ENCRYPT", Default: "`0`", Want: wantSwitch, Brief: "encrypts data between hosts",
 		Doc: "`1`: over TCP, data between hosts is encrypted, at a fraction of the speed. Connections are authenticated in " +
 			"any case. It is enough if one side of a connection wants it",

@@ -3,18 +3,8 @@ package tcp
 // write is the lane's writer: it sends what callers could not send at once, and takes packets of large puts. It ends
 // with the lane.
 func (l *lane) write() {
-	kicked := func() bool {
-		select {
-		case <-l.kick:
-			return true
-		default:
-			return false
-		}
-	}
 	for {
-		if l.index == 0 || !l.peer.port.polling.until(kicked) {
-			<-l.kick
-		}
+		<-l.kick
 		for {
 			l.mu.Lock()
 			if l.dead != nil {

@@ -27,8 +27,6 @@ type NetOptions struct {
 	Sockets int
 	// Encrypt encrypts the payloads. The connections are authenticated in any case. One side's wish is enough.
 	Encrypt bool
-	// Poll is how long the goroutines of large puts poll after work before they sleep.
-	Poll time.Duration
 	// Timeout bounds Connect if its context does not end earlier; 0 is 30 s.
 	Timeout time.Duration
 	// Recovery is how long a lost connection may take to come back; 0 is 2 s.
@@ -59,7 +57,7 @@ func NewNet(opt NetOptions) *Net {
 // Configured returns the Net that the environment describes. timeout is NetOptions.Timeout.
 func Configured(cfg *setting.Config, timeout time.Duration) *Net {
 	return NewNet(NetOptions{Interface: cfg.Interface, Family: cfg.Family, Sockets: cfg.NetSockets,
-		Encrypt: cfg.NetEncrypt, Poll: time.Duration(cfg.NetPoll) * time.Microsecond, Timeout: timeout})
+		Encrypt: cfg.NetEncrypt, Timeout: timeout})
 }
 
 // Name is "tcp".
@@ -122,8 +120,7 @@ func (n *Net) OpenAt(at netip.Addr) (*Port, error) {
 	if err != nil {
 		return nil, errors.Join(err, node.Close())
 	}
-	p := &Port{opt: n.opt, node: node, polling: polling{time: n.opt.Poll}, poller: poller,
-		regions: map[uint64]*netRegion{}, peers: map[*Peer]struct{}{},
+	p := &Port{opt: n.opt, node: node, poller: poller, regions: map[uint64]*netRegion{}, peers: map[*Peer]struct{}{},
 		stop: make(chan struct{})}
 	p.wg.Go(p.watch)
 	p.wg.Go(poller.run)

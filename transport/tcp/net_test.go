@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"testing"
-	"time"
 
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/nettest"
@@ -17,10 +16,6 @@ func testNet(opt NetOptions) func(testing.TB) transport.Net {
 }
 
 func TestNet(t *testing.T) { nettest.Run(t, nettest.Config{Net: testNet(NetOptions{Sockets: 3})}) }
-
-func TestPollingNet(t *testing.T) {
-	nettest.Run(t, nettest.Config{Net: testNet(NetOptions{Sockets: 3, Poll: 50 * time.Microsecond}), Max: 2 << 20})
-}
 
 func TestEncryptedNet(t *testing.T) {
 	nettest.Run(t, nettest.Config{Net: testNet(NetOptions{Sockets: 2, Encrypt: true}), Max: 2 << 20})

@@ -8,12 +8,11 @@ import (
 
 // Port is an open interface: a listener, its regions and its peers. It implements transport.Port.
 type Port struct {
-	opt     NetOptions
-	node    *Node
-	poller  *poller
-	polling polling
-	stop    chan struct{} // closed by Close
-	wg      sync.WaitGroup
+	opt    NetOptions
+	node   *Node
+	poller *poller
+	stop   chan struct{} // closed by Close
+	wg     sync.WaitGroup
 
 	mu      sync.Mutex // guards the fields below
 	closed  bool

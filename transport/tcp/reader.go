@@ -43,7 +43,6 @@ type reader struct {
 	region *netRegion
 
 	full            bool // step ended with more to read
-	read            bool // step has read something
 	polled          bool // step is called again while there is something to read, an end of the stream included
 	packets, nbytes int  // applied since the last acknowledgement
 	iov             [2]unix.Iovec
@@ -70,22 +69,12 @@ func (e *refusedError) Error() string { return e.err.Error() }
 func (r *reader) run() error {
 	var err error
 	ctl := r.line.raw.Read(func(fd uintptr) bool {
-		more := func() bool {
-			err = r.step(fd)
-			return err != unix.EAGAIN || r.read
-		}
-		for worked := false; ; {
+		for {
 			if err = r.step(fd); err != unix.EAGAIN {
 				return true
 			}
-			if r.full {
-				continue
-			}
-			if worked = worked || r.read; !worked || !r.lane.peer.port.polling.until(more) {
+			if !r.full {
 				return false
-			}
-			if err != unix.EAGAIN {
-				return true
 			}
 		}
 	})
@@ -97,7 +86,6 @@ func (r *reader) run() error {
 
 // step applies what has arrived. It returns EAGAIN if the connection lives.
 func (r *reader) step(fd uintptr) error {
-	r.read = false
 	for i := 0; ; i++ {
 		if err := r.consume(); err != nil {
 			return err
@@ -112,7 +100,6 @@ func (r *reader) step(fd uintptr) error {
 		if n == 0 {
 			return io.EOF
 		}
-		r.read = true
 		r.lane.heard.Store(int64(wait.Now()))
 		short := r.polled && n < r.asked
 		k := 0

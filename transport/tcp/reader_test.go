@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,26 +24,5 @@ func TestBatchIsOneRead(t *testing.T) {
 	}
 	if n, err := newReader(nil, &line{}).readv(uintptr(fds[1])); n != size || err != nil {
 		t.Errorf("a read takes %d of %d bytes: %v", n, size, err)
-	}
-}
-
-// A goroutine that polls ends at its time, and only a quarter of the processors polls at once.
-func TestPollingEnds(t *testing.T) {
-	p := polling{time: time.Millisecond}
-	never := func() bool { return false }
-	begin := time.Now()
-	if p.until(never) || time.Since(begin) < p.time {
-		t.Errorf("it polled for %v", time.Since(begin))
-	}
-	if !p.until(func() bool { return true }) || p.now.Load() != 0 {
-		t.Error("what is there at once is not found")
-	}
-	p.now.Store(1 << 20) // others poll
-	p.time = time.Hour
-	if p.until(never) {
-		t.Error("it found nothing")
-	}
-	if (&polling{}).until(func() bool { t.Error("it polls without a time"); return true }) {
-		t.Error("it polls without a time")
 	}
 }
