@@ -46,12 +46,14 @@ type builder struct {
 }
 
 // Sizes in bytes. A collective of up to leaderBytes goes over one rank of each host. A chunk of a larger one is the
-// quarter of the message, at least leastChunk, and what fits into the scratch.
+// quarter of the message, at least leastChunk, and what fits into the scratch. If the wire is a wire.InPlace, on GPUs,
+// it is at least leastGPUChunk: work inside a host is fast there beside the network, and each chunk costs launches.
 const (
 	// An all-reduce of up to wholeBytes goes as a whole over every rail, if the wire is a wire.InPlace.
-	wholeBytes  = 64 << 10
-	leaderBytes = 16 << 10
-	leastChunk  = 512 << 10
+	wholeBytes    = 64 << 10
+	leaderBytes   = 16 << 10
+	leastChunk    = 512 << 10
+	leastGPUChunk = 8 << 20
 )
 
 // build returns the chunks of a request. Every rank must make as many.
@@ -101,7 +103,11 @@ func pieces(count, most int64, f func(off, n int64)) {
 
 // perChunk is the number of elements of a chunk, of which the scratch holds copies copies.
 func (b *builder) perChunk(count, copies int64) int64 {
-	bytes := min(max(count*b.elem/4, leastChunk), b.room)
+	least := int64(leastChunk)
+	if b.inPlace {
+		least = leastGPUChunk
+	}
+	bytes := min(max(count*b.elem/4, least), b.room)
 	return max(1, min(bytes, b.room/max(1, copies))/b.elem/64*64, min(count, b.room/max(1, copies)/b.elem, 64))
 }
 

@@ -229,7 +229,7 @@ func TestAllToAllIsOnePhase(t *testing.T) {
 	top := newTopology(0, []int{0, 1})
 	messages := func(send device.Ptr) (phases int, sizes []int64) {
 		b := builder{topology: top, r: &collective.Request{Collective: collective.AllToAll, Type: datatype.Float32,
-			Count: 1 << 19, Send: send, Recv: 2 << 40}, elem: 4, room: gpuRoom,
+			Count: leastGPUChunk, Send: send, Recv: 2 << 40}, elem: 4, room: gpuRoom, // four chunks
 			scratch: [2]device.Ptr{3 << 40, 4 << 40}, inPlace: true, rules: top.measured(true)}
 		chunks, err := b.build()
 		if err != nil {
