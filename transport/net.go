@@ -40,7 +40,8 @@ type Port interface {
 // Poller is a Port whose arrivals come sooner if a goroutine that waits for them polls.
 type Poller interface {
 	// Poll takes the arrivals that there are. It does not block. Between Polling(1) and Polling(-1) the caller polls
-	// again and again, and the port leaves that to it: no thread is woken.
+	// again and again, and the port leaves that to it: no thread is woken, and one Poll may leave arrivals to the next,
+	// so that it ends soon although a peer sends without end.
 	Poll()
 	Polling(delta int)
 }

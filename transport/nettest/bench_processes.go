@@ -16,8 +16,8 @@ import (
 // BenchProcesses measures messages between two processes: "pingpong", of which the time is that of one direction, and
 // "exchange", in which both send at the same time. With "wait" one goroutine puts and waits. With "proxy" it is as
 // between GPUs (engine/hosts/cudawire): a kernel, which is a goroutine here, posts the chunks of a message and polls
-// for those of the answer, a goroutine puts what is posted, and another one takes what arrives. ctxsw is the number of
-// context switches of this process for a message.
+// for those of the answer, and a goroutine puts what is posted and takes what arrives. ctxsw is the number of context
+// switches of this process for a message.
 func BenchProcesses(b *testing.B, net func(testing.TB) transport.Net) {
 	if r := childRole(); r != nil {
 		r.echo(b, net(b))
@@ -113,7 +113,7 @@ type pinger struct {
 }
 
 func newPinger(s *Side, proxied bool, size int) *pinger {
-	p := &pinger{Side: s, proxied: proxied, size: size, chunks: 1, done: make(chan struct{}, 2)}
+	p := &pinger{Side: s, proxied: proxied, size: size, chunks: 1, done: make(chan struct{})}
 	if !proxied {
 		return p
 	}
@@ -124,13 +124,11 @@ func newPinger(s *Side, proxied bool, size int) *pinger {
 		flag.Store(s.Arrived(uint32(c)))
 	}
 	go p.serve()
-	go p.take()
 	return p
 }
 
 func (p *pinger) close() {
 	if p.stop.Store(true); p.proxied {
-		<-p.done
 		<-p.done
 	}
 }
@@ -169,12 +167,20 @@ func (p *pinger) yield(polls int) {
 	}
 }
 
-// serve puts what is posted.
+// serve puts what is posted and takes what arrives.
 func (p *pinger) serve() {
-	defer func() { p.done <- struct{}{} }()
+	defer close(p.done)
 	batch, _ := p.Peer.(transport.Batcher)
 	var put [benchMemory / benchChunk]uint64
+	port, ok := p.Port.(transport.Poller)
+	if ok {
+		port.Polling(1)
+		defer port.Polling(-1)
+	}
 	for polls := 1; !p.stop.Load(); polls++ {
+		if ok {
+			port.Poll()
+		}
 		held := false
 		for c := range p.chunks {
 			if p.post[c].Load() == put[c] {
@@ -193,21 +199,6 @@ func (p *pinger) serve() {
 		if held {
 			batch.Release()
 		}
-		p.yield(polls)
-	}
-}
-
-// take takes what arrives.
-func (p *pinger) take() {
-	defer func() { p.done <- struct{}{} }()
-	port, ok := p.Port.(transport.Poller)
-	if !ok {
-		return
-	}
-	port.Polling(1)
-	defer port.Polling(-1)
-	for polls := 1; !p.stop.Load(); polls++ {
-		port.Poll()
 		p.yield(polls)
 	}
 }

@@ -189,11 +189,12 @@ func (p *poller) poll(ep uintptr) int {
 }
 
 // try polls until there is no event, unless another goroutine polls. An event that it left would not wake run, which
-// sleeps until a new one comes.
+// sleeps until a new one comes. While a goroutine polls again and again, one round is enough: that goroutine's next
+// takes the rest, or run does, which leave wakes for what is there when the goroutine ends.
 func (p *poller) try() {
 	if p.mu.TryLock() {
 		_ = p.raw.Control(func(ep uintptr) {
-			for p.poll(ep) > 0 {
+			for p.poll(ep) > 0 && p.others.Load() == 0 {
 			}
 		})
 		p.mu.Unlock()

@@ -38,3 +38,50 @@ func TestPollersAreLeftAlone(t *testing.T) {
 		eventually(t, "a put after it arrives", func() bool { return y.Arrived(1) == before+3 })
 	}
 }
+
+// While a goroutine polls again and again, one poll is bounded, although more has arrived: the goroutine has other work
+// in between. What a poll leaves comes with the next ones, or after the end of polling.
+func TestOnePollIsBounded(t *testing.T) {
+	const size, puts = 32 << 10, 400
+	n := testNet(NetOptions{Sockets: 1})(t)
+	x, y := nettest.Join(t, nettest.Open(t, n), nettest.Open(t, n), size)
+	port := y.Port.(*Port)
+	flood := func() {
+		t.Helper()
+		for range puts {
+			if err := x.Put(x.Src, 0, x.Dst, 0, size, 1, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(50 * time.Millisecond) // until the sockets are full
+	}
+	port.Polling(1)
+	time.Sleep(20 * time.Millisecond) // until run sleeps
+	flood()
+	before := y.Arrived(1)
+	port.Poll()
+	const most = (maxReads+1)*(size+batchPackets*packetSize+64<<10)/size + 1 // step: a payload and a buffer for each read
+	if got := y.Arrived(1) - before; got == 0 || got > most {
+		t.Errorf("one poll takes %d puts, the bound is %d", got, most)
+	}
+	eventually(t, "polls take the rest", func() bool { port.Poll(); return y.Arrived(1) == puts })
+	flood()
+	port.Poll()
+	port.Polling(-1)
+	eventually(t, "the rest comes without a poll", func() bool { return y.Arrived(1) == 2*puts })
+}
+
+// Large puts arrive while the goroutine that has said that it polls does not: they have goroutines of their own.
+func TestLargePutsNeedNoPoll(t *testing.T) {
+	const size = 4 << 20
+	n := testNet(NetOptions{Sockets: 2})(t)
+	x, y := nettest.Join(t, nettest.Open(t, n), nettest.Open(t, n), size)
+	port := y.Port.(*Port)
+	port.Polling(1)
+	defer port.Polling(-1)
+	time.Sleep(20 * time.Millisecond) // until run sleeps
+	if err := x.Put(x.Src, 0, x.Dst, 0, size, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a large put arrives", func() bool { return y.Arrived(1) == 1 })
+}

@@ -56,14 +56,17 @@ func (n *memNet) Register(dev device.Device, p device.Ptr, size int64) (transpor
 	return r, nil
 }
 
-func (n *memNet) NewPeer() (transport.Peer, error) {
+func (n *memNet) NewPeer() (transport.Peer, error) { return n.newPeer(nil), nil }
+
+// newPeer makes a peer. before, if it is not nil, returns when the next put may be delivered to it.
+func (n *memNet) newPeer(before func(broken <-chan struct{})) *memPeer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p := &memPeer{net: n, id: n.id(), failed: make(chan struct{}), rng: rand.New(rand.NewPCG(n.seed, n.next)),
-		count: map[uint32]uint64{}, call: map[uint32]func(uint64){}}
+		count: map[uint32]uint64{}, call: map[uint32]func(uint64){}, before: before}
 	n.peers[p.id] = p
 	go p.deliver()
-	return p, nil
+	return p
 }
 
 func (n *memNet) Close() error                     { return nil }
@@ -97,6 +100,7 @@ type memPeer struct {
 	rng    *rand.Rand
 	failed chan struct{}
 	once   sync.Once
+	before func(broken <-chan struct{})
 
 	mu    sync.Mutex
 	other *memPeer
@@ -158,6 +162,9 @@ func (p *memPeer) deliver() {
 		x, o := p.queue[i], p.other
 		p.queue = append(p.queue[:i], p.queue[i+1:]...)
 		p.mu.Unlock()
+		if o.before != nil {
+			o.before(o.failed)
+		}
 		x.copy()
 		o.mu.Lock()
 		o.count[x.imm]++

@@ -24,22 +24,21 @@ const (
 //
 //  1. For each lane of each link: put what the kernels have posted, in the order of the slots, and send a credit for
 //     each half of a ring that they have taken. The acquire of the post makes the slot's bytes visible.
-//  2. If there was nothing, poll on for some time, then with pauses. Meanwhile take takes what arrives.
-//  3. If no kernel can post, look once more, since the last kernel may have posted after the last look, and wait for
+//  2. Take what has arrived from the network: credits, acknowledgements, and small messages (arrivals). Large ones come
+//     on connections with goroutines of their own.
+//  3. If nothing was posted, poll on for some time, then with pauses.
+//  4. If no kernel can post, look once more, since the last kernel may have posted after the last look, and wait for
 //     the next call of Run.
 func (w *Wire) serve() {
 	last, spinFor := time.Now(), mostSpin
 	if runtime.GOMAXPROCS(0) < 4 {
 		spinFor = mostSpin / 20
 	}
-	spin := func(now bool) {
-		if w.spins.Swap(now) != now && now {
-			signal(w.receive)
-		}
-	}
-	defer spin(false)
+	in := arrivalsOf(w.port)
+	defer in.polling(false)
 	for polls := 0; ; polls++ {
 		moved := w.progress()
+		in.take()
 		if w.stopped.Load() {
 			return
 		}
@@ -55,10 +54,12 @@ func (w *Wire) serve() {
 		case w.kicked.Swap(false):
 			last = time.Now()
 		case idle < spinFor:
-			spin(true)
-			runtime.Gosched()
+			in.polling(true)
+			if polls%in.looks() == 0 {
+				runtime.Gosched()
+			}
 		case w.quiet():
-			spin(false)
+			in.polling(false)
 			if w.progress() { // what the last kernel posted before it ended
 				last = time.Now()
 				continue
@@ -69,35 +70,11 @@ func (w *Wire) serve() {
 			}
 			last = time.Now()
 		case idle < longAfter:
-			spin(false)
+			in.polling(false)
 			nap(napFor)
 		default:
 			nap(longNap)
 		}
-	}
-}
-
-// take takes what arrives from the network while the proxy polls: a thread of its own, so that bytes are copied out of
-// the network and into it at the same time.
-func (w *Wire) take(port transport.Poller) {
-	yieldEvery := 1
-	if runtime.GOMAXPROCS(0) >= 8 { // a yield takes the scheduler's lock
-		yieldEvery = 64
-	}
-	for {
-		select {
-		case <-w.receive:
-		case <-w.stop:
-			return
-		}
-		port.Polling(1)
-		for polls := 1; w.spins.Load(); polls++ {
-			port.Poll()
-			if polls%yieldEvery == 0 {
-				runtime.Gosched()
-			}
-		}
-		port.Polling(-1)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,8 +80,6 @@ type Wire struct {
 
 	idler                     *idler
 	kicked, captured, stopped atomic.Bool
-	spins                     atomic.Bool   // the proxy polls
-	receive                   chan struct{} // has an element when spins becomes true
 	wake                      chan struct{}
 	stop                      chan struct{}
 	tasks                     sync.WaitGroup
@@ -118,7 +115,7 @@ func New(cfg Config) (*Wire, error) {
 	w := &Wire{cfg: cfg, rank: cfg.Bootstrap.Rank(), geo: geometryOf(most + 1), dev: dev, few: new(fewArgs),
 		by:      make([]atomic.Pointer[link], n),
 		overlap: cfg.Overlap && dev.Properties().Major >= 9, blocks: residentBlocks * dev.Properties().SMs,
-		idler: newIdler(), wake: make(chan struct{}, 1), receive: make(chan struct{}, 1), stop: make(chan struct{})}
+		idler: newIdler(), wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	if cfg.Blocks > 0 {
 		w.blocks = min(w.blocks, cfg.Blocks)
 	}
@@ -139,9 +136,6 @@ func New(cfg Config) (*Wire, error) {
 	w.tasks.Go(w.serve)
 	w.tasks.Go(func() { w.idler.serve(w.stop, w.noKernels) })
 	w.watch()
-	if p, ok := w.port.(transport.Poller); ok && runtime.GOMAXPROCS(0) >= 4 {
-		w.tasks.Go(func() { w.take(p) })
-	}
 	return w, nil
 }
 
