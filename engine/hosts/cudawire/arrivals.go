@@ -7,12 +7,13 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// arrivals takes what arrives from the network on the thread of the proxy, while it polls: no thread is woken, and no
-// two threads use a socket at once. Only the proxy calls it.
+// arrivals takes what arrives from the network on the thread of the proxy, while it polls: no thread is woken, and
+// two threads that send and receive small messages do not wait for each other's locks of a socket. Only the proxy calls
+// it.
 //
-// Invariants: Polling is balanced, and the proxy does not sleep while it says that it polls: the port takes
-// arrivals by itself only otherwise. One call of take is bounded, so a peer that sends without end does not keep the proxy from
-// sending.
+// Invariants: Polling is balanced, and the proxy does not sleep while it says that it polls, because meanwhile the port
+// takes no small message by itself. One call of take is bounded, so a peer that sends without end does not keep the
+// proxy from sending.
 type arrivals struct {
 	port       transport.Poller // nil: the port needs no help
 	polls      bool

@@ -6,7 +6,8 @@
 //     blocks each (phase.go)
 //  2. kernel   copies chunks of messages into slots of pinned memory and posts them; takes the chunks of the peers from
 //     slots of the same kind, copies them to their place or reduces them (kernels/hosts/wire.cuh)
-//  3. proxy    a goroutine that polls the posts, and puts each slot into the same slot of the peer (proxy.go)
+//  3. proxy    a goroutine that polls the posts, and puts each slot into the same slot of the peer (proxy.go); while it
+//     polls, it also takes what arrives (arrivals.go)
 //  4. arrival  a callback of the network stores the number of arrivals of a slot, which the peer's kernel polls
 //
 // The host takes no part in what a kernel does next, and all counts are in device memory: phases can be captured in a
