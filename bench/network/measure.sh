@@ -23,8 +23,10 @@ for mbit in 100 200 400; do
 {"name": "two hosts at $mbit Mbit/s", "ranks_per_host": 2, "nics_per_host": 1,
  "launch_us": 20, "finish_us": 5, "op_us": 1, "operand_us": 0.5, "nop_us": 0.1, "fence_us": 0.1, "flag_us": 5,
  "pull_us": 1, "barrier_us": 5, "semaphore_us": 5,
- "nvlink": {"port_gbps": 4, "put_efficiency": 1, "get_efficiency": 1, "packet_efficiency": 1, "copy_efficiency": 1},
- "block": {"put_gbps": 3, "get_gbps": 3, "packet_gbps": 1, "unpack_gbps": 1, "local_gbps": 4}, "memory_gbps": 8,
+ "nvlink": {"port_gbps": 4, "put_efficiency": 1, "get_efficiency": 1, "packet_efficiency": 1, "copy_efficiency": 1,
+  "collide": 0},
+ "block": {"threads": 512, "round_us": 3, "packet_us": 4, "quick_us": 4, "more_us": 0, "bulk_gbps": 3, "split_gbps": 3,
+  "put_gbps": 3, "copy_gbps": 3}, "memory_gbps": 8,
  "rail": {"nic_gbps": $(awk "BEGIN {print $mbit / 8e3 * 1448 / 1514}"), "pcie_gbps": 8, "latency_us": 50,
   "cross_rail_us": 0, "proxy_us": 10}}
 END

@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/internal/regular"
@@ -30,6 +33,7 @@ type planFit struct {
 	Files   []string `arg:"" name:"file" help:"Times that goccl plan run --json wrote."`
 	Machine string   `default:"h200" help:"Where to start from: a machine that ships with goccl, or a file of one."`
 	HoldOut []int    `name:"hold-out" placeholder:"RANKS" help:"World sizes that are not fitted but predicted, separated by commas."`
+	Step    float64  `name:"step-us" placeholder:"US" help:"The step of the clock that took the times, in us of one launch: each may be up to so much too long."`
 	Fix     []string `placeholder:"PARAMETER" help:"Parameters to leave as they are, separated by commas, like rail.nic_gbps."`
 	Out     string   `short:"o" placeholder:"FILE" help:"Where to write the fitted machine. Default: nowhere, only the comparison is printed."`
 }
@@ -42,7 +46,7 @@ func (c *planFit) Run(s *streams) error {
 	}
 	var fit, held []simulate.Measurement
 	for _, file := range c.Files {
-		rows, err := readTimes(file)
+		rows, err := readTimes(file, c.Step)
 		if err != nil {
 			return err
 		}
@@ -54,7 +58,7 @@ func (c *planFit) Run(s *streams) error {
 			}
 		}
 	}
-	opts := simulate.FitOptions{}
+	opts := simulate.FitOptions{Each: atOnce}
 	if len(c.Fix) > 0 {
 		for _, name := range m.Parameters() {
 			if v, err := m.Get(name); err == nil && v != 0 && !slices.Contains(c.Fix, name) {
@@ -83,7 +87,21 @@ func (c *planFit) Run(s *streams) error {
 	return os.WriteFile(c.Out, f.Machine.JSON(), 0o644)
 }
 
-func readTimes(file string) ([]simulate.Measurement, error) {
+// atOnce calls f for 0 … n − 1, on all processors.
+func atOnce(n int, f func(i int)) {
+	var next atomic.Int64
+	var done sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		done.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	done.Wait()
+}
+
+func readTimes(file string, step float64) ([]simulate.Measurement, error) {
 	data, err := regular.Read(file, maxTextBytes)
 	if err != nil {
 		return nil, err
@@ -105,7 +123,7 @@ func readTimes(file string) ([]simulate.Measurement, error) {
 			}
 			plans[key] = p
 		}
-		out = append(out, simulate.Measurement{Plan: p, Size: r.Size, Micros: r.Micros})
+		out = append(out, simulate.Measurement{Plan: p, Size: r.Size, Micros: r.Micros, Step: step})
 	}
 	return out, nil
 }

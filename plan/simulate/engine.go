@@ -115,6 +115,7 @@ type network struct {
 	m     *Machine
 	ports []port
 	wires *wires // of the machine's fabric, or nil
+	meets meetings
 	up    []port // of leaf switches to the spine
 	down  []port
 	at    []place // by rank
@@ -141,6 +142,8 @@ func newNetwork(m *Machine, ranks int, s *plan.Symmetry) *network {
 	n.up, n.down = make([]port, leaves), make([]port, leaves)
 	if m.Fabric != nil {
 		n.wires = newWires(m.Fabric)
+	} else {
+		n.meets = newMeetings(ranks, m.RanksPerHost)
 	}
 	return n
 }
@@ -163,7 +166,7 @@ func (n *network) nvlink(from, to int32, bytes, efficiency, at float64) (start, 
 		start, _, end = n.wires.send(from, to, bytes, min(1, efficiency/n.m.NVLink.Put), at)
 		return start, end
 	}
-	d := micros(bytes, n.m.NVLink.Port*efficiency)
+	d := micros(bytes, n.m.NVLink.Port*efficiency) * n.meets.longer(n.at[from].rank, n.at[to].rank, n.m.NVLink.Collide)
 	start = n.port(from, NVLinkOut).reserve(at, d)
 	return start, n.port(to, NVLinkIn).reserve(start, d) + d
 }

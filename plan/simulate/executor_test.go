@@ -108,8 +108,8 @@ func TestExecutorTimesArePredicted(t *testing.T) {
 		text += fmt.Sprintf("%s. Fitted:\n%v\n", c.name, f)
 		if len(held) > 0 {
 			text += fmt.Sprintf("Held out:\n%v\n", h)
-			if h.Median > 0.10 || h.Worst > 0.30 {
-				t.Errorf("%s held out: median error %.1f %%, worst %.1f %%, want at most 10 and 30 %%", c.name, 100*h.Median,
+			if h.Median > 0.12 || h.Worst > 0.30 {
+				t.Errorf("%s held out: median error %.1f %%, worst %.1f %%, want at most 12 and 30 %%", c.name, 100*h.Median,
 					100*h.Worst)
 			}
 		}

@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -15,7 +14,21 @@ type Measurement struct {
 	Plan   *plan.Plan
 	Size   int64   // message bytes, as in Run
 	Micros float64 // of one launch
-	Label  string  // for reports
+	// Step is the step of the clock, in µs of one launch: the launch took at most Micros, and at least that less Step.
+	Step  float64
+	Label string // for reports
+}
+
+// off returns how far a predicted time is from the measured one, as the logarithm of their ratio: 0 where the clock
+// cannot tell them apart.
+func (r *Measurement) off(predicted float64) float64 {
+	switch least := max(r.Micros-r.Step, 0); {
+	case predicted > r.Micros:
+		return math.Log(predicted / r.Micros)
+	case predicted < least:
+		return math.Log(predicted / least)
+	}
+	return 0
 }
 
 // FitOptions configures a fit.
@@ -23,8 +36,11 @@ type FitOptions struct {
 	// Parameters are the names of the parameters to adjust, see Machine.Parameters; nil: those that change at least one
 	// prediction.
 	Parameters []string
-	Rounds     int     // maximum; 0: 30
+	Rounds     int     // maximum; 0: 60
 	Prior      float64 // weight of staying near the start, in measurements per parameter; 0: 0.1
+	// Each calls f for 0 … n − 1, several at once if it likes, and returns when all have returned; nil: one after
+	// another.
+	Each func(n int, f func(i int))
 }
 
 // Fitted is the result of a fit.
@@ -40,30 +56,36 @@ type Fitted struct {
 // time, so that small and large messages have equal weight. A weak pull towards the start keeps parameters that the
 // measurements hardly determine at their start values. m itself is not changed.
 //
-// The method is Levenberg-Marquardt on the logarithms of the parameters with a numerical Jacobian. A step is taken only
-// when it lowers the error, so the result is never worse than the start.
+// The method is Levenberg-Marquardt on the logarithms of the parameters with a numerical Jacobian. Between two
+// Jacobians, steps correct it by what they see (Broyden). A step is taken only when it lowers the error, so the result
+// is never worse than the start.
 func Fit(m *Machine, rows []Measurement, opts FitOptions) (*Fitted, error) {
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("simulate: fit: no measurements")
 	}
 	for _, r := range rows {
-		if !(r.Micros > 0) || math.IsInf(r.Micros, 0) {
-			return nil, fmt.Errorf("simulate: fit: measurement %q: %g us", r.Label, r.Micros)
+		if !(r.Micros > 0) || math.IsInf(r.Micros, 0) || !(r.Step >= 0) {
+			return nil, fmt.Errorf("simulate: fit: measurement %q: %g us, by a clock with steps of %g", r.Label, r.Micros,
+				r.Step)
 		}
 	}
 	if opts.Rounds == 0 {
-		opts.Rounds = 30
+		opts.Rounds = 60
 	}
 	if opts.Prior == 0 {
 		opts.Prior = 0.1
 	}
-	f := &fitter{rows: rows, start: *m, opts: opts}
-	out := &Fitted{}
-	var err error
-	if out.Before, err = Compare(m, rows); err != nil {
+	p, err := newPredictor(m, rows, opts.Each)
+	if err != nil {
 		return nil, err
 	}
-	if f.names, err = f.parameters(); err != nil {
+	f := &fitter{predictor: p, rows: rows, start: *m, opts: opts}
+	before, err := p.predict(m)
+	if err != nil {
+		return nil, err
+	}
+	out := &Fitted{Before: newReport(rows, before[0])}
+	if f.names, err = f.parameters(before[0]); err != nil {
 		return nil, err
 	}
 	x, rounds, err := f.solve()
@@ -71,13 +93,16 @@ func Fit(m *Machine, rows []Measurement, opts FitOptions) (*Fitted, error) {
 		return nil, err
 	}
 	out.Machine, out.Parameters, out.Rounds = f.at(x), f.names, rounds
-	if out.After, err = Compare(out.Machine, rows); err != nil {
+	after, err := p.predict(out.Machine)
+	if err != nil {
 		return nil, err
 	}
+	out.After = newReport(rows, after[0])
 	return out, nil
 }
 
 type fitter struct {
+	*predictor
 	rows  []Measurement
 	start Machine
 	opts  FitOptions
@@ -103,26 +128,38 @@ func (f *fitter) at(x []float64) *Machine {
 	return &m
 }
 
-// residuals returns the logarithms of predicted over measured time, then the pulls towards the start.
-func (f *fitter) residuals(x []float64) ([]float64, error) {
-	m := f.at(x)
-	out := make([]float64, 0, len(f.rows)+len(x))
-	for _, row := range f.rows {
-		r, err := Run(row.Plan, m, row.Size)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, math.Log(r.Micros/row.Micros))
+// residuals returns, for each point, the logarithms of predicted over measured time, then the pulls towards the start.
+func (f *fitter) residuals(points ...[]float64) ([][]float64, error) {
+	machines := make([]*Machine, len(points))
+	for k, x := range points {
+		machines[k] = f.at(x)
 	}
+	out, err := f.predict(machines...)
 	w := math.Sqrt(f.opts.Prior)
-	for _, v := range x {
-		out = append(out, w*v)
+	for k, x := range points {
+		for i := range f.rows {
+			out[k][i] = tamed(f.rows[i].off(out[k][i]))
+		}
+		for _, v := range x {
+			out[k] = append(out[k], w*v)
+		}
 	}
-	return out, nil
+	return out, err
 }
 
-// parameters returns the names to fit. A parameter that is zero cannot be scaled and stays zero.
-func (f *fitter) parameters() ([]string, error) {
+// tamed lets squares of what is further off than 10 % grow as its size, so that few rows that the model does not
+// explain do not spoil the others (Huber).
+func tamed(off float64) float64 {
+	const near = 0.1
+	if math.Abs(off) <= near {
+		return off
+	}
+	return math.Copysign(math.Sqrt(2*near*math.Abs(off)-near*near), off)
+}
+
+// parameters returns the names to fit; base are the predictions of the start. A parameter that is zero cannot be
+// scaled and stays zero.
+func (f *fitter) parameters(base []float64) ([]string, error) {
 	if f.opts.Parameters != nil {
 		for _, n := range f.opts.Parameters {
 			if v, err := f.start.Get(n); err != nil {
@@ -133,28 +170,21 @@ func (f *fitter) parameters() ([]string, error) {
 		}
 		return f.opts.Parameters, nil
 	}
-	base, err := f.residuals(nil)
-	if err != nil {
-		return nil, err
-	}
 	var out []string
 	for _, n := range f.start.Parameters() {
 		if v, err := f.start.Get(n); err != nil || v == 0 {
 			continue
 		}
-		f.names = []string{n}
-		for _, d := range []float64{-0.2, 0.2} {
-			r, err := f.residuals([]float64{d})
-			if err != nil {
-				return nil, err
-			}
-			if differ(base, r[:len(base)]) {
-				out = append(out, n)
-				break
-			}
+		g := *f
+		g.names = []string{n}
+		moved, err := f.predict(g.at([]float64{-0.2}), g.at([]float64{0.2}))
+		if err != nil {
+			return nil, err
+		}
+		if differ(base, moved[0]) || differ(base, moved[1]) {
+			out = append(out, n)
 		}
 	}
-	f.names = nil
 	if len(out) == 0 {
 		return nil, fmt.Errorf("simulate: fit: no parameter changes any prediction")
 	}
@@ -163,173 +193,78 @@ func (f *fitter) parameters() ([]string, error) {
 
 func differ(a, b []float64) bool {
 	for i := range a {
-		if math.Abs(a[i]-b[i]) > 1e-6 {
+		if math.Abs(a[i]-b[i]) > 1e-6*a[i] {
 			return true
 		}
 	}
 	return false
 }
 
+// jacobian returns the derivatives of the residuals res at x, by parameter.
+func (f *fitter) jacobian(x, res []float64) ([][]float64, error) {
+	const h = 0.02
+	points := make([][]float64, len(x))
+	for j := range points {
+		points[j] = slices.Clone(x)
+		points[j][j] += h
+	}
+	jac, err := f.residuals(points...)
+	for _, column := range jac {
+		for i := range column {
+			column[i] = (column[i] - res[i]) / h
+		}
+	}
+	return jac, err
+}
+
 func (f *fitter) solve() ([]float64, int, error) {
-	n := len(f.names)
-	x := make([]float64, n)
-	res, err := f.residuals(x)
+	x := make([]float64, len(f.names))
+	first, err := f.residuals(x)
 	if err != nil {
 		return nil, 0, err
 	}
-	best, damp := sumSquares(res), 1e-2
-	round := 0
-	for ; round < f.opts.Rounds; round++ {
-		jac := make([][]float64, n) // by parameter
-		const h = 0.02
-		for j := range n {
-			y := slices.Clone(x)
-			y[j] += h
-			r, err := f.residuals(y)
-			if err != nil {
-				return nil, 0, err
-			}
-			for i := range r {
-				r[i] = (r[i] - res[i]) / h
-			}
-			jac[j] = r
-		}
-		improved := false
-		for try := 0; try < 8 && !improved; try++ {
-			step := solveNormal(jac, res, damp)
-			y := make([]float64, n)
-			for j := range y {
-				y[j] = x[j] + max(-0.7, min(0.7, step[j]))
-			}
-			r, err := f.residuals(y)
-			if err != nil {
-				return nil, 0, err
-			}
-			if s := sumSquares(r); s < best {
-				improved = true
-				gain := best - s
-				x, res, best, damp = y, r, s, damp/5
-				if gain < 1e-5*best {
-					return x, round + 1, nil
-				}
-			} else {
-				damp *= 4
-			}
-		}
-		if !improved {
-			break
-		}
+	res := first[0]
+	jac, err := f.jacobian(x, res)
+	if err != nil {
+		return nil, 0, err
 	}
-	return x, round, nil
-}
-
-func sumSquares(v []float64) (s float64) {
-	for _, x := range v {
-		s += x * x
-	}
-	return s
-}
-
-// solveNormal solves (JᵀJ + damp·diag) step = -Jᵀr by elimination with pivoting; jac is by column.
-func solveNormal(jac [][]float64, r []float64, damp float64) []float64 {
-	n := len(jac)
-	a := make([][]float64, n)
-	for i := range a {
-		a[i] = make([]float64, n+1)
-		for j := range n {
-			for k := range r {
-				a[i][j] += jac[i][k] * jac[j][k]
-			}
+	best, damp, fresh := sumSquares(res), 1e-2, true
+	for round := range f.opts.Rounds {
+		step := solveNormal(jac, res, damp)
+		for j := range step {
+			step[j] = max(-0.7, min(0.7, step[j]))
 		}
-		for k := range r {
-			a[i][n] -= jac[i][k] * r[k]
-		}
-	}
-	for i := range a {
-		a[i][i] += damp*a[i][i] + 1e-9
-	}
-	for c := range n {
-		p := c
-		for i := c + 1; i < n; i++ {
-			if math.Abs(a[i][c]) > math.Abs(a[p][c]) {
-				p = i
-			}
-		}
-		a[c], a[p] = a[p], a[c]
-		for i := c + 1; i < n; i++ {
-			f := a[i][c] / a[c][c]
-			for j := c; j <= n; j++ {
-				a[i][j] -= f * a[c][j]
-			}
-		}
-	}
-	x := make([]float64, n)
-	for i := n - 1; i >= 0; i-- {
-		x[i] = a[i][n]
-		for j := i + 1; j < n; j++ {
-			x[i] -= a[i][j] * x[j]
-		}
-		x[i] /= a[i][i]
-	}
-	return x
-}
-
-// Row is one measurement with its prediction.
-type Row struct {
-	Label             string
-	Ranks             int
-	Size              int64
-	Measured, Predict float64 // µs
-	Error             float64 // |predicted/measured − 1|
-}
-
-// Report describes how well a machine predicts measurements.
-type Report struct {
-	Rows            []Row
-	Median, P95     float64 // of Error
-	Worst           float64
-	MeanLogDeviance float64 // of ln(predicted/measured): the bias; 0 means none
-}
-
-// Compare predicts every measurement. Use it with held-out measurements to judge a fit.
-func Compare(m *Machine, rows []Measurement) (Report, error) {
-	var out Report
-	var errs []float64
-	for _, row := range rows {
-		r, err := Run(row.Plan, m, row.Size)
+		y := add(x, step)
+		next, err := f.residuals(y)
 		if err != nil {
-			return Report{}, err
+			return nil, 0, err
 		}
-		label := row.Label
-		if label == "" {
-			label = row.Plan.Name
+		correct(jac, step, res, next[0])
+		gain := best - sumSquares(next[0])
+		if gain > 0 {
+			x, res, best, damp = y, next[0], best-gain, damp/4
+		} else {
+			damp *= 4
 		}
-		e := math.Abs(r.Micros/row.Micros - 1)
-		out.Rows = append(out.Rows, Row{Label: label, Ranks: len(row.Plan.GPUs), Size: row.Size, Measured: row.Micros,
-			Predict: r.Micros, Error: e})
-		out.MeanLogDeviance += math.Log(r.Micros/row.Micros) / float64(len(rows))
-		errs = append(errs, e)
+		switch done := gain < 1e-4*best; {
+		case done && fresh && (gain > 0 || damp > 1e3):
+			return x, round + 1, nil
+		case done && !fresh:
+			if jac, err = f.jacobian(x, res); err != nil {
+				return nil, 0, err
+			}
+			fresh, damp = true, min(damp, 1)
+		case gain > 0:
+			fresh = false
+		}
 	}
-	slices.Sort(errs)
-	if n := len(errs); n > 0 {
-		out.Median = (errs[(n-1)/2] + errs[n/2]) / 2
-		out.P95 = errs[min(n-1, int(math.Ceil(0.95*float64(n)))-1)]
-		out.Worst = errs[n-1]
-	}
-	return out, nil
+	return x, f.opts.Rounds, nil
 }
 
-// String formats the report as a table, worst row first.
-func (r Report) String() string {
-	rows := slices.Clone(r.Rows)
-	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(b.Error, a.Error) })
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d rows: median error %.1f %%, 95th percentile %.1f %%, worst %.1f %%, bias %+.1f %%\n",
-		len(rows), 100*r.Median, 100*r.P95, 100*r.Worst, 100*math.Expm1(r.MeanLogDeviance))
-	fmt.Fprintf(&b, "%-32s %6s %12s %12s %12s %8s\n", "plan", "ranks", "bytes", "measured us", "predicted us", "error")
-	for _, x := range rows {
-		fmt.Fprintf(&b, "%-32s %6d %12d %12.2f %12.2f %7.1f%%\n", x.Label, x.Ranks, x.Size, x.Measured, x.Predict,
-			100*x.Error)
+func add(a, b []float64) []float64 {
+	out := slices.Clone(a)
+	for i := range out {
+		out[i] += b[i]
 	}
-	return b.String()
+	return out
 }

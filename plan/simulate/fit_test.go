@@ -24,8 +24,8 @@ func build(t testing.TB, name string, o programs.Options) *plan.Plan {
 // A fit to another machine's measurements finds a machine that predicts the held-out measurements.
 func TestFitFindsTheMachineThatMadeTheMeasurements(t *testing.T) {
 	truth := machine(t)
-	for name, f := range map[string]float64{"launch_us": 2, "flag_us": 2.5, "nvlink.port_gbps": 0.8, "block.put_gbps": 0.6,
-		"block.packet_gbps": 1.5} {
+	for name, f := range map[string]float64{"launch_us": 2, "flag_us": 2.5, "nvlink.port_gbps": 0.8,
+		"block.bulk_gbps": 0.6, "block.quick_us": 0.7} {
 		v, err := truth.Get(name)
 		if err != nil {
 			t.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"os"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/goccl/goccl/plan/simulate"
@@ -22,7 +24,7 @@ func fittedMachine(t *testing.T, f fit, rows []simulate.Measurement) *simulate.M
 	t.Helper()
 	update := os.Getenv("GOCCL_UPDATE_GOLDEN") != ""
 	if update || os.Getenv("GOCCL_FULL") != "" {
-		r, err := simulate.Fit(readMachine(t, f.start), rows, simulate.FitOptions{})
+		r, err := simulate.Fit(readMachine(t, f.start), rows, simulate.FitOptions{Each: atOnce})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,6 +35,20 @@ func fittedMachine(t *testing.T, f fit, rows []simulate.Measurement) *simulate.M
 		golden(t, f.file, r.Machine.JSON())
 	}
 	return readMachine(t, f.file)
+}
+
+// atOnce is for FitOptions.Each.
+func atOnce(n int, f func(i int)) {
+	var next atomic.Int64
+	var done sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		done.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	done.Wait()
 }
 
 func readMachine(t testing.TB, file string) *simulate.Machine {

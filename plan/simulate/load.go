@@ -16,6 +16,7 @@ type instr struct {
 	bytes   float64 // payload of one iteration
 	places  int     // operands
 	local   float64 // bytes that the block reads and writes in its own memory
+	work    [2]work // of the block, by the general and the quick kernel
 	flows   []flow
 	signals []int32 // counters to increment
 	waits   []int32 // counters to consume one from each
@@ -59,7 +60,7 @@ type packets struct {
 type block struct {
 	rank, id int32
 	code     []instr
-	begin    float64 // when it starts
+	begin    float64 // of a caller's work: when it starts
 }
 
 // model is a plan prepared for one machine and message.
@@ -80,6 +81,7 @@ type model struct {
 	sems     []int32 // by rank
 	semInit  []int32
 	begin    float64 // when blocks start
+	general  bool    // the quick kernel does not take the launch
 	foreign  bool    // an op accesses the input or output of another rank in its memory
 }
 
@@ -133,19 +135,22 @@ func load(p *plan.Plan, s *plan.Symmetry, m *Machine, size int64) (*model, error
 			return nil, err
 		}
 	}
-	out.begin = m.Launch
-	if !layout.Even() || slices.ContainsFunc(out.blocks, func(b block) bool { return !b.caller(p) && !quick(b.code) }) {
-		out.begin += m.General
+	out.general = !layout.Even() ||
+		slices.ContainsFunc(out.blocks, func(b block) bool { return !b.caller(p) && !quick(b.code) })
+	return out.on(m), nil
+}
+
+// on returns the model on a machine that differs in parameters of time only. The two share what is resolved.
+func (m *model) on(machine *Machine) *model {
+	out := *m
+	out.machine, out.begin = machine, machine.Launch
+	if m.general {
+		out.begin += machine.General
 	}
-	if out.foreign {
-		out.begin += m.Exchange
+	if m.foreign {
+		out.begin += machine.Exchange
 	}
-	for b := range out.blocks {
-		if !out.blocks[b].caller(p) {
-			out.blocks[b].begin = out.begin
-		}
-	}
-	return out, nil
+	return &out
 }
 
 // quick reports whether the quick kernel takes the ops: movements of packets, and nops.
@@ -282,6 +287,9 @@ func (l *loader) packetChunk(rank, k int) int32 {
 func (l *loader) data(in *instr, s *plan.Step, iters int64) {
 	op := s.Op
 	port := op.ChannelType == plan.PortChannel
+	if !port {
+		l.work(in, s, iters)
+	}
 	for i := range s.Moves {
 		mv := &s.Moves[i]
 		bytes := l.bytes(mv, op.Slice) / float64(iters)

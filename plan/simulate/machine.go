@@ -39,7 +39,7 @@ type Machine struct {
 	Nop       float64 `json:"nop_us" fit:"nop_us"`             // a block's threads synchronize
 	Fence     float64 `json:"fence_us" fit:"fence_us"`         // to order earlier stores before a signal
 	Flag      float64 `json:"flag_us" fit:"flag_us"`           // one way: a store or signal until a spinning peer sees it
-	Pull      float64 `json:"pull_us" fit:"pull_us"`           // round trip of a load from a peer
+	Pull      float64 `json:"pull_us" fit:"pull_us"`           // a round of a block's threads that load from a peer
 	Barrier   float64 `json:"barrier_us" fit:"barrier_us"`     // blocks of a rank synchronize
 	Semaphore float64 `json:"semaphore_us" fit:"semaphore_us"` // release until a waiting block of the rank sees it
 
@@ -60,15 +60,23 @@ type NVLink struct {
 	Get    float64 `json:"get_efficiency" fit:"nvlink.get_efficiency"`       // loads by threads
 	Packet float64 `json:"packet_efficiency" fit:"nvlink.packet_efficiency"` // of packets, flags counted as data
 	Copy   float64 `json:"copy_efficiency" fit:"nvlink.copy_efficiency"`     // copy engine
+	// Collide is what is lost where GPUs that send to several others meet at a port: with k of them at once, and b of
+	// their blocks for each, a transfer takes 1 + Collide·(1 − 1/k)/b times as long.
+	Collide float64 `json:"collide" fit:"nvlink.collide"`
 }
 
-// Block describes one thread block; rates count payload bytes.
+// Block describes one thread block: see work.
 type Block struct {
-	Put    float64 `json:"put_gbps" fit:"block.put_gbps"`
-	Get    float64 `json:"get_gbps" fit:"block.get_gbps"`
-	Packet float64 `json:"packet_gbps" fit:"block.packet_gbps"` // encode and store
-	Unpack float64 `json:"unpack_gbps" fit:"block.unpack_gbps"` // load and decode
-	Local  float64 `json:"local_gbps" fit:"block.local_gbps"`   // bytes read and written in the GPU's own memory
+	Threads int `json:"threads"` // at most
+	// a round of its threads that load from the GPU's own memory
+	Round  float64 `json:"round_us" fit:"block.round_us"`
+	Packet float64 `json:"packet_us" fit:"block.packet_us"`   // a round with packets
+	Quick  float64 `json:"quick_us" fit:"block.quick_us"`     // the same in the quick kernel
+	More   float64 `json:"more_us" fit:"block.more_us"`       // added to a round by each further operand
+	Bulk   float64 `json:"bulk_gbps" fit:"block.bulk_gbps"`   // of bulk copies of whole lines
+	Split  float64 `json:"split_gbps" fit:"block.split_gbps"` // of others
+	Put    float64 `json:"put_gbps" fit:"block.put_gbps"`     // of copies by threads, to or from a peer
+	Copy   float64 `json:"copy_gbps" fit:"block.copy_gbps"`   // and within the GPU
 }
 
 // Rail is the network between hosts, with the path to it.
@@ -122,6 +130,10 @@ func ParseMachine(data []byte) (*Machine, error) {
 
 // Validate checks that every parameter is in range.
 func (m *Machine) Validate() error {
+	if m.Block.Threads < 1 {
+		return fmt.Errorf("simulate: machine %q: block.threads is %d, want 1 or more: %w", m.Name, m.Block.Threads,
+			ErrMachine)
+	}
 	if m.RanksPerHost < 1 || m.NICsPerHost < 1 {
 		return fmt.Errorf("simulate: machine %q: ranks_per_host %d, nics_per_host %d, want 1 or more: %w", m.Name,
 			m.RanksPerHost, m.NICsPerHost, ErrMachine)

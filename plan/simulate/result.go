@@ -55,10 +55,7 @@ func (r *runner) result(size int64) *Result {
 			end, out.last = r.spans[i].end, int32(i)
 		}
 	}
-	for i := range r.states {
-		end = max(end, r.states[i].stores)
-	}
-	out.Micros = end + r.machine.Finish
+	out.Micros = r.micros()
 	out.AlgBW = float64(size) / out.Micros * 1e-3
 	out.BusBW = out.AlgBW * busFactor(r.plan.Collective, len(r.plan.GPUs))
 	if r.net.wires != nil {
@@ -72,6 +69,18 @@ func (r *runner) result(size int64) *Result {
 		}
 	}
 	return out
+}
+
+// micros returns the time of the launch.
+func (r *runner) micros() float64 {
+	end := r.begin
+	for i := range r.spans {
+		end = max(end, r.spans[i].end)
+	}
+	for i := range r.states {
+		end = max(end, r.states[i].stores)
+	}
+	return end + r.machine.Finish
 }
 
 // busFactor is the factor from algorithm bandwidth to bus bandwidth, as nccl-tests defines it.

@@ -52,12 +52,16 @@ type blockState struct {
 	freed   bool // the barrier at pc has released the block
 	done    bool
 
+	ready  float64 // when the op at pc could have begun but for packets that it needs; −1: it has not
 	last   int32   // its latest span
 	next   int32   // in a list of waiting blocks
 	stores float64 // when its latest store arrives
 
 	flow, segment, segments int     // of the current data op
 	issue, end              float64 // next issue time; earliest end of the op
+	row                     float64 // how long the block is busy with one segment of each flow
+	lead                    float64 // from the issue of a store until it leaves
+	left                    float64 // when the latest segment of the row has left
 }
 
 type span struct {
@@ -80,10 +84,11 @@ type runner struct {
 
 	counterWait, packetsWait, semWait, barrierWait []int32 // heads of lists of waiting blocks
 	value                                          []int32 // of counters
-	arrived                                        []float64
-	sem                                            []int32
-	met                                            []int32
-	linkEnd, linkLeft                              []float64
+	// Of packets: the share of a chunk that has come, and when the first came.
+	arrived, first    []float64
+	sem               []int32
+	met               []int32
+	linkEnd, linkLeft []float64
 }
 
 func filled(n int) []int32 {
@@ -99,12 +104,17 @@ func newRunner(m *model) *runner {
 		model: m, net: newNetwork(m.machine, len(m.plan.GPUs), m.symmetry), states: make([]blockState, len(m.blocks)),
 		counterWait: filled(m.counters), packetsWait: filled(m.nPackets), semWait: filled(len(m.semInit)),
 		barrierWait: filled(m.nBarrier),
-		value:       make([]int32, m.counters), arrived: make([]float64, m.nPackets), sem: append([]int32(nil), m.semInit...),
+		value:       make([]int32, m.counters), arrived: make([]float64, m.nPackets),
+		first: make([]float64, m.nPackets), sem: append([]int32(nil), m.semInit...),
 		met: make([]int32, m.nBarrier), linkEnd: make([]float64, m.links), linkLeft: make([]float64, m.links),
 	}
 	for b := range r.states {
-		r.states[b] = blockState{code: m.blocks[b].code, last: none, next: none}
-		r.q.push(event{at: m.blocks[b].begin, kind: resumeEvent, id: int32(b), by: none})
+		r.states[b] = blockState{code: m.blocks[b].code, last: none, next: none, ready: -1}
+		at := m.begin
+		if m.blocks[b].caller(m.plan) {
+			at = m.blocks[b].begin
+		}
+		r.q.push(event{at: at, kind: resumeEvent, id: int32(b), by: none})
 	}
 	return r
 }
@@ -251,6 +261,15 @@ func (r *runner) take(b int32, value, counters, waiting []int32) bool {
 	return true
 }
 
+// busy is how long the threads of a block are busy with an op.
+func (r *runner) busy(in *instr) float64 {
+	b := &r.machine.Block
+	if r.general {
+		return in.work[0].micros(b, r.machine.Pull, false)
+	}
+	return in.work[1].micros(b, r.machine.Pull, true)
+}
+
 func (r *runner) fence(s *blockState, now float64) float64 {
 	return max(now, s.stores) + r.machine.Fence
 }
@@ -309,21 +328,26 @@ func (r *runner) move(b int32, s *blockState, in *instr, now float64) (float64, 
 	if s.inside {
 		threshold = float64(s.iter+1) / float64(r.blocks[b].code[s.outer].iters)
 	}
+	if s.ready < 0 {
+		s.ready = now
+	}
+	begin := s.ready
 	for _, p := range in.needs {
 		if r.arrived[p.chunk] < threshold-1e-9 {
 			r.park(b, &r.packetsWait[p.chunk])
 			return 0, false
 		}
+		begin = max(begin, r.first[p.chunk])
 	}
+	s.ready = -1
 	now += float64(in.places) * m.Operand
-	end := now
+	// Packets that came before the last are done with.
+	busy := r.busy(in)
+	busy = max(begin+busy-now, min(busy, m.Block.Round))
+	end := now + busy
 	if in.local > 0 {
-		rate := m.Block.Local
-		if len(in.needs) > 0 {
-			rate = m.Block.Unpack
-		}
 		d := micros(in.local, m.Memory)
-		end = max(now+micros(in.local, rate), r.net.port(r.blocks[b].rank, Memory).reserve(now, d)+d)
+		end = max(end, r.net.port(r.blocks[b].rank, Memory).reserve(now, d)+d)
 	}
 	for _, p := range in.sends {
 		r.q.push(event{at: end, kind: packetEvent, id: p.chunk, by: s.last, x: p.share})
@@ -339,6 +363,9 @@ func (r *runner) move(b int32, s *blockState, in *instr, now float64) (float64, 
 	}
 	s.flow, s.segment, s.issue, s.end = 0, 0, now, end
 	s.segments = min(maxSegments, max(1, int(most/segmentBytes)))
+	s.row = busy / float64(s.segments)
+	s.lead = min(m.Block.Round, s.row)
+	r.net.open(r.blocks[b].rank, in, 1)
 	if r.issueAll(b, s, in) {
 		return s.end, true
 	}

@@ -35,8 +35,11 @@ func (r *runner) issueAll(b int32, s *blockState, in *instr) bool {
 		if s.flow == len(in.flows) {
 			s.flow = 0
 			s.segment++
+			s.issue = max(s.issue+s.row, s.left)
 		}
 	}
+	s.end = max(s.end, s.issue)
+	r.net.open(r.blocks[b].rank, in, -1)
 	if in.flush {
 		for _, l := range in.links {
 			s.end = max(s.end, r.linkLeft[l])
@@ -58,23 +61,27 @@ func (r *runner) segment(b int32, s *blockState, in *instr, f *flow) {
 		return
 	case getFlow:
 		start, end = r.net.nvlink(f.peer, rank, bytes, m.NVLink.Get, s.issue)
-		s.issue = max(s.issue+micros(bytes, m.Block.Get), start)
-		s.end = max(s.end, s.issue, end+m.Pull)
+		s.left = max(s.left, start)
+		s.end = max(s.end, end+m.Pull)
 		return
 	case packetFlow:
-		start, end = r.net.nvlink(rank, f.peer, bytes*packetFactor, m.NVLink.Packet, s.issue)
-		s.issue = max(s.issue+micros(bytes, m.Block.Packet), start)
+		start, end = r.net.nvlink(rank, f.peer, bytes*packetFactor, m.NVLink.Packet, s.issue+s.lead)
+		if s.segment == 0 {
+			for _, p := range f.arrival {
+				r.first[p.chunk] = max(r.first[p.chunk], start+m.Flag)
+			}
+		}
 		if final {
 			for _, p := range f.arrival {
-				r.q.push(event{at: max(end, s.issue) + m.Flag, kind: packetEvent, id: p.chunk, by: s.last, x: p.share})
+				at := max(end, s.issue+s.row) + m.Flag
+				r.q.push(event{at: at, kind: packetEvent, id: p.chunk, by: s.last, x: p.share})
 			}
 		}
 	default:
-		start, end = r.net.nvlink(rank, f.peer, bytes, m.NVLink.Put, s.issue)
-		s.issue = max(s.issue+micros(bytes, m.Block.Put), start)
+		start, end = r.net.nvlink(rank, f.peer, bytes, m.NVLink.Put, s.issue+s.lead)
 	}
+	s.left = max(s.left, start-s.lead)
 	s.stores = max(s.stores, end)
-	s.end = max(s.end, s.issue)
 }
 
 // push passes a transfer to the rank's proxy, which starts it after earlier ones. Transfers of one channel arrive in

@@ -189,16 +189,27 @@ func replay(ctx context.Context, x *executor.ExecutionPlan, args executor.Args, 
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, exec.Close()) }()
-	start := time.Now()
+	// Events, because a host that waits for a GPU may sleep for a millisecond too long.
+	begin, err := s.Record()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, begin.Close()) }()
 	for range replays {
 		if err := exec.Launch(cs); err != nil {
 			return 0, err
 		}
 	}
+	end, err := s.Record()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, end.Close()) }()
 	if err := s.Synchronize(ctx); err != nil {
 		return 0, err
 	}
-	return time.Since(start) / time.Duration(n*replays), nil
+	seconds, err := end.Since(begin)
+	return time.Duration(seconds*1e9) / time.Duration(n*replays), err
 }
 
 // buffers holds a rank's input and output, with guards around them.
