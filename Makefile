@@ -25,7 +25,8 @@ RACE = . internal/test engine collective bootstrap capi/internal/core device cmd
        internal/wait primitive topo transport
 RACE_PACKAGES = $(shell for p in $(RACE); do [ "$$p" = . ] && echo . || echo ./$$p/...; done)
 
-.PHONY: help test rdma check fmt lint vet build race unit fuzz parsers soak kernels-check generate tools gpu-bundle clean
+.PHONY: help test rdma check fmt lint vet build race unit fuzz parsers soak kernels-check generate tools gpu-bundle
+.PHONY: clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,7 +95,7 @@ fuzz: ## every fuzz target, for FUZZTIME (10s) each
 	done
 
 INPUTS ?= 10000000
-parsers: ## INPUTS (10^7) mutated inputs for every fuzz target, on all cores, within PARSERTIME (10m); build/parsers/fuzz.json
+parsers: ## INPUTS (10^7) mutated inputs for every fuzz target, within PARSERTIME (10m); build/parsers/fuzz.json
 	@mkdir -p build/parsers
 	@for p in $(FUZZ_PACKAGES); do \
 		n=$$(echo $$p | sed 's,^\./*,,; s,/,.,g'); \

@@ -121,7 +121,8 @@ func TestJudgeIsSilent(t *testing.T) {
 func TestOldRumours(t *testing.T) {
 	list := reports(3, "shm")
 	other := func(r int, ops ...record.Operation) []*record.Communicator {
-		return []*record.Communicator{{ID: "d", Rank: r, Size: 3, Engine: "shm", Collectives: uint64(len(ops)), Operations: ops}}
+		return []*record.Communicator{{ID: "d", Rank: r, Size: 3, Engine: "shm", Collectives: uint64(len(ops)),
+			Operations: ops}}
 	}
 	for r := range 2 {
 		list[r].Others = other(r)
@@ -130,7 +131,8 @@ func TestOldRumours(t *testing.T) {
 	late.Record.Collectives, late.Record.Operations = 4, late.Record.Operations[:4]
 	before := *late
 	before.Time, before.Others = late.Time-int64(time.Second), other(2)
-	late.Others = other(2, record.Operation{Number: 1, Collective: "all_reduce", State: record.Started, Started: late.Time - 1e9})
+	late.Others = other(2, record.Operation{Number: 1, Collective: "all_reduce", State: record.Started,
+		Started: late.Time - 1e9})
 	list[1].Known = []*judge.Report{&before}
 	v := verdict(list)
 	if v == nil || v.Kind != collective.VerdictDeadlock || v.Rank != 2 {

@@ -24,8 +24,8 @@ func (c *costs) String() string {
 	t, _, _ := median(c.time)
 	r, low, high := median(c.on)
 	k, under, upper := median(c.control)
-	return fmt.Sprintf("%.3f us; with records %.4f of it (95 %% within %.4f to %.4f), equal sets %.4f (%.4f to %.4f), %d turns",
-		t, r, low, high, k, under, upper, len(c.on))
+	return fmt.Sprintf("%.3f us; with records %.4f of it (95 %% within %.4f to %.4f), equal sets %.4f (%.4f to %.4f), "+
+		"%d turns", t, r, low, high, k, under, upper, len(c.on))
 }
 
 // median returns the median and its interval of 95 %, by order statistics: no distribution is assumed.

@@ -56,8 +56,8 @@ func TestFewTrials(t *testing.T) {
 // Several trials at a time end up in the right cells, and the end of the context ends them all, between two trials.
 func TestJobs(t *testing.T) {
 	saved := 0
-	o := Options{Faults: []string{"kill", "mismatch-type"}, Phases: []string{"small"}, Seed: 3, Trials: 7, Ranks: 3, Jobs: 3,
-		Program: program(t), Out: io.Discard, Save: func(*Result) error { saved++; return nil }}
+	o := Options{Faults: []string{"kill", "mismatch-type"}, Phases: []string{"small"}, Seed: 3, Trials: 7, Ranks: 3,
+		Jobs: 3, Program: program(t), Out: io.Discard, Save: func(*Result) error { saved++; return nil }}
 	res, err := Run(t.Context(), o)
 	if err != nil || len(res.Cells) != 2 || res.Cells[0].Trials != 7 || res.Cells[1].Trials != 7 || saved != 4 {
 		t.Fatalf("%v, saved %d times: %+v", err, saved, res)

@@ -17,5 +17,6 @@
 //
 // # Lifetime and threads
 //
-// Run runs as many trials at a time as its caller wants; each ends with all its processes. Rank is the main function of such a process.
+// Run runs as many trials at a time as its caller wants; each ends with all its processes. Rank is the main
+// function of such a process.
 package chaos

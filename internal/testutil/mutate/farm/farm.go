@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // A target is a fuzz target and what was run of it.
@@ -124,7 +126,7 @@ func (f *farm) loop(ctx context.Context, t *target, inputs int, seed uint64) (ru
 	cmd := exec.CommandContext(ctx, t.program, "-test.run", "^"+t.Target+"$", fmt.Sprint("-mutate.runs=", inputs),
 		fmt.Sprint("-mutate.seed=", seed), fmt.Sprint("-mutate.for=", turn))
 	cmd.Dir = t.folder
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=2")
+	cmd.Env = append(setting.Environ(), "GOMAXPROCS=2")
 	out, err := cmd.CombinedOutput()
 	if m := ran.FindSubmatch(out); m != nil {
 		runs, _ = strconv.Atoi(string(m[1]))
