@@ -62,6 +62,7 @@ func (c *Comm) register(ctx context.Context, b collective.Builder) error {
 			}
 			r.executor = e
 			c.status.onEnd(e.Abort)
+			c.status.alsoAsk(e.Err)
 		}
 		shared := *pb
 		shared.Executor = r.executor

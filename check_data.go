@@ -60,7 +60,7 @@ func (d *dataCheck) wait(ctx context.Context) error {
 			}
 		}
 	}
-	return d.k.c.engine.Err()
+	return d.k.c.AsyncError()
 }
 
 func (k *checker) sums(parts []collective.Part) ([]uint32, error) {

@@ -127,12 +127,12 @@ func (c *Comm) Barrier(s device.Stream) error {
 func (c *Comm) Synchronize(ctx context.Context, s device.Stream) error {
 	if s == nil {
 		if c.stream0 == nil {
-			return c.engine.Err()
+			return c.AsyncError()
 		}
 		s = c.stream0
 	}
 	if err := s.Synchronize(ctx); err != nil {
 		return err
 	}
-	return c.engine.Err()
+	return c.AsyncError()
 }

@@ -239,7 +239,7 @@ func (n *notices) count(reqs []collective.Request, collectives int) error {
 // leaving is called before this rank aborts or closes. It reports whether to send a notice, and whether work will be
 // cut short. Like send, flush and close it accepts a nil n.
 func (n *notices) leaving() (tell, cut bool) {
-	if n == nil || !n.active.Load() || n.c.status.err() != nil || n.c.engine.Err() != nil {
+	if n == nil || !n.active.Load() || n.c.status.err() != nil || n.c.AsyncError() != nil {
 		return false, false
 	}
 	return true, n.engine.Unfinished()

@@ -2,6 +2,7 @@ package goccl
 
 import (
 	"context"
+	"errors"
 
 	"github.com/goccl/goccl/engine/moe"
 )
@@ -25,6 +26,7 @@ func (c *Comm) NewMoE(ctx context.Context, size moe.Size) (*MoE, error) {
 		}
 		c.own(m)
 		c.status.onEnd(m.b.Abort)
+		c.status.alsoAsk(m.failed)
 		c.extended.Store(true)
 		return nil
 	})
@@ -32,6 +34,15 @@ func (c *Comm) NewMoE(ctx context.Context, size moe.Size) (*MoE, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// failed is the first failure of an operation, or nil, also after Close.
+func (m *MoE) failed() error {
+	err := m.b.Err()
+	if errors.Is(err, ErrClosed) {
+		return nil
+	}
+	return err
 }
 
 // Notify tells the ranks which tokens go where.

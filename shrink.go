@@ -67,7 +67,7 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, abort bool, change ...
 func (c *Comm) damaged() bool {
 	c.council.Listen()
 	late := time.After(blameDelay)
-	for c.engine.Err() == nil {
+	for c.AsyncError() == nil {
 		peer, changed := c.council.Calling(math.MaxUint64)
 		if peer >= 0 {
 			return true

@@ -3,6 +3,7 @@ package goccl
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/goccl/goccl/bootstrap"
@@ -21,6 +22,7 @@ type status struct {
 	cause        error
 	peersIgnored bool
 	engine       collective.Engine
+	beside       []func() error // of what has kernels of its own, see ask
 }
 
 // begin initializes s. It must be called first.
@@ -85,6 +87,26 @@ func (s *status) setEngine(e collective.Engine) {
 	if s.cause != nil {
 		e.Abort(s.cause)
 	}
+}
+
+// alsoAsk adds an Err of something beside the engine whose kernels report failures for themselves.
+func (s *status) alsoAsk(failed func() error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beside = append(slices.Clone(s.beside), failed)
+}
+
+// ask returns a failure of what alsoAsk added, or nil. It is called without mu, because a failure ends the communicator.
+func (s *status) ask() error {
+	s.mu.Lock()
+	beside := s.beside
+	s.mu.Unlock()
+	for _, failed := range beside {
+		if err := failed(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // bound derives a context from ctx that also ends with the communicator.

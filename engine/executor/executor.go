@@ -121,8 +121,17 @@ func (e *Executor) Abort(cause error) {
 	}
 }
 
-// Err returns the cause of the abort or the first failure of a launch, or nil.
-func (e *Executor) Err() error { return e.cause.Err() }
+// Err returns the cause of the abort or the first failure of a launch, or nil. On a GPU it asks the plans' kernels: once
+// a stream has ended, Err knows of every failed launch in it.
+func (e *Executor) Err() error {
+	if err := e.cause.Err(); err != nil {
+		return err
+	}
+	if err := e.reported(); err != nil {
+		e.Abort(err)
+	}
+	return e.cause.Err()
+}
 
 // add registers x with Abort and Close.
 func (e *Executor) add(x *ExecutionPlan) error {

@@ -6,11 +6,17 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/abort"
 )
 
 // CountsOf is the table of counts among the parameters of a launch on a GPU.
 func CountsOf(params []byte) device.Ptr {
 	return device.Ptr(binary.NativeEndian.Uint64(params[unsafe.Offsetof(gpuArgs{}.counts):]))
+}
+
+// GiveUp does what a kernel does that waits in vain.
+func (x *ExecutionPlan) GiveUp() {
+	x.engine.(*cudaEngine).launcher.Abort.Reported.Store(abort.Timeout)
 }
 
 // Live counts this rank's directory entries and its mappings of peers' buffers.

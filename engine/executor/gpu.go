@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -103,7 +104,7 @@ const (
 	gpuBulk       = gpuBulkStages * (16<<10 + 8)
 )
 
-// watchReports polls for waits that timed out on the GPU.
+// watchReports polls for waits that timed out on the GPU, so that the other plans and ranks find out without a call.
 func (u *gpu) watchReports(e *Executor) {
 	defer u.watch.Done()
 	t := time.NewTicker(50 * time.Millisecond)
@@ -111,19 +112,26 @@ func (u *gpu) watchReports(e *Executor) {
 	for {
 		select {
 		case <-t.C:
-			e.mu.Lock()
-			plans := append([]*ExecutionPlan(nil), e.plans...)
-			e.mu.Unlock()
-			for _, x := range plans {
-				h := x.engine.(*cudaEngine)
-				if err := h.launcher.Reported(h.report); err != nil {
-					e.Abort(err)
-				}
-			}
+			_ = e.Err()
 		case <-u.stop:
 			return
 		}
 	}
+}
+
+// reported returns what a plan's kernel reports of a wait that it gave up.
+func (e *Executor) reported() error {
+	e.mu.Lock()
+	plans := slices.Clone(e.plans)
+	e.mu.Unlock()
+	for _, x := range plans {
+		if h, ok := x.engine.(*cudaEngine); ok {
+			if err := h.launcher.Reported(h.report); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (u *gpu) close() error {

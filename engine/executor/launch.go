@@ -47,7 +47,7 @@ type launch struct {
 // Execute enqueues one run. Every rank executes the same plans in the same order. The error is an *collective.Error.
 // The stream and Executor.Err report failures while the plan runs.
 func (x *ExecutionPlan) Execute(ctx context.Context, a Args) error {
-	if err := x.e.Err(); err != nil {
+	if err := x.e.cause.Err(); err != nil {
 		return err
 	}
 	if a.Stream == nil || a.Stream.Device() == nil || a.Stream.Device().ID().Kind != x.e.dev.ID().Kind {

@@ -133,3 +133,20 @@ func TestMockLaunches(t *testing.T) {
 		})
 	}
 }
+
+// TestErrAsksKernels: once a kernel has given up, Err says so at once, and not when someone looks for it the next time.
+// A caller whose stream has ended would take old data for a result.
+func TestErrAsksKernels(t *testing.T) {
+	if !onMock(t) {
+		return
+	}
+	j := newJob(t, 2, func(r int) (device.Device, error) { return cuda.Open(r) })
+	xs := j.load(t, executor.CountedPlans(t, 2)["direct"])
+	if err := j.execs[0].Err(); err != nil {
+		t.Fatal(err)
+	}
+	xs[0].GiveUp()
+	if err := j.execs[0].Err(); !errors.Is(err, collective.ErrTimeout) {
+		t.Errorf("%v, want %v", err, collective.ErrTimeout)
+	}
+}

@@ -41,7 +41,7 @@ func (e *Executor) meet(ctx context.Context) (err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.here, e.ports, e.rings = group, p, r
-	if cause := e.Err(); cause != nil {
+	if cause := e.cause.Err(); cause != nil {
 		p.halt()
 		r.halt(cause)
 	}
