@@ -1,7 +1,6 @@
 package goccl
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -286,21 +285,6 @@ func (c *Comm) ID() uint64 { return c.id }
 // Table returns the name of the measured table that chooses the algorithms of c's built-in collectives, or "none" if no
 // table is in use.
 func (c *Comm) Table() string { return c.engine.TableName() }
-
-// AsyncError returns the first error of the communicator, or nil. After an error only Abort, Shrink and Close are
-// useful. Once a stream has ended, AsyncError knows of every failed operation in it.
-func (c *Comm) AsyncError() error {
-	if err := c.engine.Err(); err != nil {
-		return err
-	}
-	if c.closed.Load() {
-		return nil
-	}
-	if err := c.status.ask(); err != nil {
-		return cmp.Or(c.engine.Err(), err)
-	}
-	return nil
-}
 
 // Abort ends all running and later work of this rank with cause (nil: a plain abort). It does not wait for the work. It
 // may be called from any goroutine, also while another goroutine is inside a call. Peers that wait for this rank, now

@@ -1,6 +1,7 @@
 package goccl
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -96,7 +97,7 @@ func (s *status) alsoAsk(failed func() error) {
 	s.beside = append(slices.Clone(s.beside), failed)
 }
 
-// ask returns a failure of what alsoAsk added, or nil. It is called without mu, because a failure ends the communicator.
+// ask returns a failure of what alsoAsk added, or nil. It asks without mu, because a failure ends the communicator.
 func (s *status) ask() error {
 	s.mu.Lock()
 	beside := s.beside
@@ -117,6 +118,21 @@ func (s *status) bound(ctx context.Context) (context.Context, context.CancelFunc
 		stop()
 		cancel()
 	}
+}
+
+// AsyncError returns the first error of the communicator, or nil. After an error only Abort, Shrink and Close are
+// useful. Once a stream has ended, AsyncError knows of every failed operation in it.
+func (c *Comm) AsyncError() error {
+	if err := c.engine.Err(); err != nil {
+		return err
+	}
+	if c.closed.Load() {
+		return nil
+	}
+	if err := c.status.ask(); err != nil {
+		return cmp.Or(c.engine.Err(), err)
+	}
+	return nil
 }
 
 // watchPeers turns the death of a rank into an abort that names the rank.

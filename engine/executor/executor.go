@@ -121,8 +121,8 @@ func (e *Executor) Abort(cause error) {
 	}
 }
 
-// Err returns the cause of the abort or the first failure of a launch, or nil. On a GPU it asks the plans' kernels: once
-// a stream has ended, Err knows of every failed launch in it.
+// Err returns the cause of the abort or the first failure of a launch, or nil. On a GPU it asks the plans' kernels:
+// once a stream has ended, Err knows of every failed launch in it.
 func (e *Executor) Err() error {
 	if err := e.cause.Err(); err != nil {
 		return err
