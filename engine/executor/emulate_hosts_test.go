@@ -7,6 +7,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/dsl"
 	"github.com/goccl/goccl/dsl/programs"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/internal/testutil"
 	"github.com/goccl/goccl/plan"
 )
@@ -43,12 +44,20 @@ func kernelHosts(t *testing.T, program string, messages []uint64) {
 	}
 }
 
-// OverHosts builds the programs for hosts of per ranks.
+// OverHosts builds the programs for hosts of per ranks: in place or not, which alternates with the program and the
+// shape, or both with GOCCL_FULL.
 func OverHosts(t testing.TB, hosts, per int, f func(name string, p *plan.Plan)) {
-	for _, prog := range programs.All() {
+	for i, prog := range programs.All() {
+		options := func(inPlace bool) programs.Options {
+			return programs.Options{Ranks: hosts * per, Hosts: hosts, InPlace: inPlace}
+		}
+		other := (i+hosts+per)%2 == 0
 		for _, inPlace := range []bool{false, true} {
-			o := programs.Options{Ranks: hosts * per, Hosts: hosts, InPlace: inPlace}
+			o := options(inPlace)
 			if prog.Supports(o) != nil {
+				continue
+			}
+			if inPlace == other && prog.Supports(options(!other)) == nil && setting.Lenient().Full == "" {
 				continue
 			}
 			p, err := prog.Build(o)
