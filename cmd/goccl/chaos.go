@@ -14,7 +14,7 @@ type chaosCommand struct {
 	Seed   uint64        `default:"1" help:"Draws victims and times (default ${default})."`
 	Trials int           `short:"n" default:"1" help:"Trials of each fault in each phase (default ${default})."`
 	Ranks  int           `default:"4" help:"Ranks of a job (default ${default})."`
-	Jobs   int           `default:"1" help:"Trials at a time; times are those of a machine that is as busy (default ${default})."`
+	Jobs   int           `default:"1" help:"Trials at a time (default ${default}); more make times longer."`
 	For    time.Duration `placeholder:"TIME" help:"Begin no trial after TIME, such as 5m."`
 	Faults []string      `placeholder:"NAME" help:"Only these faults (see --list)."`
 	Phases []string      `placeholder:"NAME" help:"Only these phases (see --list)."`

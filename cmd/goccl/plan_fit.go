@@ -33,7 +33,7 @@ type planFit struct {
 	Files   []string `arg:"" name:"file" help:"Times that goccl plan run --json wrote."`
 	Machine string   `default:"h200" help:"Where to start from: a machine that ships with goccl, or a file of one."`
 	HoldOut []int    `name:"hold-out" placeholder:"RANKS" help:"World sizes that are not fitted but predicted, separated by commas."`
-	Step    float64  `name:"step-us" placeholder:"US" help:"The step of the clock that took the times, in us of one launch: each may be up to so much too long."`
+	Step    float64  `name:"step-us" placeholder:"US" help:"Step of the clock, in us a launch: a time may be too long by it."`
 	Fix     []string `placeholder:"PARAMETER" help:"Parameters to leave as they are, separated by commas, like rail.nic_gbps."`
 	Out     string   `short:"o" placeholder:"FILE" help:"Where to write the fitted machine. Default: nowhere, only the comparison is printed."`
 }
