@@ -1,6 +1,7 @@
 package mockcuda
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -103,6 +104,7 @@ const (
 	LossyQuery  Weakness = 1 << iota // the first form of the query of a capture refuses, as where edges are not plain
 	KeepsEdges                       // no edge can be removed from a graph
 	NoStreamIDs                      // streams have no ids
+	KernelsWait                      // collectives do not end before an abort, or while this is so
 )
 
 // Weaken takes abilities from the driver until it is called again.
@@ -137,6 +139,14 @@ func (t *Trace) Hold(ctx context.Context, launch func()) (callers []uintptr, rel
 		callers = append(callers, uintptr(binary.LittleEndian.Uint64(t.mem[traceHold+8+8*i:])))
 	}
 	return callers, release, nil
+}
+
+// Waited names the first call since the last Waited in which a driver may wait for an idle device while a kernel on it
+// waits; "" if there was none.
+func (t *Trace) Waited() string {
+	name, _, _ := bytes.Cut(t.mem[32:64], []byte{0})
+	defer clear(t.mem[32:64])
+	return string(name)
 }
 
 // Start forgets what was noted and notes from now on. No call may be under way.

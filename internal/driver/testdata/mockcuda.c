@@ -14,7 +14,7 @@
 //             functions. Those whose names begin as in `ticketed` add their blocks to their first parameter, an
 //             address or 0 (kernels/collective/ticket.cuh). Others do nothing.
 //   trace     MOCKCUDA_TRACE names a file that mockcuda.NewTrace made: while its first word is not 0, stream-ordered
-//             calls are noted there.
+//             calls are noted there. It also names the first call that needed an idle device while a kernel waited.
 //
 // MOCKCUDA_DEVICES (2) is the number of GPUs, MOCKCUDA_MEMORY_MB (512) their memory, MOCKCUDA_NO_PEER=1 takes peer
 // access away, and MOCKCUDA_NO_NVLINK=1 leaves PCIe for it. MOCKCUDA_DEAF_PEER=1 leaves the access, but what the
@@ -99,7 +99,7 @@ struct CUevent_st {
 struct CUfunc_st {
 	char name[64];
 	void (*run)(const unsigned char *, unsigned, unsigned);
-	int maxDyn, carveout;
+	int maxDyn, carveout, loaded;
 	struct CUfunc_st *next;
 };
 struct CUmod_st {
@@ -166,6 +166,9 @@ static CUresult unsafe(void) {
 	}
 	return r;
 }
+// IDLE marks calls in which the strictest driver waits until the kernels of the context have ended. VMM functions are
+// not among them: they do not wait, even where they should.
+#define IDLE needs_idle(cur, __func__)
 #define UNSAFE do { CUresult u_ = unsafe(); if (u_) return u_; } while (0)
 static CUstream real(CUstream s) { return (uintptr_t)s <= 2 ? &cur->def : s; }
 static CUresult owned(CUstream *s) {

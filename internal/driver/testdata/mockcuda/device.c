@@ -74,6 +74,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) {
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d) {
 	LOCKED;
 	if (d < 0 || d >= devices || !ctxs[d].refs) return NOCTX;
+	if (ctxs[d].refs == 1) needs_idle(&ctxs[d], __func__);
 	if (--ctxs[d].refs == 0) ctxs[d].peers = 0;
 	live[6]--;
 	return OK;
@@ -92,6 +93,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext c, unsigned f) {
 	NEEDCTX;
 	if (on("MOCKCUDA_NO_PEER") || c == cur) return 217;
 	if (cur->peers >> c->dev & 1) return GOCCL_PEER_ALREADY;
+	IDLE;
 	cur->peers |= 1u << c->dev;
 	return OK;
 }

@@ -25,6 +25,7 @@ CUresult cuMemGetInfo_v2(size_t *f, size_t *t) {
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
 	LOCKED;
 	NEEDCTX;
+	IDLE;
 	UNSAFE;
 	if (!n) return INVALID;
 	size_t size = (n + 4095) / 4096 * 4096;
@@ -40,6 +41,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
 CUresult cuMemFree_v2(CUdeviceptr p) {
 	LOCKED;
 	NEEDCTX;
+	IDLE;
 	UNSAFE;
 	struct region *r = find(p);
 	if (!r || r->base != p || r->type != LEGACY) return INVALID;
@@ -78,6 +80,7 @@ CUresult cuPointerGetAttributes(unsigned n, int *attr, void **data, CUdeviceptr 
 CUresult cuMemHostAlloc(void **h, size_t n, unsigned f) {
 	LOCKED;
 	NEEDCTX;
+	IDLE;
 	UNSAFE;
 	(void)f;
 	size_t size = (n + 4095) / 4096 * 4096;
@@ -89,6 +92,7 @@ CUresult cuMemHostAlloc(void **h, size_t n, unsigned f) {
 CUresult cuMemFreeHost(void *h) {
 	LOCKED;
 	NEEDCTX;
+	IDLE;
 	UNSAFE;
 	struct region *r = find((uintptr_t)h);
 	if (!r || r->type != HOST) return INVALID;
@@ -106,6 +110,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *d, void *h, unsigned f) {
 CUresult cuMemHostRegister_v2(void *h, size_t n, unsigned f) {
 	LOCKED;
 	NEEDCTX;
+	IDLE;
 	UNSAFE;
 	(void)f;
 	if (find((uintptr_t)h)) return 712;
@@ -115,6 +120,7 @@ CUresult cuMemHostRegister_v2(void *h, size_t n, unsigned f) {
 CUresult cuMemHostUnregister(void *h) {
 	LOCKED;
 	NEEDCTX;
+	IDLE;
 	struct region *r = find((uintptr_t)h);
 	if (!r || r->type != REGISTERED) return 713;
 	drop(r);
@@ -133,6 +139,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p) {
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle h, unsigned f) {
 	LOCKED;
 	NEEDCTX;
+	IDLE;
 	UNSAFE;
 	struct ipc i;
 	memcpy(&i, &h, sizeof i);
@@ -158,6 +165,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle h, unsigned f) {
 CUresult cuIpcCloseMemHandle(CUdeviceptr p) {
 	LOCKED;
 	NEEDCTX;
+	IDLE;
 	struct region *r = find(p);
 	if (!r || r->type != IPC) return INVALID;
 	munmap((void *)(uintptr_t)p, (r->size + 4095) / 4096 * 4096);

@@ -91,6 +91,7 @@ static void cubin_functions(CUmodule m, const void *image) {
 CUresult cuModuleLoadDataEx(CUmodule *m, const void *image, unsigned n, int *opt, void **val) {
 	LOCKED;
 	NEEDCTX;
+	IDLE;
 	UNSAFE;
 	const char *s = image;
 	if (!memcmp(s, ELFMAG, SELFMAG)) {
@@ -124,6 +125,7 @@ CUresult cuModuleLoadDataEx(CUmodule *m, const void *image, unsigned n, int *opt
 }
 CUresult cuModuleUnload(CUmodule m) {
 	LOCKED;
+	IDLE;
 	UNSAFE;
 	for (int g = 0; g < m->globals; g++) drop(find(m->global[g].p)), free((void *)(uintptr_t)m->global[g].p);
 	for (CUfunction f = m->fns, n; f; f = n) n = f->next, free(f);
@@ -144,17 +146,25 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *p, size_t *n, CUmodule m, const char 
 		}
 	return NOTFOUND;
 }
+CUresult cuFuncLoad(CUfunction f) {
+	LOCKED;
+	if (!f) return BADHANDLE;
+	if (!f->loaded) IDLE;
+	f->loaded = 1;
+	return OK;
+}
 CUresult cuFuncGetAttribute(int *v, int a, CUfunction f) {
+	cuFuncLoad(f);
 	*v = a == 0 ? 1024 : a == 4 ? 16 : a == 5 || a == 6 ? 90 : a == 8 ? (f->maxDyn ? f->maxDyn : 49152) :
 	     a == 9 ? f->carveout - 1 : 0;
 	return OK;
 }
 CUresult cuFuncSetAttribute(CUfunction f, int a, int v) {
+	cuFuncLoad(f);
 	if (a == 8) { if (v > 232448) return INVALID; f->maxDyn = v; }
 	if (a == 9) { if (v < -1 || v > 100) return INVALID; f->carveout = v + 1; }
 	return OK;
 }
-CUresult cuFuncLoad(CUfunction f) { return f ? OK : BADHANDLE; }
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction f, int threads, size_t shared) {
 	(void)f, (void)shared;
 	*n = 2048 / threads;
@@ -166,6 +176,8 @@ static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
 	if (params || !gx || !gy || !gz || !bx || !by || !bz || bx * by * bz > 1024 ||
 		shared > (unsigned)(f->maxDyn ? f->maxDyn : 49152))
 		return INVALID;
+	if (!f->loaded) IDLE;
+	f->loaded = 1;
 	struct op o = {.kind = KERNEL,
 		.fn = f,
 		.grid = gx * gy * gz,

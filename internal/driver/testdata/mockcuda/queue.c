@@ -41,6 +41,7 @@ static int ready(const struct op *o, const struct mark *m) {
 	case WAIT32: return (int32_t)(__atomic_load_n((uint32_t *)(uintptr_t)o->a, __ATOMIC_ACQUIRE) - (uint32_t)o->b) >= 0;
 	case WAIT64: return (int64_t)(__atomic_load_n((uint64_t *)(uintptr_t)o->a, __ATOMIC_ACQUIRE) - o->b) >= 0;
 	case WAITEVENT: return !m || m->done;
+	case KERNEL: return !kernel_waits(o);
 	default: return 1;
 	}
 }

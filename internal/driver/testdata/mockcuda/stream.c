@@ -78,6 +78,7 @@ CUresult cuStreamSynchronize(CUstream s) {
 	return r;
 }
 CUresult cuCtxSynchronize(void) {
+	{ LOCKED; IDLE; }
 	for (int busy = 1; busy;) {
 		pthread_mutex_lock(&mu);
 		drain();

@@ -4,8 +4,8 @@ enum {
 	T_LAUNCH = 1, T_RECORD, T_WAIT_EVENT, T_COPY, T_SET, T_WRITE, T_WAIT_VALUE, T_CAPTURE_QUERY, T_GRAPH, T_BEGIN,
 	T_END
 };
-enum { F_LOSSY = 1, F_KEEP_EDGES = 2, F_NO_IDS = 4 };
-struct trace { uint32_t on, full; uint64_t used, seed, flags; };
+enum { F_LOSSY = 1, F_KEEP_EDGES = 2, F_NO_IDS = 4, F_KERNELS_WAIT = 8 };
+struct trace { uint32_t on, full; uint64_t used, seed, flags; char waited[32]; };
 struct hold { uint32_t state, ncallers; uint64_t callers[24]; }; // at the end of the file
 struct note { uint32_t size, kind, captured, grid, block, shared; uint64_t stream, a, b, c; uint32_t nparams, nname; };
 enum { TRACE_BYTES = 8 << 20, TRACE_HEADER = 64, TRACE_HOLD = (8 << 20) - 256 };
@@ -37,6 +37,23 @@ static __attribute__((noinline)) void hold(void) {
 	for (int i = 0; i < 60000 && __atomic_load_n(&h->state, __ATOMIC_ACQUIRE); i++) usleep(1000);
 }
 static int weak(uint64_t flag) { return tracing && (__atomic_load_n(&tracing->flags, __ATOMIC_ACQUIRE) & flag) != 0; }
+static void k_blocks(const unsigned char *, unsigned, unsigned);
+// With F_KERNELS_WAIT, kernels with the parameters of kernels/collective wait until that flag is cleared or their
+// communicator is aborted.
+static int kernel_waits(const struct op *o) {
+	uint64_t abort = 0;
+	if (o->kind != KERNEL || o->fn->run != k_blocks || !weak(F_KERNELS_WAIT)) return 0;
+	memcpy(&abort, o->params + 8 + 8 * 16, 8);
+	struct region *r = find(abort);
+	return r && r->type == HOST && !*(volatile uint32_t *)(uintptr_t)abort;
+}
+// needs_idle notes that the driver may wait in a function for the end of a kernel that waits.
+static void needs_idle(CUcontext c, const char *function) {
+	if (!tracing || tracing->waited[0]) return;
+	int waits = c && c->def.n && kernel_waits(c->def.ops);
+	for (struct CUstream_st *s = streams; s; s = s->next) waits |= s->ctx == c && s->n && kernel_waits(s->ops);
+	if (waits) strncpy(tracing->waited, function, sizeof tracing->waited - 1);
+}
 static void trace_open(void) {
 	const char *path = getenv("MOCKCUDA_TRACE");
 	int fd = path && *path ? open(path, O_RDWR | O_CLOEXEC) : -1;
