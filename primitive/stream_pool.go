@@ -60,7 +60,7 @@ func (p *streamPool) close() error {
 	for _, s := range p.streams {
 		errs = append(errs, s.Close())
 	}
-	return errors.Join(append(errs, p.adder.close())...)
+	return errors.Join(errs...)
 }
 
 // signalKernel adds to words by the kernel goccl_signal_add, which is loaded on first use.
@@ -68,7 +68,6 @@ type signalKernel struct {
 	dev *cuda.Device
 
 	mu   sync.Mutex
-	mod  *cuda.Module
 	fn   *cuda.Function
 	args cuda.Args
 }
@@ -82,35 +81,15 @@ func (k *signalKernel) Add(s device.Stream, addr device.Ptr, delta uint64) error
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.fn == nil {
-		if err := k.load(); err != nil {
+		m, err := launcher.Load(k.dev, "primitive")
+		if err != nil {
+			return err
+		}
+		if k.fn, err = m.Function("goccl_signal_add"); err != nil {
 			return err
 		}
 	}
 	return st.Launch(k.fn, cuda.Launch1D(1, 1, 0), k.args.Reset().Ptr(addr).Uint64(delta))
-}
-
-func (k *signalKernel) load() error {
-	m, err := launcher.Load(k.dev, "primitive")
-	if err != nil {
-		return err
-	}
-	f, err := m.Function("goccl_signal_add")
-	if err != nil {
-		return errors.Join(err, m.Close())
-	}
-	k.mod, k.fn = m, f
-	return nil
-}
-
-func (k *signalKernel) close() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.mod == nil {
-		return nil
-	}
-	err := k.mod.Close()
-	k.mod, k.fn = nil, nil
-	return err
 }
 
 // checkPeerAccess rejects GPUs without peer access. It takes another process's device ordinals for this process's: both

@@ -18,8 +18,18 @@ type gpu struct {
 	refs    int // guarded by process.mu
 
 	// setup carries zeroing and copies between Go and device memory. It never waits for user streams, and user streams
-	// never wait for it.
+	// never wait for it. It has the greatest priority, because streams of one priority share hardware queues, where
+	// work could be behind a kernel that waits.
 	setup driver.Stream
+
+	loading sync.Mutex
+	modules map[*byte]*Module // by image; guarded by loading
+
+	keep  sync.Mutex // guards the fields below
+	holds int
+	later []func() error // frees that wait for the end of all holds
+	slabs []driver.Ptr
+	pages []hostBlock // free pages of slabs
 
 	mu      sync.Mutex
 	events  []driver.Event         // free events, with timing
@@ -70,9 +80,12 @@ func acquire(ordinal int) (*gpu, error) {
 	if err != nil {
 		return nil, fail(ordinal, "open", err)
 	}
-	g := &gpu{ordinal: ordinal, ctx: ctx, refs: 1, imports: map[[64]byte]*ipcShare{}}
+	g := &gpu{ordinal: ordinal, ctx: ctx, refs: 1, imports: map[[64]byte]*ipcShare{}, modules: map[*byte]*Module{}}
 	if g.props, err = readProperties(ordinal); err == nil {
-		g.setup, err = ctx.NewStream(0)
+		var greatest int
+		if _, greatest, err = ctx.PriorityRange(); err == nil {
+			g.setup, err = ctx.NewStream(greatest)
+		}
 	}
 	if err != nil {
 		_ = driver.ReleasePrimary(ordinal)
@@ -144,7 +157,7 @@ func (g *gpu) release() error {
 		errs = append(errs, g.ctx.DestroyEvent(e))
 	}
 	g.events = nil
-	errs = append(errs, g.ctx.DestroyStream(g.setup), driver.ReleasePrimary(g.ordinal))
+	errs = append(errs, g.drop(), g.ctx.DestroyStream(g.setup), driver.ReleasePrimary(g.ordinal))
 	return fail(g.ordinal, "close", errors.Join(errs...))
 }
 

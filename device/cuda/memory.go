@@ -109,7 +109,9 @@ func (d *Device) AllocLegacy(size int64) (device.Allocation, error) {
 		return nil, fail(g.ordinal, "alloc", err)
 	}
 	a := &Allocation{d: d, ptr: device.Ptr(p), size: size}
-	a.free = func() error { return failAt(g.ordinal, "free", p, g.ctx.MemFree(p)) }
+	a.free = func() error {
+		return failAt(g.ordinal, "free", p, g.whenIdle(func() error { return g.ctx.MemFree(p) }))
+	}
 	return a.keep()
 }
 
@@ -145,12 +147,12 @@ func (d *Device) HostAlloc(size int64) (*HostMemory, error) {
 		return nil, err
 	}
 	g := d.gpu
-	host, dev, err := g.ctx.HostAlloc(size, driver.HostPortable|driver.HostDeviceMap)
+	b, free, err := g.hostAlloc(size)
 	if err != nil {
 		return nil, fail(g.ordinal, "host alloc", err)
 	}
-	h := &HostMemory{Allocation: Allocation{d: d, ptr: device.Ptr(dev), size: size}, host: device.Ptr(host)}
-	h.free = func() error { return failAt(g.ordinal, "host free", host, g.ctx.HostFree(host)) }
+	h := &HostMemory{Allocation: Allocation{d: d, ptr: device.Ptr(b.dev), size: size}, host: device.Ptr(b.host)}
+	h.free = func() error { return failAt(g.ordinal, "host free", b.host, free()) }
 	clear(h.Bytes())
 	return h.keep()
 }

@@ -10,8 +10,9 @@ type JITError = driver.JITError
 
 // Module is loaded device code.
 type Module struct {
-	d   *Device
-	raw driver.Module
+	d       *Device
+	raw     driver.Module
+	kernels map[string]*Function // of a shared module
 }
 
 // LoadModule loads a cubin, a fatbin or PTX (with or without a NUL at its end).
@@ -31,7 +32,7 @@ func (d *Device) LoadModule(image []byte) (*Module, error) {
 	return m, nil
 }
 
-// Close unloads the module. None of its kernels may be running.
+// Close unloads the module, unless it is shared. None of its kernels may be running.
 func (m *Module) Close() error {
 	if !m.d.drop(m) {
 		return nil
@@ -42,6 +43,9 @@ func (m *Module) Close() error {
 // Function finds a kernel by its extern "C" name and loads it now, so that no launch loads lazily while other kernels
 // spin.
 func (m *Module) Function(name string) (*Function, error) {
+	if f := m.kernels[name]; f != nil {
+		return f, nil
+	}
 	raw, err := m.d.gpu.ctx.ModuleFunction(m.raw, name)
 	if err != nil {
 		return nil, fail(m.d.gpu.ordinal, "find kernel "+name, err)

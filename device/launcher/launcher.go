@@ -1,7 +1,9 @@
 package launcher
 
 import (
+	"bytes"
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"sync"
@@ -38,7 +40,7 @@ type Launcher struct {
 
 	memory   *cuda.HostMemory // of Abort
 	borrowed *cuda.Order      // Config.Order
-	modules  []*cuda.Module
+	release  func() error     // of Device.Hold
 
 	lent    atomic.Bool // kernels of the user may poll the abort word
 	aborted bool        // before StopWatch
@@ -55,7 +57,7 @@ type Launcher struct {
 
 // New makes a Launcher.
 func New(dev *cuda.Device, cfg Config) (*Launcher, error) {
-	l := &Launcher{Device: dev, Order: cfg.Order, borrowed: cfg.Order, stop: make(chan struct{})}
+	l := &Launcher{Device: dev, Order: cfg.Order, borrowed: cfg.Order, stop: make(chan struct{}), release: dev.Hold()}
 	if err := l.open(&cfg); err != nil {
 		return nil, errors.Join(err, l.Free())
 	}
@@ -63,6 +65,9 @@ func New(dev *cuda.Device, cfg Config) (*Launcher, error) {
 }
 
 func (l *Launcher) open(cfg *Config) (err error) {
+	if err = loadAll(l.Device); err != nil {
+		return err
+	}
 	var ticket device.Ptr
 	if cfg.State > 0 {
 		if l.State, err = l.Device.Alloc(cfg.State); err != nil {
@@ -85,23 +90,31 @@ func (l *Launcher) open(cfg *Config) (err error) {
 	return nil
 }
 
-// Load loads a group of kernels, until Free.
-func (l *Launcher) Load(group string) (*cuda.Module, error) {
-	m, err := Load(l.Device, group)
-	if err == nil {
-		l.modules = append(l.modules, m)
+// loadAll loads the groups that have a cubin for the GPU, so that none is loaded later, while a kernel waits. The driver
+// compiles the others, which takes seconds: they are loaded when they are needed.
+func loadAll(dev *cuda.Device) error {
+	p := dev.Properties()
+	for _, group := range kernels.Groups() {
+		image, err := kernels.Image(group, p.Major, p.Minor)
+		if err != nil || group == "tutorial" || !bytes.HasPrefix(image, []byte(elf.ELFMAG)) {
+			continue
+		}
+		if _, err := dev.SharedModule(image, kernels.Names(group)); err != nil {
+			return err
+		}
 	}
-	return m, err
+	return nil
 }
 
-// Load loads a group of kernels. The error of a GPU that none of its images is for wraps device.ErrUnsupported.
+// Load returns a group of kernels, which belongs to the GPU. The error of a GPU that none of its images is for wraps
+// device.ErrUnsupported.
 func Load(dev *cuda.Device, group string) (*cuda.Module, error) {
 	p := dev.Properties()
 	image, err := kernels.Image(group, p.Major, p.Minor)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", device.ErrUnsupported, err)
 	}
-	return dev.LoadModule(image)
+	return dev.SharedModule(image, kernels.Names(group))
 }
 
 // Block is the address of Abort for kernels of the owner, which have ended before Free.
@@ -252,9 +265,6 @@ func (l *Launcher) Free() error {
 		l.gate.Unlock()
 	}
 	errs := []error{l.broken}
-	for _, m := range l.modules {
-		errs = append(errs, m.Close())
-	}
 	if l.memory != nil && !(l.aborted && l.lent.Load()) {
 		errs = append(errs, l.memory.Close())
 		l.memory = nil
@@ -265,5 +275,5 @@ func (l *Launcher) Free() error {
 	if l.State != nil {
 		errs = append(errs, l.State.Close())
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, l.release())...)
 }

@@ -56,7 +56,7 @@ func TestReports(t *testing.T) {
 	if l.Abort.SpinLimit.Load() != uint64(time.Second) {
 		t.Errorf("limit %d", l.Abort.SpinLimit.Load())
 	}
-	if _, err := l.Load("onesided"); err != nil {
+	if _, err := Load(dev, "onesided"); err != nil {
 		t.Fatal(err)
 	}
 	timeout := errors.New("timeout")

@@ -21,7 +21,6 @@ import (
 // gpu holds what all plans of an executor share on a GPU.
 type gpu struct {
 	dev     *cuda.Device
-	module  *cuda.Module
 	execute [datatype.NumTypes]*cuda.Function
 	quick   [datatype.NumTypes]*cuda.Function
 	scale   [datatype.NumTypes]*cuda.Function
@@ -66,16 +65,17 @@ func openGPU(ctx context.Context, e *Executor) (*gpu, error) {
 	if u.bulk {
 		shared += gpuBulk
 	}
-	if u.module, err = launcher.Load(dev, "executor"); err != nil {
+	module, err := launcher.Load(dev, "executor")
+	if err != nil {
 		return nil, err
 	}
 	for t, name := range gpuTypes {
 		signed := strings.TrimPrefix(name, "u")
-		if u.execute[t], err = u.module.Function(kernels.Entry("execute_" + signed)); err == nil {
-			u.scale[t], err = u.module.Function(kernels.Entry("scale_" + name))
+		if u.execute[t], err = module.Function(kernels.Entry("execute_" + signed)); err == nil {
+			u.scale[t], err = module.Function(kernels.Entry("scale_" + name))
 		}
 		if err == nil {
-			u.quick[t], err = u.module.Function(kernels.Entry("quick_" + signed))
+			u.quick[t], err = module.Function(kernels.Entry("quick_" + signed))
 		}
 		if err == nil {
 			err = u.quick[t].SetMaxDynamicShared(gpuShared)
@@ -84,7 +84,7 @@ func openGPU(ctx context.Context, e *Executor) (*gpu, error) {
 			err = u.execute[t].SetMaxDynamicShared(shared)
 		}
 		if err != nil {
-			return nil, errors.Join(err, u.module.Close())
+			return nil, err
 		}
 	}
 	u.watch.Add(1)
@@ -141,5 +141,5 @@ func (u *gpu) close() error {
 	for _, r := range u.regions {
 		errs = append(errs, r.Close())
 	}
-	return errors.Join(append(errs, u.module.Close())...)
+	return errors.Join(errs...)
 }

@@ -21,8 +21,7 @@ import (
 // gpu is the half of a Workspace on a GPU.
 type gpu struct {
 	dev    *cuda.Device
-	engine *nvlink.Engine // nil: the communicator has another engine, and nothing runs in its order
-	module *cuda.Module
+	engine *nvlink.Engine                 // nil: the communicator has another engine, and nothing runs in its order
 	rows   [numWhats][3][3]*cuda.Function // by type and by groups a thread: 1, 2, 4
 	reduce [3]*cuda.Function              // by type, for this number of ranks
 	blocks int64                          // of kernels that wait for peers
@@ -97,12 +96,13 @@ func newGPU(ctx context.Context, dev *cuda.Device, engine *nvlink.Engine, boot b
 }
 
 func (g *gpu) load(ranks int) (err error) {
-	if g.module, err = launcher.Load(g.dev, "fused"); err != nil {
+	module, err := launcher.Load(g.dev, "fused")
+	if err != nil {
 		return err
 	}
 	find := func(name string) (f *cuda.Function) {
 		if err == nil {
-			f, err = nvlink.ForeignFunction(g.module, kernels.Entry("fused_"+name))
+			f, err = nvlink.ForeignFunction(module, kernels.Entry("fused_"+name))
 		}
 		return f
 	}
@@ -194,9 +194,6 @@ func (g *gpu) close() error {
 	}
 	if g.states != nil {
 		errs = append(errs, g.states.Close())
-	}
-	if g.module != nil {
-		errs = append(errs, g.module.Close())
 	}
 	return errors.Join(errs...)
 }

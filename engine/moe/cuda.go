@@ -71,7 +71,7 @@ func (e *cudaEngine) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	module, err := e.launcher.Load("moe")
+	module, err := launcher.Load(e.dev, "moe")
 	if err != nil {
 		return err
 	}

@@ -195,7 +195,7 @@ func (e *Engine) load(graphs cuda.GraphOrder) error {
 	}
 	where := map[string]*cuda.Module{}
 	for _, g := range groups {
-		m, err := e.launcher.Load(g)
+		m, err := launcher.Load(e.dev, g)
 		if err != nil {
 			return err
 		}

@@ -136,21 +136,20 @@ func meetProbe(ctx context.Context, b bootstrap.Bootstrap, mine []uint32, own er
 type prober struct {
 	dev           *cuda.Device
 	args          probeArgs
-	module        *cuda.Module
 	stream        *cuda.Stream
 	result        *cuda.HostMemory
 	store, verify *cuda.Function
 }
 
 func (p *prober) open() error {
-	var err error
-	if p.module, err = launcher.Load(p.dev, "probe"); err != nil {
+	module, err := launcher.Load(p.dev, "probe")
+	if err != nil {
 		return err
 	}
-	if p.store, err = p.module.Function("probe_store"); err != nil {
+	if p.store, err = module.Function("probe_store"); err != nil {
 		return err
 	}
-	if p.verify, err = p.module.Function("probe_check"); err != nil {
+	if p.verify, err = module.Function("probe_check"); err != nil {
 		return err
 	}
 	s, err := p.dev.NewStream()
@@ -220,9 +219,6 @@ func (p *prober) close(ctx context.Context) error {
 	}
 	if p.result != nil {
 		errs = append(errs, p.result.Close())
-	}
-	if p.module != nil {
-		errs = append(errs, p.module.Close())
 	}
 	return errors.Join(errs...)
 }

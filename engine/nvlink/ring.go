@@ -56,7 +56,7 @@ func (e *Engine) loadRing() error {
 	if k.loaded {
 		return nil
 	}
-	m, err := e.launcher.Load("ring")
+	m, err := launcher.Load(e.dev, "ring")
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,6 @@ type onGPU struct {
 	*counters
 	cfg       Config
 	dev       *cuda.Device
-	module    *cuda.Module
 	put, wait *cuda.Function
 
 	mu     sync.Mutex
@@ -71,12 +70,12 @@ type stores struct{ stream, count uint64 }
 func NewGPU(cfg Config) (Signals, error) {
 	g := &onGPU{cfg: cfg, dev: cfg.Device.(*cuda.Device), orders: make(map[uintptr]*cuda.Order),
 		stores: make([]stores, cfg.Size*Slots)}
-	var err error
-	if g.module, err = launcher.Load(g.dev, "onesided"); err != nil {
+	module, err := launcher.Load(g.dev, "onesided")
+	if err != nil {
 		return nil, err
 	}
-	if g.put, err = g.module.Function(kernels.Entry("put_signal")); err == nil {
-		g.wait, err = g.module.Function(kernels.Entry("wait_signal"))
+	if g.put, err = module.Function(kernels.Entry("put_signal")); err == nil {
+		g.wait, err = module.Function(kernels.Entry("wait_signal"))
 	}
 	if err == nil {
 		extra := int64(cfg.Size)*Slots*(8+sentBytes) + mostStreams*8
@@ -85,7 +84,7 @@ func NewGPU(cfg Config) (Signals, error) {
 		})
 	}
 	if err != nil {
-		return nil, errors.Join(err, g.module.Close())
+		return nil, err
 	}
 	return g, nil
 }
@@ -244,7 +243,7 @@ func (g *onGPU) Close() error {
 	for _, o := range g.orders {
 		errs = append(errs, o.Close())
 	}
-	return errors.Join(append(errs, g.module.Close(), g.own.Close())...)
+	return errors.Join(append(errs, g.own.Close())...)
 }
 
 // The layouts of the kernels.

@@ -144,11 +144,13 @@ static uint64_t module_load(uint64_t *a, void *p, void *q) {
 }
 
 // p: name; a: module -> function. The function is loaded now: lazy loading at the first launch may wait for spinning
-// kernels.
+// kernels. Drivers without cuFuncLoad load it when they are asked for an attribute.
 static uint64_t module_function(uint64_t *a, void *p) {
 	CUfunction f = NULL;
 	TRY(cuModuleGetFunction, &f, PTR(CUmodule, a[0]), p);
+	int threads = 0;
 	if (goccl_cu.cuFuncLoad) TRY(cuFuncLoad, f);
+	else TRY(cuFuncGetAttribute, &threads, 0, f);
 	a[0] = (uintptr_t)f;
 	return 0;
 }

@@ -31,7 +31,7 @@ type kernelTable struct {
 // loadKernels loads every kernel.
 func loadKernels(from *launcher.Launcher) (*kernelTable, error) {
 	k := new(kernelTable)
-	module, err := from.Load("hosts")
+	module, err := launcher.Load(from.Device, "hosts")
 	if err != nil {
 		return nil, err
 	}
