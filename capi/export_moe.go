@@ -51,7 +51,7 @@ func gocclgo_moe_create(comm C.goccl_comm, size *C.goccl_moe_size, out *C.goccl_
 //export gocclgo_moe_destroy
 func gocclgo_moe_destroy(moe C.goccl_moe) (r C.goccl_result) {
 	defer catch(&r)
-	return result(core.CloseObject(core.Handle(moe)))
+	return result(core.DestroyMoE(core.Handle(moe)))
 }
 
 //export gocclgo_moe_layout

@@ -20,6 +20,7 @@ func TestSuite(t *testing.T) {
 }
 
 func TestUsage(t *testing.T)     { run(t, environment(t), program(t, "usage")) }
+func TestHandles(t *testing.T)   { run(t, environment(t), program(t, "handles")) }
 func TestLifecycle(t *testing.T) { run(t, environment(t), program(t, "lifecycle")) }
 func TestInterpose(t *testing.T) { run(t, environment(t), program(t, "interpose")) }
 func TestLeaks(t *testing.T)     { run(t, environment(t), program(t, "leak"), "100") }

@@ -1,6 +1,7 @@
 // Memory, registration and operators.
 #include "shim.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #define BAD(...) return shim_remember(shim_fail(ncclInvalidArgument, __VA_ARGS__))
@@ -23,9 +24,33 @@ ncclResult_t pncclMemFree(void *ptr) {
 }
 WEAK(ncclMemFree);
 
-// A registration is a hint: collectives work on all memory. The returned pointer identifies the registration.
-#define MAGIC 0x676f63636c726567ull
-struct region { uint64_t magic; };
+// A registration is a hint: collectives work on all memory. The returned pointer identifies the registration. It is
+// compared with the list's entries and never read through, so a wrong one is refused.
+struct region {
+	struct region *next;
+	goccl_comm comm;
+};
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+static struct region *regions; // guarded by mu
+
+// forget_regions frees the registrations of a communicator, or the one at h, and returns their number.
+static int forget_regions(goccl_comm comm, const void *h) {
+	int n = 0;
+	pthread_mutex_lock(&mu);
+	for (struct region **p = &regions; *p;) {
+		struct region *w = *p;
+		if (w->comm != comm || (h && w != h)) {
+			p = &w->next;
+			continue;
+		}
+		*p = w->next, n++;
+		free(w);
+	}
+	pthread_mutex_unlock(&mu);
+	return n;
+}
+
+void shim_regions_end(goccl_comm comm) { forget_regions(comm, NULL); }
 
 ncclResult_t pncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **h) {
 	static const char what[] = "ncclCommRegister";
@@ -38,20 +63,17 @@ ncclResult_t pncclCommRegister(const ncclComm_t comm, void *buff, size_t size, v
 	if (!buff || !size) return ncclSuccess;
 	struct region *w = malloc(sizeof *w);
 	if (!w) return shim_remember(shim_fail(ncclSystemError, "%s: out of memory", what));
-	w->magic = MAGIC;
+	pthread_mutex_lock(&mu);
+	*w = (struct region){regions, handle(comm)}, regions = w;
+	pthread_mutex_unlock(&mu);
 	*h = w;
 	return ncclSuccess;
 }
 WEAK(ncclCommRegister);
 
 ncclResult_t pncclCommDeregister(const ncclComm_t comm, void *h) {
-	(void)comm;
-	struct region *w = h;
-	if (!w) return ncclSuccess;
-	if (w->magic != MAGIC) BAD("ncclCommDeregister: %p is no handle of a registration", h);
-	w->magic = 0;
-	free(w);
-	return ncclSuccess;
+	if (!h || forget_regions(handle(comm), h)) return ncclSuccess;
+	BAD("ncclCommDeregister: %p is no registration of this communicator", h);
 }
 WEAK(ncclCommDeregister);
 

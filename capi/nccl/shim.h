@@ -124,6 +124,8 @@ ncclResult_t shim_window_close(struct shim_window *w, const char *what);
 uint64_t shim_window_table(goccl_comm comm);
 // shim_windows_end forgets the windows of a communicator that has ended. aborted: kernels may still read them.
 void shim_windows_end(goccl_comm comm, int aborted);
+// shim_regions_end forgets its registrations.
+void shim_regions_end(goccl_comm comm);
 
 // shim_config reads an ncclConfig_t (or NULL) into a goccl_comm_config. The name is valid as long as the caller's.
 ncclResult_t shim_config(const ncclConfig_t *in, goccl_comm_config *out, const char *what);

@@ -247,6 +247,7 @@ ncclResult_t shim_window_close(struct shim_window *w, const char *what) {
 }
 
 void shim_windows_end(goccl_comm comm, int aborted) {
+	shim_regions_end(comm);
 	pthread_mutex_lock(&mu);
 	struct known *ended = NULL;
 	for (int i = 0; i < BUCKETS; i++)
@@ -331,17 +332,17 @@ ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win) {
 	if (!win || shim_exiting(0)) return ncclSuccess;
 	NEED_CORE;
 	struct shim_window *w = shim_window(win);
-	if (w) return shim_remember(shim_window_close(w, what));
+	if (w && w->comm == handle(comm)) return shim_remember(shim_window_close(w, what));
 	goccl_comm_info info;  // windows end with their communicator
 	if (core.comm_info_get(handle(comm), &info)) return ncclSuccess;
-	BAD("%s: %p is no window", what, (void *)win);
+	BAD("%s: %p is no window of this communicator", what, (void *)win);
 }
 WEAK(ncclCommWindowDeregister);
 
 ncclResult_t pncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void **out) {
-	(void)comm;
 	struct shim_window *w = win ? shim_window(win) : NULL;
-	if (!out || !w) BAD("ncclWinGetUserPtr: window %p, result at %p", (void *)win, (void *)out);
+	if (!out || !w || w->comm != handle(comm))
+		BAD("ncclWinGetUserPtr: window %p, result at %p", (void *)win, (void *)out);
 	*out = w->ptr;
 	return ncclSuccess;
 }

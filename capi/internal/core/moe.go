@@ -110,6 +110,16 @@ func NewMoE(h Handle, s *MoESize) (Handle, error) {
 	return addObject(&moeObject{m, c}, nil)
 }
 
+// DestroyMoE frees an object of NewMoE, and refuses others. Freeing it again is harmless.
+func DestroyMoE(h Handle) error {
+	if _, err := objects.get(h); err == nil {
+		if _, err := objectOf[*moeObject](h); err != nil {
+			return err
+		}
+	}
+	return CloseObject(h)
+}
+
 // MoELayout is the layout of handles of a shape.
 func MoELayout(h Handle, s *MoEShape) (MoEOffsets, error) {
 	m, err := objectOf[*moeObject](h)
