@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
@@ -154,9 +157,14 @@ func TestOnMockSetUpWhileKernelsWait(t *testing.T) {
 	}
 }
 
-// Communicators that come and go leave nothing behind, with and without another one that stays.
+// Communicators that come and go leave nothing behind, with and without another one that stays. GOCCL_FULL=1: 200 of
+// them.
 func TestOnMockCyclesAreFlat(t *testing.T) {
 	commtest.NeedMock(t)
+	cycles := 20
+	if os.Getenv("GOCCL_FULL") != "" {
+		cycles = 200
+	}
 	program := buildPlan(t, "allreduce_twoshot_ll", 2)
 	waits, _ := kernelsWait(t)
 	cycle := func(parents []*goccl.Comm) {
@@ -187,13 +195,18 @@ func TestOnMockCyclesAreFlat(t *testing.T) {
 	}
 	for _, parents := range [][]*goccl.Comm{nil, commtest.OnMock(t, 2, nil)} {
 		cycle(parents)
-		before := live(t)
-		for range 20 {
+		before, running := live(t), runtime.NumGoroutine()
+		for range cycles {
 			cycle(parents)
 		}
 		if after := live(t); after != before {
 			t.Errorf("objects of the driver before %v, after %v (regions, streams, events, graphs, modules, VMM handles, "+
 				"context references)", before, after)
+		}
+		for wait := 0; runtime.NumGoroutine() > running+cycles/2; wait++ { // some end in the background
+			if time.Sleep(10 * time.Millisecond); wait == 1000 {
+				t.Fatalf("%d goroutines before, %d after", running, runtime.NumGoroutine())
+			}
 		}
 	}
 }

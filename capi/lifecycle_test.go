@@ -23,7 +23,7 @@ func TestUsage(t *testing.T)     { run(t, environment(t), program(t, "usage")) }
 func TestHandles(t *testing.T)   { run(t, environment(t), program(t, "handles")) }
 func TestLifecycle(t *testing.T) { run(t, environment(t), program(t, "lifecycle")) }
 func TestInterpose(t *testing.T) { run(t, environment(t), program(t, "interpose")) }
-func TestLeaks(t *testing.T)     { run(t, environment(t), program(t, "leak"), "100") }
+func TestLeaks(t *testing.T)     { run(t, environment(t), program(t, "leak"), "200") }
 func TestDeath(t *testing.T)     { processes(t, program(t, "death"), 4, 1, "4") }
 
 // TestDeathOnAnotherHost kills a rank that is on another host than some of the survivors.

@@ -1,5 +1,5 @@
-// Every function of both libraries that takes a handle gets values that are no handles: 0, garbage, freed ones, and ones of
-// other kinds. It must refuse them as invalid arguments, and change nothing.
+// Every function of both libraries that takes a handle gets values that are no handles of its kind: 0, garbage, freed
+// handles, and handles of other kinds. It must refuse them as invalid arguments and change nothing.
 #include "../goccl.h"
 #include "../goccl_moe.h"
 #include "../goccl_primitive.h"
