@@ -106,7 +106,7 @@ func use(c *goccl.Comm, program *plan.Plan) (closed func() error, err error) {
 // Three threads of each rank make communicators, use them and close them, while kernels of others wait on every GPU.
 // No call may need an idle GPU: a kernel may wait for a peer whose thread is in such a call.
 func TestOnMockSetUpWhileKernelsWait(t *testing.T) {
-	const n, threads, turns = 4, 3, 3
+	const n, threads, turns = 4, 3, 2
 	commtest.NeedMock(t)
 	program := buildPlan(t, "allreduce_twoshot_ll", n)
 	waits, quiet := kernelsWait(t)
@@ -161,7 +161,7 @@ func TestOnMockSetUpWhileKernelsWait(t *testing.T) {
 // them.
 func TestOnMockCyclesAreFlat(t *testing.T) {
 	commtest.NeedMock(t)
-	cycles := 20
+	cycles := 10
 	if os.Getenv("GOCCL_FULL") != "" {
 		cycles = 200
 	}
