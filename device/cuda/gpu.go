@@ -25,11 +25,10 @@ type gpu struct {
 	loading sync.Mutex
 	modules map[*byte]*Module // by image; guarded by loading
 
-	keep  sync.Mutex // guards the fields below
-	holds int
-	later []func() error // frees that wait for the end of all holds
-	slabs []driver.Ptr
-	pages []hostBlock // free pages of slabs
+	keep   sync.Mutex // guards the fields below
+	holds  int
+	blocks map[int64][]hostBlock // free host memory, by size
+	slabs  []driver.Ptr          // of pages
 
 	mu      sync.Mutex
 	events  []driver.Event         // free events, with timing
@@ -80,7 +79,8 @@ func acquire(ordinal int) (*gpu, error) {
 	if err != nil {
 		return nil, fail(ordinal, "open", err)
 	}
-	g := &gpu{ordinal: ordinal, ctx: ctx, refs: 1, imports: map[[64]byte]*ipcShare{}, modules: map[*byte]*Module{}}
+	g := &gpu{ordinal: ordinal, ctx: ctx, refs: 1, imports: map[[64]byte]*ipcShare{}, modules: map[*byte]*Module{},
+		blocks: map[int64][]hostBlock{}}
 	if g.props, err = readProperties(ordinal); err == nil {
 		var greatest int
 		if _, greatest, err = ctx.PriorityRange(); err == nil {

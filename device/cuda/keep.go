@@ -13,12 +13,13 @@ import (
 //
 //  1. The first communicator of a GPU loads all kernels (SharedModule). They stay until the GPU is closed.
 //  2. Host memory of a page comes from a slab and returns to it.
-//  3. Other memory that is freed while communicators exist (Hold) is freed after the last of them.
+//  3. Larger host memory is kept for the next allocation of its size, until no communicator is left (Hold).
 
-// slabPages is the number of pages of a slab: each communicator and each engine of its user takes one.
-const slabPages = 512
-
-const hostPage = 4096
+const (
+	hostPage  = 4096
+	slabPages = 512      // each communicator takes a page, and each engine of its user
+	mostKept  = 64 << 20 // larger host memory is freed at once
+)
 
 // hostBlock is host memory with both of its addresses.
 type hostBlock struct{ host, dev driver.Ptr }
@@ -36,53 +37,60 @@ func (d *Device) Hold() (release func() error) {
 		if g.holds--; g.holds > 0 {
 			return nil
 		}
-		var errs []error
-		for _, free := range g.later {
-			errs = append(errs, free())
-		}
-		g.later = nil
-		return errors.Join(errs...)
+		return g.freeBlocks()
 	})
 }
 
-// whenIdle calls free when no kernel can wait for a peer.
-func (g *gpu) whenIdle(free func() error) error {
-	g.keep.Lock()
-	defer g.keep.Unlock()
-	if g.holds == 0 {
-		return free()
+// freeBlocks frees what is kept, except pages of slabs. The caller holds keep.
+func (g *gpu) freeBlocks() error {
+	var errs []error
+	for size, list := range g.blocks {
+		if size > hostPage {
+			for _, b := range list {
+				errs = append(errs, g.ctx.HostFree(b.host))
+			}
+			delete(g.blocks, size)
+		}
 	}
-	g.later = append(g.later, free)
-	return nil
+	return errors.Join(errs...)
 }
 
-// hostAlloc returns size bytes of host memory, and free.
-func (g *gpu) hostAlloc(size int64) (b hostBlock, free func() error, err error) {
-	const flags = driver.HostPortable | driver.HostDeviceMap
-	if size > hostPage {
-		b.host, b.dev, err = g.ctx.HostAlloc(size, flags)
-		return b, func() error { return g.whenIdle(func() error { return g.ctx.HostFree(b.host) }) }, err
+const hostFlags = driver.HostPortable | driver.HostDeviceMap
+
+// hostAlloc returns size bytes of host memory, a multiple of hostPage.
+func (g *gpu) hostAlloc(size int64) (b hostBlock, err error) {
+	g.keep.Lock()
+	if size > hostPage && len(g.blocks[size]) == 0 {
+		g.keep.Unlock()
+		b.host, b.dev, err = g.ctx.HostAlloc(size, hostFlags)
+		return b, err
+	}
+	defer g.keep.Unlock()
+	list := g.blocks[size]
+	if len(list) == 0 {
+		if b.host, b.dev, err = g.ctx.HostAlloc(slabPages*hostPage, hostFlags); err != nil {
+			return b, err
+		}
+		g.slabs = append(g.slabs, b.host)
+		for i := range driver.Ptr(slabPages) {
+			list = append(list, hostBlock{b.host + i*hostPage, b.dev + i*hostPage})
+		}
+	}
+	g.blocks[size] = list[:len(list)-1]
+	return list[len(list)-1], nil
+}
+
+func (g *gpu) hostFree(b hostBlock, size int64) error {
+	if size > mostKept {
+		return g.ctx.HostFree(b.host)
 	}
 	g.keep.Lock()
 	defer g.keep.Unlock()
-	if len(g.pages) == 0 {
-		if b.host, b.dev, err = g.ctx.HostAlloc(slabPages*hostPage, flags); err != nil {
-			return b, nil, err
-		}
-		g.slabs = append(g.slabs, b.host)
-		for i := slabPages - 1; i >= 0; i-- {
-			at := driver.Ptr(i * hostPage)
-			g.pages = append(g.pages, hostBlock{b.host + at, b.dev + at})
-		}
+	if size > hostPage && g.holds == 0 {
+		return g.ctx.HostFree(b.host)
 	}
-	b = g.pages[len(g.pages)-1]
-	g.pages = g.pages[:len(g.pages)-1]
-	return b, func() error {
-		g.keep.Lock()
-		defer g.keep.Unlock()
-		g.pages = append(g.pages, b)
-		return nil
-	}, nil
+	g.blocks[size] = append(g.blocks[size], b)
+	return nil
 }
 
 // SharedModule returns the module of an image with the given kernels, which belongs to the GPU. The first call for an
@@ -113,18 +121,14 @@ func (d *Device) SharedModule(image []byte, names []string) (*Module, error) {
 	return m, nil
 }
 
-// drop frees what is kept; the context is about to be released.
+// drop frees everything of this file; the context is about to be released.
 func (g *gpu) drop() error {
-	var errs []error
+	errs := []error{g.freeBlocks()}
 	for _, m := range g.modules {
 		errs = append(errs, g.ctx.UnloadModule(m.raw))
 	}
 	for _, slab := range g.slabs {
 		errs = append(errs, g.ctx.HostFree(slab))
 	}
-	for _, free := range g.later {
-		errs = append(errs, free())
-	}
-	g.modules, g.slabs, g.pages, g.later = nil, nil, nil, nil
 	return errors.Join(errs...)
 }

@@ -109,9 +109,7 @@ func (d *Device) AllocLegacy(size int64) (device.Allocation, error) {
 		return nil, fail(g.ordinal, "alloc", err)
 	}
 	a := &Allocation{d: d, ptr: device.Ptr(p), size: size}
-	a.free = func() error {
-		return failAt(g.ordinal, "free", p, g.whenIdle(func() error { return g.ctx.MemFree(p) }))
-	}
+	a.free = func() error { return failAt(g.ordinal, "free", p, g.ctx.MemFree(p)) }
 	return a.keep()
 }
 
@@ -147,12 +145,13 @@ func (d *Device) HostAlloc(size int64) (*HostMemory, error) {
 		return nil, err
 	}
 	g := d.gpu
-	b, free, err := g.hostAlloc(size)
+	whole := (size + hostPage - 1) / hostPage * hostPage
+	b, err := g.hostAlloc(whole)
 	if err != nil {
 		return nil, fail(g.ordinal, "host alloc", err)
 	}
 	h := &HostMemory{Allocation: Allocation{d: d, ptr: device.Ptr(b.dev), size: size}, host: device.Ptr(b.host)}
-	h.free = func() error { return failAt(g.ordinal, "host free", b.host, free()) }
+	h.free = func() error { return failAt(g.ordinal, "host free", b.host, g.hostFree(b, whole)) }
 	clear(h.Bytes())
 	return h.keep()
 }

@@ -3,7 +3,6 @@ package cuda
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"os"
 	"syscall"
 	"unsafe"
@@ -228,9 +227,11 @@ func (d *Device) importHost(h device.Handle) (device.Allocation, error) {
 	}
 	unregister := r.free
 	r.free = func() error {
-		return d.gpu.whenIdle(func() error {
-			return errors.Join(unregister(), failAt(d.gpu.ordinal, "unmap", r.ptr, syscall.Munmap(mem)))
-		})
+		err := unregister()
+		if e := syscall.Munmap(mem); err == nil {
+			err = failAt(d.gpu.ordinal, "unmap", uintptr(unsafe.Pointer(&mem[0])), e)
+		}
+		return err
 	}
 	return r, nil
 }
