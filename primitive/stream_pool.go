@@ -17,7 +17,6 @@ const maxStreams = 32
 
 // streamPool holds the copy streams of one GPU.
 type streamPool struct {
-	dev     *cuda.Device
 	streams []ipc.WordStream
 	next    int
 	adder   *signalKernel
@@ -36,7 +35,15 @@ func (c *Context) stream(dev device.Device) (ipc.WordStream, ipc.Adder, error) {
 	}
 	p := c.streams[dev]
 	if p == nil {
-		p = &streamPool{dev: d, adder: &signalKernel{dev: d}}
+		m, err := launcher.Load(d, "primitive") // now: at the first addition, kernels may wait for a peer
+		if err != nil {
+			return nil, nil, err
+		}
+		f, err := m.Function("goccl_signal_add")
+		if err != nil {
+			return nil, nil, err
+		}
+		p = &streamPool{adder: &signalKernel{fn: f}}
 		c.streams[dev] = p
 	}
 	if len(p.streams) < maxStreams {
@@ -63,12 +70,11 @@ func (p *streamPool) close() error {
 	return errors.Join(errs...)
 }
 
-// signalKernel adds to words by the kernel goccl_signal_add, which is loaded on first use.
+// signalKernel adds to words by the kernel goccl_signal_add.
 type signalKernel struct {
-	dev *cuda.Device
+	fn *cuda.Function
 
 	mu   sync.Mutex
-	fn   *cuda.Function
 	args cuda.Args
 }
 
@@ -80,15 +86,6 @@ func (k *signalKernel) Add(s device.Stream, addr device.Ptr, delta uint64) error
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.fn == nil {
-		m, err := launcher.Load(k.dev, "primitive")
-		if err != nil {
-			return err
-		}
-		if k.fn, err = m.Function("goccl_signal_add"); err != nil {
-			return err
-		}
-	}
 	return st.Launch(k.fn, cuda.Launch1D(1, 1, 0), k.args.Reset().Ptr(addr).Uint64(delta))
 }
 
