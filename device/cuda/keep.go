@@ -8,8 +8,8 @@ import (
 )
 
 // In these calls the driver may wait until the GPU is idle: loads of modules and kernels, frees of modules, and all
-// allocations and frees except VMM memory. While a kernel waits for a peer, the peer may be in such a call too, and both
-// wait for ever. So:
+// allocations and frees except VMM memory. While a kernel waits for a peer, the peer may be in such a call too, and
+// both wait for ever. So:
 //
 //  1. The first communicator of a GPU loads all kernels (SharedModule). They stay until the GPU is closed.
 //  2. Host memory of a page comes from a slab and returns to it.

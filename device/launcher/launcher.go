@@ -90,8 +90,8 @@ func (l *Launcher) open(cfg *Config) (err error) {
 	return nil
 }
 
-// loadAll loads the groups that have a cubin for the GPU, so that none is loaded later, while a kernel waits. The driver
-// compiles the others, which takes seconds: they are loaded when they are needed.
+// loadAll loads the groups that have a cubin for the GPU, so that none is loaded later, while a kernel waits. Others
+// are loaded when they are needed, because the driver compiles them, which takes seconds.
 func loadAll(dev *cuda.Device) error {
 	p := dev.Properties()
 	for _, group := range kernels.Groups() {
