@@ -21,6 +21,7 @@ type Trial struct {
 	// Hold bounds a wait for peers: it makes a stopped rank an error.
 	Hold time.Duration
 	CUDA bool // rank r is on GPU r, modulo their number
+	Slow float64
 }
 
 // limit bounds a trial's steps: a rank that needs longer hangs.
@@ -46,6 +47,14 @@ func draw(f *fault, p *phase, seed uint64, i, ranks int) Trial {
 	}
 	t.Address = fmt.Sprintf("unix:@goccl-chaos-%d-%016x", os.Getpid(), s)
 	return t
+}
+
+// remaining lists the ranks of the communicator that go on after the fault.
+func (t *Trial) remaining(f *fault) []int {
+	if f.expect == mismatch {
+		return everyone(t.Ranks)
+	}
+	return t.survivors()
 }
 
 // struck reports whether the fault strikes this process's rank.
