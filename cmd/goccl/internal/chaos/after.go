@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 	"unsafe"
 
 	"github.com/goccl/goccl"
@@ -23,6 +24,7 @@ var (
 
 // prove runs many operations on c, compares all their data, and looks for memory that communicators leave.
 func (r *rank) prove(c *goccl.Comm) (err error) {
+	r.until = time.Now().Add(r.patience())
 	u, err := newSums(c, slices.Max(countsAfter)*int64(c.WorldSize()))
 	if err != nil {
 		return err

@@ -137,13 +137,13 @@ func (x *experiment) perform() Verdict {
 	if x.fault.expect == stall { // the stopped ranks come later
 		first = slices.DeleteFunc(slices.Clone(alive), func(r int) bool { return slices.Contains(x.Victims, r) })
 	}
-	if _, err := x.job.Await("over", first, limit+x.Hold); err != nil {
+	if _, err := x.job.Await("over", first, x.patience()); err != nil {
 		return x.broken(first, err)
 	}
 	for _, r := range x.Victims {
 		_ = x.job.Process(r).Signal(syscall.SIGCONT)
 	}
-	if _, err := x.job.Await("over", alive, limit+x.Hold); err != nil {
+	if _, err := x.job.Await("over", alive, x.patience()); err != nil {
 		return x.broken(alive, err)
 	}
 	for r := range x.job.Size() {

@@ -20,6 +20,11 @@ const (
 // joinTimeout bounds joining where a rank may die before any other rank has heard of it.
 const joinTimeout = 3 * time.Second
 
+// patience bounds a step of the trial, after which a rank hangs.
+func (t *Trial) patience() time.Duration {
+	return t.Hold + time.Duration(min(10, t.Slow)*float64(limit))
+}
+
 // timeout is Config.Timeout of a rank's communicators. A stopped rank makes Split and NewComm wait that long.
 func (t *Trial) timeout(f *fault) time.Duration {
 	if f.expect == stall {

@@ -196,8 +196,18 @@ func (r *rank) joinTimeout() time.Duration {
 }
 
 func (r *rank) newComm(ctx context.Context, b bootstrap.Bootstrap) (*goccl.Comm, error) {
-	return goccl.NewComm(ctx, goccl.Config{Bootstrap: b, Device: r.dev, OpTimeout: r.Hold, Timeout: r.timeout(r.fault),
-		Check: r.fault.expect == mismatch && r.Phase == "plan"}) // a plan's steps cannot carry what was called
+	return goccl.NewComm(ctx, r.config(b))
+}
+
+func (r *rank) config(b bootstrap.Bootstrap) goccl.Config {
+	return goccl.Config{Bootstrap: b, Device: r.dev, OpTimeout: r.Hold, Timeout: r.timeout(r.fault),
+		Check: r.fault.expect == mismatch && r.Phase == "plan"} // a plan's steps cannot carry what was called
+}
+
+// patient multiplies the deadlines of a communicator after the fault as those of the judge.
+func (r *rank) patient(cfg *goccl.Config) {
+	cfg.OpTimeout = time.Duration(r.Slow * float64(r.Hold))
+	cfg.Timeout = time.Duration(r.Slow * float64(r.timeout(r.fault)))
 }
 
 // over reports what the phase ended with, goes on with the survivors, and waits until all ranks have come so far.
@@ -249,7 +259,9 @@ func (r *rank) goOn(failed error) (err error) {
 			return fmt.Errorf("join the survivors: %w", err)
 		}
 		defer func() { err = errors.Join(err, left.Close()) }()
-		if r.comm, err = r.newComm(context.Background(), left); err != nil {
+		cfg := r.config(left)
+		r.patient(&cfg)
+		if r.comm, err = goccl.NewComm(context.Background(), cfg); err != nil {
 			return fmt.Errorf("a communicator of the survivors: %w", err)
 		}
 	default:
@@ -277,7 +289,7 @@ func (r *rank) shrink(failed error) error {
 		if time.Now().After(r.until) {
 			return fmt.Errorf("still %d ranks, want %v: %w", r.comm.WorldSize(), want, failed)
 		}
-		small, err := r.comm.Shrink(context.Background(), r.excluded(failed), true)
+		small, err := r.comm.Shrink(context.Background(), r.excluded(failed), true, r.patient)
 		if err != nil {
 			failed = err
 			var ge *goccl.Error
