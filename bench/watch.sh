@@ -21,9 +21,9 @@ fi
 # What ends early has about as many trials of each cell.
 chaos() { # FAULTS PHASES SECONDS
   step watch.chaos $(($3 + 60)) goccl chaos --device $device --ranks $((n < 3 ? 3 : n)) --faults "$1" --phases "$2" \
-    -n 50 --for "${3}s" --json "$out/chaos-$device.json"
+    --jobs 3 -n 50 --for "${3}s" --json "$out/chaos-$device.json"
 }
-chaos ${WATCH_CHAOS:-kill,kill-root,stop,abort,desync,mismatch-count set-up,small,large,split,shrink,plan 60}
+chaos ${WATCH_CHAOS:-kill,kill-root,stop,abort,desync,mismatch set-up,small,large,split,shrink,plan 240}
 if [ $device = host ]; then
   skip watch.cost "no GPU"
 else

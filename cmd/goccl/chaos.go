@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/chaos"
+	"github.com/goccl/goccl/internal/regular"
 )
 
 type chaosCommand struct {
@@ -16,15 +18,16 @@ type chaosCommand struct {
 	Ranks  int           `default:"4" help:"Ranks of a job (default ${default})."`
 	Jobs   int           `default:"1" help:"Trials at a time (default ${default}); more make times longer."`
 	For    time.Duration `placeholder:"TIME" help:"Begin no trial after TIME, such as 5m."`
-	Faults []string      `placeholder:"NAME" help:"Only these faults (see --list)."`
+	Slow   float64       `default:"1" help:"Multiply the limits of times, for a busy machine (default ${default})."`
+	Faults []string      `placeholder:"NAME" help:"Only these faults (see --list); mismatch is all that begin with it."`
 	Phases []string      `placeholder:"NAME" help:"Only these phases (see --list)."`
 	Device string        `enum:"host,cuda" default:"host" help:"host or cuda: rank r is on GPU r (default ${default})."`
 	List   bool          `help:"Describe the faults and the phases."`
-	JSON   string        `name:"json" placeholder:"FILE" help:"Write the results to FILE."`
+	JSON   string        `name:"json" placeholder:"FILE" help:"Write the results to FILE; - is standard output."`
 	Rank   string        `hidden:"" help:"Be a rank of this trial."`
 }
 
-// Run performs trials; the exit status is 1 if one was not handled.
+// Run performs trials; the exit status is 1 if one was not handled, or if a cell that was asked for was not tried.
 func (c *chaosCommand) Run(ctx context.Context, s *streams) error {
 	if c.Rank != "" {
 		if status := chaos.Rank(c.Rank, os.Stdin); status != 0 {
@@ -40,25 +43,24 @@ func (c *chaosCommand) Run(ctx context.Context, s *streams) error {
 		return &exitError{2, fmt.Errorf("%d trials of %d ranks: choose at least 1 trial, and 3 to 30 ranks",
 			c.Trials, c.Ranks)}
 	}
+	if !(c.Slow >= 1) {
+		return &exitError{2, fmt.Errorf("--slow %v: choose 1 or more", c.Slow)}
+	}
+	var out io.Writer = s.out
+	if c.JSON == "-" {
+		out = s.stderr // the results are alone on standard output
+	}
 	program, err := chaos.Program("chaos", "--rank")
 	if err != nil {
 		return err
 	}
 	o := chaos.Options{Seed: c.Seed, Trials: c.Trials, Ranks: c.Ranks, Faults: c.Faults, Phases: c.Phases,
-		Jobs: c.Jobs, CUDA: c.Device == "cuda", Program: program, Out: s.out}
-	if c.JSON != "" {
-		o.Save = func(res *chaos.Result) error {
-			res.Command = commandLine()
-			text, err := res.Encode()
-			if err != nil {
-				return err
-			}
-			if err := os.WriteFile(c.JSON+".new", text, 0o644); err != nil {
-				return err
-			}
-			return os.Rename(c.JSON+".new", c.JSON) // a reader sees a whole file
-		}
+		Jobs: c.Jobs, CUDA: c.Device == "cuda", Slow: c.Slow, Program: program, Out: out}
+	save, err := c.saving(s)
+	if err != nil {
+		return &exitError{2, err}
 	}
+	o.Save = save
 	limited := ctx
 	if c.For > 0 {
 		var stop context.CancelFunc
@@ -73,9 +75,32 @@ func (c *chaosCommand) Run(ctx context.Context, s *streams) error {
 		return &exitError{2, err}
 	}
 	handled, all := res.Handled()
-	fmt.Fprintf(s.out, "%d of %d trials handled in %v\n", handled, all, time.Duration(res.Seconds*1e9).Round(time.Second))
-	if err == nil && handled < all {
+	fmt.Fprintf(out, "%d of %d trials handled in %v\n", handled, all, time.Duration(res.Seconds*1e9).Round(time.Second))
+	for _, f := range res.Failures {
+		fmt.Fprintln(out, "no success:", f)
+	}
+	if err == nil && !res.OK {
 		return &exitError{1, nil}
 	}
 	return err
+}
+
+// saving checks that the results can be kept, and returns the function that does so. A file is replaced again and
+// again; what is none gets the final result.
+func (c *chaosCommand) saving(s *streams) (func(*chaos.Result, bool) error, error) {
+	if c.JSON == "" {
+		return nil, nil
+	}
+	whole, err := regular.Check(c.JSON)
+	return func(res *chaos.Result, final bool) error {
+		if !whole && !final {
+			return nil
+		}
+		res.Command = commandLine()
+		text, err := res.Encode()
+		if err != nil {
+			return err
+		}
+		return regular.Save(c.JSON, text, s.out)
+	}, err
 }

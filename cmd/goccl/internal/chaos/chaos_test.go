@@ -1,7 +1,9 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -11,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/internal/test/ranks"
 )
 
@@ -41,6 +44,7 @@ func TestFewTrials(t *testing.T) {
 		{Faults: []string{"order"}, Phases: []string{"two"}},
 	} {
 		o.Seed, o.Trials, o.Ranks, o.Program, o.Out = uint64(time.Now().UnixNano()), 1, 4, program(t), io.Discard
+		o.Slow = 100 // the machine may be busy
 		res, err := Run(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
@@ -57,14 +61,14 @@ func TestFewTrials(t *testing.T) {
 func TestJobs(t *testing.T) {
 	saved := 0
 	o := Options{Faults: []string{"kill", "mismatch-type"}, Phases: []string{"small"}, Seed: 3, Trials: 7, Ranks: 3,
-		Jobs: 3, Program: program(t), Out: io.Discard, Save: func(*Result) error { saved++; return nil }}
+		Jobs: 3, Slow: 100, Program: program(t), Out: io.Discard, Save: func(*Result, bool) error { saved++; return nil }}
 	res, err := Run(t.Context(), o)
-	if err != nil || len(res.Cells) != 2 || res.Cells[0].Trials != 7 || res.Cells[1].Trials != 7 || saved != 4 {
+	if err != nil || len(res.Cells) != 2 || res.Cells[0].Trials != 7 || res.Cells[1].Trials != 7 || saved != 15 {
 		t.Fatalf("%v, saved %d times: %+v", err, saved, res)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	o.Trials, o.Jobs = 1000, 2
-	o.Save = func(*Result) error { stop(); return nil }
+	o.Save = func(*Result, bool) error { stop(); return nil }
 	res, err = Run(ctx, o)
 	if _, all := res.Handled(); !errors.Is(err, context.Canceled) || all == 0 || all > 20 {
 		t.Errorf("%v after %d trials", err, all)
@@ -86,7 +90,8 @@ func TestFindsTheUnexpected(t *testing.T) {
 	if v := trial(t, func(f *fault) { f.expect = mismatch; f.victims = root }); v.Outcome == Handled {
 		t.Errorf("a death in place of a mismatch: %+v", v)
 	}
-	x := &experiment{Trial: Trial{Phase: "small", Ranks: 3, Victims: []int{1}}, fault: lookUp(faults(), "kill")}
+	x := &experiment{Trial: Trial{Phase: "small", Ranks: 3, Victims: []int{1}}, fault: lookUp(faults(), "kill"),
+		phase: lookUp(phases(), "small")}
 	for want, e := range map[string]ranks.Report{
 		Handled:   {Peer: 1, Kind: "peer"},
 		WrongRank: {Peer: 2, Kind: "peer"},
@@ -152,6 +157,92 @@ func TestSpend(t *testing.T) {
 		"verdict": 3 * time.Second, "end": 11 * time.Second}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// A run fails without trials, with cells that were asked for and not tried, and with cells that do not exist. It names
+// them, in its text and in the result.
+func TestUntried(t *testing.T) {
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	for _, c := range []struct {
+		ctx      context.Context
+		o        Options
+		failures []string
+	}{
+		{t.Context(), Options{Faults: []string{"mismatch", "order"}, Phases: []string{"two"}, Ranks: 3},
+			[]string{"mismatch in two: untried: the fault does not happen in this phase"}},
+		{t.Context(), Options{Faults: []string{"tmp-full"}, Phases: []string{"small"}, Program: []string{"/none"}},
+			[]string{"tmp-full in small: untried: not possible here", "no trial was run"}},
+		{t.Context(), Options{Phases: []string{"skewed"}, Trials: -1}, []string{"skew in skewed: untried: the run ended",
+			"no trial was run"}},
+		{ended, Options{Faults: []string{"kill"}, Phases: []string{"small", "close"}},
+			[]string{"kill in small: untried: the run ended", "kill in close: untried: the run ended", "no trial was run"}},
+	} {
+		var out strings.Builder
+		c.o.Out, c.o.Trials, c.o.Slow = &out, cmp.Or(c.o.Trials, 1), 100
+		if c.o.Program == nil {
+			c.o.Program = program(t)
+		}
+		res, err := Run(c.ctx, c.o)
+		if err != nil && c.ctx == t.Context() {
+			t.Fatal(err)
+		}
+		if res.OK || len(res.Failures) != len(c.failures) {
+			t.Fatalf("%v: %v, want %v", c.o.Faults, res.Failures, c.failures)
+		}
+		text, err := res.Encode()
+		if err != nil || !json.Valid(text) {
+			t.Fatalf("%v: %s", err, text)
+		}
+		for i, want := range c.failures {
+			if !strings.HasPrefix(res.Failures[i], want) || !strings.Contains(string(text), want) {
+				t.Errorf("%v, want %q, also in %s", res.Failures, want, text)
+			}
+			if _, why, _ := strings.Cut(want, "untried"); !strings.Contains(out.String(), why) {
+				t.Errorf("%s has no %q", out.String(), why)
+			}
+		}
+	}
+}
+
+// A time is judged by the limit of its fault and phase.
+func TestLimits(t *testing.T) {
+	for _, c := range []struct {
+		fault, phase string
+		e            ranks.Report
+		want         time.Duration
+	}{
+		{"kill", "small", ranks.Report{}, 0},
+		{"kill", "joining", ranks.Report{Kind: goccl.ErrTimeout.Error()}, 3 * time.Second},
+		{"stop", "small", ranks.Report{}, time.Second},
+		{"stop", "split", ranks.Report{}, 3 * time.Second},
+		{"desync", "set-up", ranks.Report{}, 3 * time.Second},
+		{"abort", "colors", ranks.Report{}, 0},
+		{"partition", "hosts-small", ranks.Report{}, 3 * time.Second},
+		{"reset", "hosts-small", ranks.Report{}, 0},
+		{"mixed", "joining", ranks.Report{}, 0},
+	} {
+		f, p := lookUp(faults(), c.fault), lookUp(phases(), c.phase)
+		x := &experiment{Trial: draw(f, p, 1, 1, 4), fault: f, phase: p}
+		if got := x.wait(c.e); got != c.want {
+			t.Errorf("%s in %s: %v, want %v", c.fault, c.phase, got, c.want)
+		}
+		if x.Slow = 2; x.late("told", 2*TellLimit, TellLimit) != "" || x.late("told", 2*TellLimit+1, TellLimit) == "" {
+			t.Error("the limit is another one")
+		}
+	}
+}
+
+// Every fault that the project's goals name happens in every phase that they name.
+func TestGoals(t *testing.T) {
+	for _, f := range []string{"kill", "stop", "abort", "desync", "mismatch"} {
+		for _, p := range []string{"set-up", "small", "large", "split", "colors", "shrink", "plan"} {
+			group, err := choose(faults(), []string{f})
+			if err != nil || !slices.ContainsFunc(group[0], func(f *fault) bool { return f.runs(lookUp(phases(), p)) }) {
+				t.Errorf("%s in %s: %v", f, p, err)
+			}
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ func Classes() []Class {
 		{9, "the network loses, delays, resets, or is cut", ""},
 		{10, "damaged, truncated, repeated frames; random bytes", "fuzz targets below; `bootstrap/hostile_test.go`"},
 		{11, "a slow client, many idle connections", "`bootstrap/flood_test.go`"},
-		{12, "a wrong secret, a replay, a wrong rank or size", "`bootstrap/attack_test.go`"},
+		{12, "a wrong secret, a replay, a wrong rank or size, another release", "`bootstrap/attack_test.go`"},
 		{13, "no descriptors, no memory", ""},
 		{14, "/dev/shm, /tmp or /proc full, read-only or absent", ""},
 		{15, "what crashed jobs left behind", ""},
@@ -60,6 +60,12 @@ func FaultNames() (names []string) {
 		names = append(names, f.Name)
 	}
 	return names
+}
+
+// Happens reports whether a fault can be tried in a phase.
+func Happens(name, phase string, gpus bool) bool {
+	f, p := lookUp(faults(), name), lookUp(phases(), phase)
+	return f != nil && p != nil && f.runs(p) && !(gpus && p.Name == "proxy")
 }
 
 // IsDeath reports whether processes die by a fault.

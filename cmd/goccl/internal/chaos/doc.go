@@ -7,13 +7,17 @@
 // writes to sockets. The other ranks report what they see. The trial's outcome is one of
 //
 //	handled       every rank got the right result, or in time an error that names a victim; the survivors shrank and
-//	              went on; nothing is left
+//	              went on, with right results; nothing is left
 //	wrong result  an operation succeeded with wrong data
 //	hang          a rank did not come back
-//	leak          a process, a socket, a descriptor, a mapping or a goroutine is left
+//	late          an error, or the survivors' communicator, came after the limit of limits.go
+//	leak          a process, a socket, a file, a descriptor, a mapping, a goroutine, or memory of any kind is left
 //	false alarm   an error, where the fault is none
 //	wrong rank    an error that names no victim, or of another kind
 //	failed        anything else: a survivor that died, a shrink that failed
+//
+// A run is a success if all its trials were handled, and if every cell that was asked for, a fault in a phase, has
+// trials.
 //
 // # Lifetime and threads
 //

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,6 +27,7 @@ type experiment struct {
 	network  *netns.Network // of several hosts
 	line     *netns.Line
 	tap      *tap
+	files    owner
 	struckAt time.Time // when a fault outside of the ranks began
 }
 
@@ -47,6 +49,7 @@ const (
 	Handled    = "handled"
 	Wrong      = "wrong result"
 	Hang       = "hang"
+	Late       = "late"
 	Leak       = "leak"
 	FalseAlarm = "false alarm"
 	WrongRank  = "wrong rank"
@@ -54,11 +57,13 @@ const (
 )
 
 // Outcomes lists them.
-func Outcomes() []string { return []string{Handled, Wrong, Hang, Leak, FalseAlarm, WrongRank, Failed} }
+func Outcomes() []string {
+	return []string{Handled, Wrong, Hang, Late, Leak, FalseAlarm, WrongRank, Failed}
+}
 
 // run performs the trial with processes of program, which is this program's path and the arguments before Trial's.
 func (t *Trial) run(f *fault, p *phase, program []string) Verdict {
-	x := &experiment{Trial: *t, fault: f, phase: p, job: ranks.New()}
+	x := &experiment{Trial: *t, fault: f, phase: p, job: ranks.New(), files: newOwner()}
 	began := time.Now()
 	watch := leak.NewWatch(100 * ms)
 	defer watch.End()
@@ -68,9 +73,9 @@ func (t *Trial) run(f *fault, p *phase, program []string) Verdict {
 	if x.network != nil {
 		defer x.network.Close()
 	}
-	if f.Name == "replay" {
+	if f.tap != nil {
 		var err error
-		if x.tap, err = newTap(strings.TrimPrefix(x.Address, "unix:")); err != nil {
+		if x.tap, err = newTap(strings.TrimPrefix(x.Address, "unix:"), f.tap); err != nil {
 			return Verdict{Outcome: Failed, Text: err.Error()}
 		}
 		defer func() { _ = x.tap.l.Close() }()
@@ -88,7 +93,7 @@ func (t *Trial) run(f *fault, p *phase, program []string) Verdict {
 		}
 	}
 	v := x.perform()
-	if err := watch.Leftovers(); err != nil && v.Outcome == Handled {
+	if err := errors.Join(watch.Leftovers(), x.files.left()); err != nil && v.Outcome == Handled {
 		v.Outcome, v.Text = Leak, err.Error()
 	}
 	v.Spent = spend(began, x.job.Said(), time.Now())
@@ -111,6 +116,7 @@ func (x *experiment) start(r int, program []string) error {
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(setting.Environ(), fmt.Sprintf("GOCCL_SECRET=chaos-%016x", t.Seed), "GOCCL_VERDICT_AFTER=300ms")
+	x.files.mark(cmd)
 	return x.job.Add(cmd)
 }
 
@@ -131,13 +137,13 @@ func (x *experiment) perform() Verdict {
 	if x.fault.expect == stall { // the stopped ranks come later
 		first = slices.DeleteFunc(slices.Clone(alive), func(r int) bool { return slices.Contains(x.Victims, r) })
 	}
-	if _, err := x.job.Await("over", first, limit+x.Hold); err != nil {
+	if _, err := x.job.Await("over", first, x.patience()); err != nil {
 		return x.broken(first, err)
 	}
 	for _, r := range x.Victims {
 		_ = x.job.Process(r).Signal(syscall.SIGCONT)
 	}
-	if _, err := x.job.Await("over", alive, limit+x.Hold); err != nil {
+	if _, err := x.job.Await("over", alive, x.patience()); err != nil {
 		return x.broken(alive, err)
 	}
 	for r := range x.job.Size() {
@@ -159,7 +165,9 @@ func (x *experiment) broken(alive []int, err error) Verdict {
 		switch {
 		case rep.Event == "wrong":
 			v.Outcome = Wrong
-		case rep.Event == "failed" && v.Outcome != Wrong:
+		case rep.Event == "error" && x.fault.expect == nothing && v.Outcome != Wrong && v.Outcome != FalseAlarm:
+			v.Outcome, v.Text = FalseAlarm, fmt.Sprintf("rank %d: %s\n%s", rep.Rank, rep.Text, v.Text)
+		case rep.Event == "failed" && v.Outcome != Wrong && v.Outcome != FalseAlarm:
 			v.Outcome = Failed
 		}
 	}

@@ -13,13 +13,14 @@ import (
 type expectation int
 
 const (
-	death    expectation = iota // an error names a victim, which is dead; the others shrink and go on
-	stall                       // an error names a victim, after the deadline; the others shrink and go on
-	leaving                     // an error names a victim, which lives and has aborted; the others shrink and go on
-	mismatch                    // an error names a rank that calls something else
-	nothing                     // no error: the fault is none
-	typed                       // success, or an error of goccl, on every rank that lives
-	cut                         // an error names a rank of the other host; each host shrinks and goes on
+	death        expectation = iota // an error names a victim, which is dead; the others shrink and go on
+	stall                           // an error names a victim, after the deadline; the others shrink and go on
+	leaving                         // an error names a victim, which lives and has aborted; the others shrink and go on
+	mismatch                        // an error names a rank that calls something else
+	nothing                         // no error: the fault is none
+	typed                           // success, or an error of goccl that names a victim, on every rank that lives
+	cut                             // an error names a rank of the other host; each host shrinks and goes on
+	otherRelease                    // an error names a victim and says that it has another release
 )
 
 // fault is a row of the scoreboard.
@@ -42,18 +43,21 @@ type fault struct {
 	prefix []string
 	// before is done before the ranks start.
 	before func(x *experiment, program []string) error
-	gpu    bool // it is possible on GPUs alone
 	// verdict is the kind of the errors' verdicts, if it is not that of the expectation.
 	verdict collective.VerdictKind
 	// outside is done by the process that runs the trial, once every rank has begun the phase.
 	outside func(x *experiment) error
-	line    bool          // the hosts are connected by a netns.Line
+	line    bool // the hosts are connected by a netns.Line
+	// partition: the ranks can only know after bootstrap.DefaultPartition.
+	partition bool
+	// tap changes what the last rank and rank 0 send each other first when they join; nil: no tap is needed.
+	tap     func(greeting []byte)
 	stretch time.Duration // how long a phase lasts at least that ends by itself
 }
 
 var (
 	collectives = []string{"small", "large", "plan"}
-	operations  = []string{"small", "large", "split", "plan", "proxy"}
+	operations  = []string{"set-up", "small", "large", "split", "colors", "shrink", "plan"}
 )
 
 func faults() []*fault {
@@ -85,15 +89,15 @@ func stops() []*fault {
 		{Name: "clock", Number: 25, Help: "the wall clock of one rank jumps by hours, to and fro, for 0.6 s", expect: nothing,
 			victims: oneOf, strike: (*rank).jump, stretch: jumping},
 		{Name: "stop", Number: 4, Help: "SIGSTOP of one rank for longer than the deadline of 1 s", expect: stall,
-			victims: oneOf, strike: (*rank).stop, phases: operations, hold: time.Second},
+			victims: oneOf, strike: (*rank).stop, phases: append([]string{"proxy"}, operations...), hold: time.Second},
 		{Name: "abort", Number: 24, Help: "one rank aborts the communicator", expect: leaving, victims: oneOf,
-			strike: (*rank).abort, phases: []string{"small", "large", "between", "plan"}},
+			strike: (*rank).abort, phases: append([]string{"between"}, operations...)},
 		{Name: "slow", Number: 21, Help: "one rank comes 5 s late", expect: nothing, victims: oneOf, strike: (*rank).late,
-			phases: []string{"small", "large", "split", "plan"}},
+			phases: []string{"small", "large", "split", "colors", "plan"}},
 		{Name: "skew", Number: 21, Help: "every rank pauses at random before each operation", expect: nothing,
 			phases: []string{"skewed"}},
-		{Name: "desync", Number: 5, Help: "one rank leaves out an operation, deadline 1 s", expect: stall, victims: oneOf,
-			call: func(c *call) { c.skip = true; time.Sleep(3 * time.Second) }, phases: collectives, hold: time.Second,
+		{Name: "desync", Number: 5, Help: "one rank leaves out a call, deadline 1 s", expect: stall, victims: oneOf,
+			call: func(c *call) { c.skip = true }, phases: operations, hold: time.Second,
 			verdict: collective.VerdictMissing},
 	}
 }
@@ -112,9 +116,11 @@ func mismatches() (out []*fault) {
 		{"barrier", "a barrier", func(c *call) { c.Collective = collective.Barrier }},
 	} {
 		out = append(out, &fault{Name: "mismatch-" + m.name, Number: 6, Help: "one rank calls with " + m.help,
-			expect: mismatch, victims: oneOf, call: m.change, phases: []string{"small", "large"}})
+			expect: mismatch, victims: oneOf, call: m.change, phases: collectives})
 	}
-	return out
+	return append(out, &fault{Name: "mismatch-call", Number: 6, Help: "one rank makes another call: Grow in place of " +
+		"Split, Split in place of Shrink, NewComm with other plans", expect: mismatch, victims: oneOf,
+		call: func(c *call) { c.other = true }, phases: []string{"set-up", "split", "colors", "shrink"}})
 }
 
 // runs reports whether the fault can happen in a phase.

@@ -20,7 +20,7 @@ import (
 
 // strangers are processes that are no part of the job and disturb it.
 func strangers() []*fault {
-	all := []string{"joining", "set-up", "small", "split", "grow", "plan", "proxy"}
+	all := []string{"joining", "set-up", "small", "split", "colors", "grow", "plan", "proxy"}
 	return []*fault{
 		{Name: "junk", Number: 10, Help: "a stranger writes random bytes to every socket of the job", expect: nothing,
 			phases: all, outside: (*experiment).junk},
@@ -31,7 +31,18 @@ func strangers() []*fault {
 		{Name: "wrong-secret", Number: 12, Help: "a stranger joins as a rank, without the secret", expect: nothing,
 			phases: []string{"joining"}, outside: (*experiment).impostor},
 		{Name: "replay", Number: 12, Help: "a stranger repeats what a rank sent when it joined", expect: nothing,
-			phases: []string{"joining"}, outside: (*experiment).replay},
+			phases: []string{"joining"}, outside: (*experiment).replay, tap: func([]byte) {}},
+		{Name: "mixed", Number: 12, Help: "the last rank has another release of goccl", expect: otherRelease,
+			victims: func(_ *rand.Rand, n int) []int { return []int{n - 1} }, phases: []string{"joining"},
+			tap: func(greeting []byte) { greeting[4]++ }, outside: func(x *experiment) error {
+				select {
+				case <-x.tap.sent:
+				case <-time.After(limit):
+					return fmt.Errorf("the rank sent nothing through the tap")
+				}
+				x.struckAt = time.Now()
+				return nil
+			}},
 	}
 }
 
@@ -166,16 +177,17 @@ func (x *experiment) impostor() error {
 
 // tap relays a rank's way to the root and keeps what the rank sends.
 type tap struct {
-	l    net.Listener
-	sent chan []byte
+	l      net.Listener
+	sent   chan []byte
+	change func(greeting []byte) // what each side sends first
 }
 
-func newTap(to string) (*tap, error) {
+func newTap(to string, change func([]byte)) (*tap, error) {
 	l, err := net.Listen("unix", to+"-tap")
 	if err != nil {
 		return nil, err
 	}
-	t := &tap{l, make(chan []byte, 100)}
+	t := &tap{l, make(chan []byte, 100), change}
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -203,19 +215,26 @@ func (t *tap) relay(c net.Conn, to string) {
 	}
 	defer func() { _ = d.Close() }()
 	go func() {
-		b := make([]byte, 64<<10)
-		for n, err := d.Read(b); err == nil; n, err = d.Read(b) {
-			_, _ = c.Write(b[:n])
-		}
+		t.carry(d, c, func([]byte) {})
 		_ = c.Close()
 	}()
-	b := make([]byte, 64<<10)
-	for n, err := c.Read(b); err == nil; n, err = c.Read(b) {
+	t.carry(c, d, func(b []byte) {
 		select {
-		case t.sent <- slices.Clone(b[:n]):
+		case t.sent <- slices.Clone(b):
 		default:
 		}
-		_, _ = d.Write(b[:n])
+	})
+}
+
+func (t *tap) carry(from, to net.Conn, note func(b []byte)) {
+	b := make([]byte, 64<<10)
+	first := true
+	for n, err := from.Read(b); err == nil; n, err = from.Read(b) {
+		if note(b[:n]); first && n > 8 {
+			first = false
+			t.change(b[:n])
+		}
+		_, _ = to.Write(b[:n])
 	}
 }
 

@@ -1,32 +1,43 @@
 package chaos
 
 import (
+	"errors"
 	"math/rand/v2"
+	"syscall"
 	"time"
 
 	"github.com/goccl/goccl/internal/netns"
 )
 
-var acrossHosts = []string{"hosts-small", "hosts-large"}
+var (
+	acrossHosts = []string{"hosts-small", "hosts-large"}
+	everywhere  = []string{"hosts-set-up", "hosts-small", "hosts-large", "hosts-colors"}
+)
 
 // networks are faults of the network between two hosts, and of ranks that it separates.
 func networks() []*fault {
 	second := func(*rand.Rand, int) []int { return nil }
 	return []*fault{
 		{Name: "host-kill", Number: 1, Help: "kill -9 of one rank of two hosts", victims: oneOf, strike: (*rank).kill,
-			phases: acrossHosts},
+			phases: everywhere},
 		{Name: "host-dies", Number: 2, Help: "kill -9 of all ranks of a host", strike: (*rank).kill, phases: acrossHosts,
 			victims: func(_ *rand.Rand, n int) []int { return everyone(n)[n/2:] }},
+		{Name: "host-stop", Number: 4, Help: "SIGSTOP of one rank of two hosts for longer than the deadline of 1 s",
+			expect: stall, victims: oneOf, strike: (*rank).stop, phases: everywhere, hold: time.Second},
+		{Name: "host-abort", Number: 24, Help: "one rank of two hosts aborts the communicator", expect: leaving,
+			victims: oneOf, strike: (*rank).abort, phases: everywhere},
 		{Name: "host-pause", Number: 3, Help: "SIGSTOP of one rank, and SIGCONT 0.3 s later", expect: nothing, victims: oneOf,
 			strike: (*rank).stop, outside: (*experiment).goOn, phases: acrossHosts},
 		{Name: "host-clock", Number: 25, Help: "the wall clock of one rank of two hosts jumps by hours, to and fro",
 			expect: nothing, victims: oneOf, strike: (*rank).jump, stretch: jumping, phases: acrossHosts},
 		{Name: "partition", Number: 9, Help: "no packet passes between the hosts any more", expect: cut, victims: second,
-			phases: acrossHosts, outside: func(x *experiment) error {
+			phases: acrossHosts, partition: true, outside: func(x *experiment) error {
 				time.Sleep(x.Delay)
 				x.struckAt = time.Now()
 				return x.network.Port(1, "down")
 			}},
+		{Name: "reset", Number: 9, Help: "all TCP connections between the hosts are reset (RST)", expect: cut,
+			victims: second, phases: acrossHosts, tool: "ss", outside: (*experiment).reset},
 		{Name: "link-down", Number: 9, Help: "a host's interface is down for 0.5 s", expect: nothing, phases: acrossHosts,
 			outside: func(x *experiment) error {
 				if err := x.network.Interface(1, "down"); err != nil {
@@ -40,6 +51,23 @@ func networks() []*fault {
 		{Name: "delay", Number: 9, Help: "every packet takes 20 ms", expect: nothing, phases: []string{"hosts-small"},
 			line: true, outside: func(x *experiment) error { x.line.Bad(0, 20*ms); return nil }},
 	}
+}
+
+// reset resets the connections between the hosts. The kernel does so one after the other: the ranks are stopped
+// meanwhile.
+func (x *experiment) reset() (err error) {
+	time.Sleep(x.Delay)
+	for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+		for r := range x.job.Size() {
+			_, e := x.job.Signal(r, s)
+			err = errors.Join(err, e)
+		}
+		if s == syscall.SIGSTOP {
+			err = errors.Join(err, x.network.Reset(1))
+			x.struckAt = time.Now()
+		}
+	}
+	return err
 }
 
 // connect makes the hosts of a trial, if it has several.

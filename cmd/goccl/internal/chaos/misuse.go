@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/signal"
 	"syscall"
 	"time"
 
@@ -20,15 +21,16 @@ func misuses() []*fault {
 		{Name: "order", Number: 7, Help: "one rank uses two communicators in the other order, deadline 1 s", expect: stall,
 			victims: oneOf, phases: []string{"two"}, hold: time.Second, verdict: collective.VerdictDeadlock},
 		{Name: "stale", Number: 15, Help: "ranks at the same address were killed just before", expect: nothing,
-			before: (*experiment).crash, phases: []string{"joining", "set-up", "small", "large", "split", "plan", "proxy"}},
+			before: (*experiment).crash, phases: []string{"joining", "set-up", "small", "large", "split", "colors",
+				"plan", "proxy"}},
 		{Name: "fork", Number: 16, Help: "one rank forks; the child has all descriptors and memory, and ends 1 s later",
 			expect: nothing, victims: oneOf, strike: (*rank).fork, stretch: time.Second},
 		{Name: "fork-kill", Number: 16, Help: "kill -9 of one rank that has forked; the child lives on for 1 s",
 			victims: oneOf, strike: func(r *rank) { r.fork(); r.kill() }},
 		{Name: "bad-pointer", Number: 17, Help: "one rank calls with wrong pointers, and then again with the right ones",
 			expect: nothing, victims: oneOf, call: func(c *call) { c.bad = true }, phases: collectives},
-		{Name: "gpu-full", Number: 17, Help: "one rank's GPU has no memory left", expect: typed, victims: oneOf,
-			strike: (*rank).fillGPU, phases: []string{"set-up", "small", "split"}, gpu: true},
+		{Name: "device-full", Number: 17, Help: "one rank's device has no memory left", expect: typed, victims: oneOf,
+			strike: (*rank).fillDevice, phases: []string{"set-up", "small", "split", "colors", "grow"}},
 	}
 }
 
@@ -126,9 +128,15 @@ func (u *sums) refused(right collective.Request) error {
 	return nil
 }
 
-// fillGPU takes all memory of this rank's GPU, and gives it back when the trial is over.
-func (r *rank) fillGPU() {
+// fillDevice takes all memory of this rank's GPU, and gives it back when the trial is over. Memory of the host device
+// is files: it gets a limit of 4 KiB.
+func (r *rank) fillDevice() {
 	r.say("fault", nil)
+	if !r.CUDA {
+		signal.Ignore(syscall.SIGXFSZ) // an error instead
+		_ = unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 4096, Max: 4096})
+		return
+	}
 	var all []device.Allocation
 	for size := int64(1) << 32; size >= 1<<21; {
 		m, err := r.dev.Alloc(size)

@@ -38,12 +38,18 @@ type rank struct {
 	boot *bootstrap.TCP
 	dev  device.Device
 	comm *goccl.Comm // from which the survivors shrink
+
+	making  context.Context // in which set-up makes a communicator; giveUp ends it
+	giveUp  context.CancelFunc
+	current atomic.Pointer[goccl.Comm] // which the fault may abort
 }
 
 // Rank is the main function of a process of a trial. It returns the exit status.
 func Rank(text string, stdin io.Reader) int {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	r := &rank{end: make(chan struct{}), until: time.Now().Add(limit)}
+	r.making, r.giveUp = context.WithCancel(context.Background())
+	defer r.giveUp()
 	if err := json.Unmarshal([]byte(text), &r.Trial); err != nil {
 		fmt.Println(err)
 		return 1
@@ -65,7 +71,7 @@ func Rank(text string, stdin io.Reader) int {
 		r.say("failed", err)
 		return 1
 	}
-	if r.CUDA { // the driver keeps descriptors and mappings until the process ends
+	if r.CUDA { // the driver keeps descriptors and mappings until the process ends; rank.cycles looks for more
 		base.Descriptors, base.Mappings = math.MaxInt, math.MaxInt
 	}
 	if after := leak.Settled(base); after.More(base) {
@@ -130,12 +136,18 @@ func (r *rank) live() (err error) {
 		}
 		defer func() { err = errors.Join(err, group.Close()) }()
 	}
-	if r.comm, err = r.newComm(group); err != nil {
+	if r.comm, err = r.newComm(ctx, group); err != nil {
 		return err
 	}
 	first := r.comm
+	r.current.Store(first)
 	defer func() { err = errors.Join(err, first.Close()) }()
 	defer r.notice(first)()
+	defer func() {
+		if r.comm != first && r.struck() { // the survivors have closed theirs
+			err = errors.Join(err, r.comm.Close())
+		}
+	}()
 	if err := r.steady(first, 16, 1); err != nil { // it works
 		return err
 	}
@@ -178,18 +190,24 @@ func (r *rank) notice(c *goccl.Comm) (stop func()) {
 // joinTimeout is short where a rank may die before anyone has heard of it.
 func (r *rank) joinTimeout() time.Duration {
 	if r.Phase == "joining" && r.fault.expect != nothing {
-		return 3 * time.Second
+		return joinTimeout
 	}
 	return hold
 }
 
-func (r *rank) newComm(b bootstrap.Bootstrap) (*goccl.Comm, error) {
-	timeout := hold
-	if r.fault.expect == stall { // a Split waits for the stopped rank, too
-		timeout = 3 * r.Hold
-	}
-	return goccl.NewComm(context.Background(),
-		goccl.Config{Bootstrap: b, Device: r.dev, OpTimeout: r.Hold, Timeout: timeout})
+func (r *rank) newComm(ctx context.Context, b bootstrap.Bootstrap) (*goccl.Comm, error) {
+	return goccl.NewComm(ctx, r.config(b))
+}
+
+func (r *rank) config(b bootstrap.Bootstrap) goccl.Config {
+	return goccl.Config{Bootstrap: b, Device: r.dev, OpTimeout: r.Hold, Timeout: r.timeout(r.fault),
+		Check: r.fault.expect == mismatch && r.Phase == "plan"} // a plan's steps cannot carry what was called
+}
+
+// patient multiplies the deadlines of a communicator after the fault as those of the judge.
+func (r *rank) patient(cfg *goccl.Config) {
+	cfg.OpTimeout = time.Duration(r.Slow * float64(r.Hold))
+	cfg.Timeout = time.Duration(r.Slow * float64(r.timeout(r.fault)))
 }
 
 // over reports what the phase ended with, goes on with the survivors, and waits until all ranks have come so far.
@@ -206,9 +224,15 @@ func (r *rank) over(failed error) error {
 	}
 	err := error(nil)
 	// In a Shrink a victim may have been left out, without an error.
-	if goesOn := failed != nil || r.Phase == "shrink" && r.forever() && r.Rank != r.leaver(); goesOn && !r.struck() &&
-		r.Rank < r.Ranks {
+	goesOn := failed != nil || r.Phase == "shrink" && r.forever() && r.Rank != r.leaver()
+	switch {
+	case goesOn && slices.Contains(r.remaining(r.fault), r.Rank):
 		err = r.goOn(failed)
+	case failed == nil && r.fault.expect == nothing && r.comm != nil && r.Phase != "close" && r.Rank != r.leaver():
+		err = r.prove(r.comm)
+	}
+	if errors.Is(err, errWrong) {
+		r.say("wrong", err)
 	}
 	if err != nil {
 		r.say("failed", err)
@@ -227,17 +251,19 @@ func (r *rank) goOn(failed error) (err error) {
 	switch {
 	case r.Phase == "joining" || r.Phase == "close":
 		return nil
-	case r.Phase == "set-up":
+	case r.fault.expect == typed:
+		return nil // there is no one to leave out
+	case r.phase.use == nil, r.fault.expect == mismatch && r.Phase != "shrink":
 		var left bootstrap.Bootstrap
-		if left, err = r.boot.Sub(context.Background(), r.survivors(), survivors); err != nil {
+		if left, err = r.boot.Sub(context.Background(), r.remaining(r.fault), survivors); err != nil {
 			return fmt.Errorf("join the survivors: %w", err)
 		}
 		defer func() { err = errors.Join(err, left.Close()) }()
-		if r.comm, err = r.newComm(left); err != nil {
+		cfg := r.config(left)
+		r.patient(&cfg)
+		if r.comm, err = goccl.NewComm(context.Background(), cfg); err != nil {
 			return fmt.Errorf("a communicator of the survivors: %w", err)
 		}
-	case r.fault.expect == mismatch || r.fault.expect == typed:
-		return nil // there is no one to leave out
 	default:
 		if err := r.shrink(failed); err != nil {
 			return err
@@ -248,11 +274,11 @@ func (r *rank) goOn(failed error) (err error) {
 	if err = r.steady(c, 1000, 3); err != nil {
 		return fmt.Errorf("the survivors' communicator: %w", err)
 	}
-	if err = c.Finalize(context.Background()); err != nil { // a rank that is done must not end the others' work
-		return err
-	}
 	r.say("shrunk", nil)
-	return nil
+	if err = r.prove(c); err != nil {
+		return fmt.Errorf("the survivors' communicator: %w", err)
+	}
+	return c.Finalize(context.Background()) // a rank that is done must not end the others' work
 }
 
 // shrink replaces r.comm by a communicator of the survivors. It may take several steps: a communicator may have a
@@ -263,7 +289,7 @@ func (r *rank) shrink(failed error) error {
 		if time.Now().After(r.until) {
 			return fmt.Errorf("still %d ranks, want %v: %w", r.comm.WorldSize(), want, failed)
 		}
-		small, err := r.comm.Shrink(context.Background(), r.excluded(failed), true)
+		small, err := r.comm.Shrink(context.Background(), r.excluded(failed), true, r.patient)
 		if err != nil {
 			failed = err
 			var ge *goccl.Error
@@ -319,7 +345,7 @@ func (t *Trial) leaver() int {
 
 // shrunk lists the ranks of this survivor's communicator.
 func (r *rank) shrunk() []int {
-	return slices.DeleteFunc(r.survivors(), func(x int) bool {
+	return slices.DeleteFunc(r.remaining(r.fault), func(x int) bool {
 		return x == r.leaver() || r.fault.expect == cut && r.host(x) != r.host(r.Rank)
 	})
 }

@@ -23,7 +23,11 @@ type Result struct {
 	Device  string    `json:"device"`
 	Began   time.Time `json:"began"`
 	Seconds float64   `json:"seconds"`
-	Cells   []*Cell   `json:"cells"`
+	Slow    float64   `json:"slow"` // the limits of times were multiplied by it
+	OK      bool      `json:"ok"`   // there are no failures
+	// Failures say which cells were not handled or, although they were asked for, not tried.
+	Failures []string `json:"failures"`
+	Cells    []*Cell  `json:"cells"`
 }
 
 // Cell is one fault in one phase.
@@ -31,6 +35,7 @@ type Cell struct {
 	Fault    string         `json:"fault"`
 	Phase    string         `json:"phase"`
 	Trials   int            `json:"trials"`
+	Untried  string         `json:"untried,omitempty"` // why there are no trials
 	Outcomes map[string]int `json:"outcomes"`
 	// Of the trials in which there is such a time, in ms.
 	Named  []float64 `json:"named_ms,omitempty"`
@@ -62,7 +67,7 @@ func newResult(o Options) *Result {
 	return &Result{Commit: build.Commit,
 		Machine: fmt.Sprintf("%d cores, %s", runtime.NumCPU(), runtime.Version()),
 		Device:  map[bool]string{false: "host", true: "cuda"}[o.CUDA],
-		Seed:    o.Seed, Ranks: o.Ranks, Began: time.Now().UTC().Truncate(time.Second)}
+		Seed:    o.Seed, Ranks: o.Ranks, Slow: o.Slow, Began: time.Now().UTC().Truncate(time.Second)}
 }
 
 func (c *Cell) add(number int, t Trial, v Verdict) {
@@ -104,6 +109,9 @@ func Quantile(times []float64, q float64) float64 {
 // String is the cell as a line.
 func (c *Cell) String() string {
 	var b strings.Builder
+	if c.Trials == 0 {
+		return fmt.Sprintf("%-18s %-8s untried: %s", c.Fault, c.Phase, c.Untried)
+	}
 	fmt.Fprintf(&b, "%-18s %-8s %d of %d handled", c.Fault, c.Phase, c.Handled(), c.Trials)
 	for _, times := range []struct {
 		name string
@@ -146,6 +154,24 @@ func (r *Result) Encode() ([]byte, error) {
 	}
 	b.WriteString("]}\n")
 	return b.Bytes(), nil
+}
+
+// judge says why the run is no success: a cell was not handled, was asked for and not tried, or there were no trials.
+func (r *Result) judge(asked func(*Cell) bool) {
+	r.Failures = []string{}
+	for _, c := range r.Cells {
+		switch {
+		case c.Trials > c.Handled():
+			r.Failures = append(r.Failures, fmt.Sprintf("%s in %s: %d of %d trials handled", c.Fault, c.Phase, c.Handled(),
+				c.Trials))
+		case c.Trials == 0 && asked(c):
+			r.Failures = append(r.Failures, fmt.Sprintf("%s in %s: untried: %s", c.Fault, c.Phase, c.Untried))
+		}
+	}
+	if _, all := r.Handled(); all == 0 {
+		r.Failures = append(r.Failures, "no trial was run")
+	}
+	r.OK = len(r.Failures) == 0
 }
 
 // Handled returns how many trials were handled, and how many there were.

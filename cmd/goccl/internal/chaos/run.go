@@ -18,17 +18,15 @@ type Options struct {
 	Seed           uint64
 	Trials, Ranks  int
 	Jobs           int      // trials at a time; 0: one
-	Faults, Phases []string // names; empty: all
+	Faults, Phases []string // names, or what names begin with (mismatch); empty: all
 	CUDA           bool     // on GPUs; without the phases that need host memory
+	Slow           float64  // multiplies the limits of times; 0: 1
 	// Program is the command of a rank; a trial in JSON is its last argument.
 	Program []string
 	Out     io.Writer // a line for each cell
-	// Save, if there is one, keeps what is known so far; it is called now and then.
-	Save func(*Result) error
+	// Save, if there is one, keeps what is known so far; it is called now and then, and at the end.
+	Save func(res *Result, final bool) error
 }
-
-// turn is how many trials of a cell follow each other: a run that is ended early has about as many of each cell.
-const turn = 5
 
 // kind is a fault in a phase, and what came of it.
 type kind struct {
@@ -36,6 +34,9 @@ type kind struct {
 	p *phase
 	c *Cell
 }
+
+// outOfTime is why a cell is untried that a run has not come to.
+const outOfTime = "the run ended before it"
 
 // run is a call of Run. mu guards what its workers share: the result with its cells, what is said and what is kept.
 type run struct {
@@ -45,17 +46,62 @@ type run struct {
 	err error // of Save
 }
 
-// Run performs the trials, a few of each cell in turn, until ctx ends.
+// Run performs the trials, one of each cell in turn, until ctx ends: then the cells have about equal numbers of trials.
+// The result says whether the run is a success.
 func Run(ctx context.Context, o Options) (*Result, error) {
-	fs, err := choose(faults(), o.Faults)
+	if o.Slow == 0 {
+		o.Slow = 1
+	}
+	all := &run{Options: o, res: newResult(o)}
+	kinds, err := all.cells()
 	if err != nil {
 		return nil, err
 	}
-	ps, err := choose(phases(), o.Phases)
+	type part struct {
+		kind
+		number int
+	}
+	parts := make(chan part)
+	var workers sync.WaitGroup
+	for range max(1, o.Jobs) {
+		workers.Go(func() {
+			for p := range parts {
+				all.trial(p.kind, p.number)
+			}
+		})
+	}
+	for i := range o.Trials {
+		for _, k := range kinds {
+			if ctx.Err() == nil {
+				parts <- part{k, i}
+			}
+		}
+	}
+	close(parts)
+	workers.Wait()
+	for _, c := range all.res.Cells {
+		if c.Trials == 0 || c.Trials < o.Trials { // the others have been printed
+			fmt.Fprintln(o.Out, c)
+		}
+	}
+	all.judge()
+	if o.Save != nil && all.err == nil {
+		all.err = o.Save(all.res, true)
+	}
+	return all.res, errors.Join(all.err, ctx.Err())
+}
+
+// cells makes the cells of the run and returns those that can be tried. The others say why not.
+func (r *run) cells() (kinds []kind, err error) {
+	fs, err := choose(faults(), r.Faults)
 	if err != nil {
 		return nil, err
 	}
-	if o.CUDA {
+	ps, err := choose(phases(), r.Phases)
+	if err != nil {
+		return nil, err
+	}
+	if r.CUDA {
 		n, err := cuda.Count()
 		if err == nil && n == 0 {
 			err = errors.New("the driver knows none")
@@ -64,92 +110,98 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 			return nil, fmt.Errorf("no GPU to run trials on (leave out --device cuda): %w", err)
 		}
 	}
-	var kinds []kind
-	all := &run{Options: o, res: newResult(o)}
-	for _, f := range fs {
-		for _, p := range ps {
-			if f.runs(p) && f.possible(o.Program[0]) == nil && (!o.CUDA || p.Name != "proxy") && (o.CUDA || !f.gpu) {
-				c := &Cell{Fault: f.Name, Phase: p.Name, Outcomes: map[string]int{}}
-				kinds, all.res.Cells = append(kinds, kind{f, p, c}), append(all.res.Cells, c)
+	for _, group := range fs {
+		for _, p := range slices.Concat(ps...) {
+			happens := false
+			for _, f := range group {
+				if !f.runs(p) {
+					continue
+				}
+				happens = true
+				c := &Cell{Fault: f.Name, Phase: p.Name, Outcomes: map[string]int{}, Untried: outOfTime}
+				if r.res.Cells = append(r.res.Cells, c); r.CUDA && p.Name == "proxy" {
+					c.Untried = "the phase needs host memory"
+				} else if err := f.possible(r.Program[0]); err != nil {
+					c.Untried = "not possible here: " + err.Error()
+				} else {
+					kinds = append(kinds, kind{f, p, c})
+				}
+			}
+			if !happens && len(r.Faults) > 0 && len(r.Phases) > 0 {
+				name := group[0].Name
+				if len(group) > 1 {
+					name, _, _ = strings.Cut(name, "-")
+				}
+				r.res.Cells = append(r.res.Cells, &Cell{Fault: name, Phase: p.Name,
+					Untried: "the fault does not happen in this phase (see --list)"})
 			}
 		}
 	}
-	type part struct {
-		kind
-		first int
-	}
-	parts := make(chan part)
-	var workers sync.WaitGroup
-	for range max(1, o.Jobs) {
-		workers.Go(func() {
-			for p := range parts {
-				all.trials(ctx, p.kind, p.first)
-			}
-		})
-	}
-	for first := 0; first < o.Trials; first += turn {
-		for _, k := range kinds {
-			if ctx.Err() == nil {
-				parts <- part{k, first}
-			}
-		}
-	}
-	close(parts)
-	workers.Wait()
-	if ctx.Err() != nil {
-		for _, k := range kinds {
-			if k.c.Trials < o.Trials { // the others have been printed
-				fmt.Fprintln(o.Out, k.c)
-			}
-		}
-	}
-	return all.res, errors.Join(all.err, ctx.Err())
+	return kinds, nil
 }
 
-// trials performs a turn of a cell, from trial first on.
-func (r *run) trials(ctx context.Context, k kind, first int) {
-	for i := first; i < min(first+turn, r.Trials) && ctx.Err() == nil; i++ {
-		t := draw(k.f, k.p, r.Seed, i, r.Ranks)
-		t.CUDA = r.CUDA
-		v := t.run(k.f, k.p, r.Program)
-		r.mu.Lock()
-		if k.c.add(i, t, v); k.c.Trials == r.Trials {
-			fmt.Fprintln(r.Out, k.c)
-		}
-		r.mu.Unlock()
-	}
+// judge completes the result. Where the names of faults are given, every cell has to be tried; else those that are
+// possible here.
+func (r *run) judge() {
+	r.res.judge(func(c *Cell) bool { return len(r.Faults) > 0 || c.Untried == outOfTime })
+}
+
+// trial performs trial i of a cell.
+func (r *run) trial(k kind, i int) {
+	t := draw(k.f, k.p, r.Seed, i, r.Ranks)
+	t.CUDA, t.Slow = r.CUDA, r.Slow
+	v := t.run(k.f, k.p, r.Program)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	k.c.Untried = ""
+	if k.c.add(i, t, v); k.c.Trials == r.Trials {
+		fmt.Fprintln(r.Out, k.c)
+	}
 	r.res.Seconds = time.Since(r.res.Began).Seconds()
+	r.judge()
 	if r.Save != nil && r.err == nil {
-		r.err = r.Save(r.res)
+		r.err = r.Save(r.res, false)
 	}
 }
 
-func choose[T interface{ name() string }](all []T, names []string) ([]T, error) {
-	if len(names) == 0 {
-		return all, nil
-	}
+// choose returns what each of names selects: what has that name, or else all whose names begin with it and "-".
+func choose[T interface{ name() string }](all []T, names []string) (groups [][]T, err error) {
 	var known []string
 	for _, x := range all {
-		known = append(known, x.name())
+		if known = append(known, x.name()); len(names) == 0 {
+			groups = append(groups, []T{x})
+		}
 	}
-	var out []T
 	for _, n := range names {
-		i := slices.Index(known, n)
-		if i < 0 {
+		var group []T
+		for _, x := range all {
+			if x.name() == n {
+				group = []T{x}
+				break
+			}
+			if strings.HasPrefix(x.name(), n+"-") && !slices.Contains(known, n) {
+				group = append(group, x)
+			}
+		}
+		if len(group) == 0 {
 			return nil, fmt.Errorf("there is no %q; choose among %s", n, strings.Join(known, ", "))
 		}
-		out = append(out, all[i])
+		groups = append(groups, group)
 	}
-	return out, nil
+	return groups, nil
 }
 
 // List describes the faults and the phases.
 func List(w io.Writer) {
 	fmt.Fprintln(w, "faults:")
 	for _, f := range faults() {
-		fmt.Fprintf(w, "  %-18s %s\n", f.Name, f.Help)
+		var in []string
+		for _, p := range phases() {
+			if f.runs(p) {
+				in = append(in, p.Name)
+			}
+		}
+		fmt.Fprintf(w, "  %-18s %s\n  %18s in %s\n", f.Name, f.Help, "", strings.Join(in, ", "))
 	}
 	fmt.Fprintln(w, "phases:")
 	for _, p := range phases() {

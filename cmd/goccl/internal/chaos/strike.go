@@ -46,9 +46,13 @@ func (r *rank) stop() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 }
 
+// abort ends the communicator, or the making of one.
 func (r *rank) abort() {
 	r.say("fault", nil)
-	r.comm.Abort(nil)
+	r.giveUp()
+	if c := r.current.Load(); c != nil {
+		c.Abort(nil)
+	}
 }
 
 // jump moves the wall clock of this process, again and again: hours ahead, hours behind, and right.

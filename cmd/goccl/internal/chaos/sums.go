@@ -1,10 +1,8 @@
 package chaos
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/collective"
@@ -39,8 +37,9 @@ func newSums(c *goccl.Comm, count int64) (*sums, error) {
 // call is one operation, which a fault may change in its victims.
 type call struct {
 	collective.Request
-	skip bool
-	bad  bool // it is made with wrong pointers first
+	skip  bool
+	bad   bool // it is made with wrong pointers first
+	other bool // another one is made in its place
 }
 
 // once runs an all-reduce. Rank r's elements are round << r, so that a result tells which ranks took part, and in which
@@ -51,10 +50,6 @@ func (u *sums) once(change func(c *call)) error {
 	mine := u.round % 1000 << u.c.Rank()
 	for i := range u.buffer {
 		u.buffer[i] = mine
-	}
-	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(u.buffer))), 4*count)
-	if err := u.c.Device().CopyIn(u.mem.Ptr(), bytes); err != nil {
-		return err
 	}
 	k := call{Request: collective.Request{Collective: collective.AllReduce, Send: u.mem.Ptr(),
 		Recv: u.mem.Ptr().Add(4 * count), Count: count, Type: datatype.Int32, Op: datatype.Sum, Stream: u.stream}}
@@ -70,15 +65,7 @@ func (u *sums) once(change func(c *call)) error {
 			return err
 		}
 	}
-	if err := u.c.Submit(k.Request); err != nil {
-		return err
-	}
-	ctx, stop := context.WithTimeout(context.Background(), limit)
-	defer stop()
-	if err := u.c.Synchronize(ctx, u.stream); err != nil {
-		return err
-	}
-	if err := u.c.Device().CopyOut(bytes, u.mem.Ptr().Add(4*count)); err != nil {
+	if err := u.run(k.Request, count, count); err != nil {
 		return err
 	}
 	want := u.round % 1000 * int32(1<<u.c.WorldSize()-1)

@@ -47,7 +47,7 @@ func (f *fault) possible(program string) error {
 	}
 	args := append(append([]string{}, f.prefix...), "test", "-x", program)
 	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%v: %w: %s", args, err, out)
+		return fmt.Errorf("no mount namespaces (they need root), or %s is hidden in it: %w %s", program, err, out)
 	}
 	return nil
 }

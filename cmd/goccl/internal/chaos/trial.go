@@ -20,7 +20,8 @@ type Trial struct {
 	Rank         int // of the process that reads this; -1: RANK tells it
 	// Hold bounds a wait for peers: it makes a stopped rank an error.
 	Hold time.Duration
-	CUDA bool // rank r is on GPU r, modulo their number
+	CUDA bool    // rank r is on GPU r, modulo their number
+	Slow float64 // see Options
 }
 
 // limit bounds a trial's steps: a rank that needs longer hangs.
@@ -35,7 +36,7 @@ func draw(f *fault, p *phase, seed uint64, i, ranks int) Trial {
 	fmt.Fprintf(h, "%s/%s/%d", f.Name, p.Name, i)
 	s := seed ^ h.Sum64()
 	rng := rand.New(rand.NewPCG(s, 17))
-	t := Trial{Fault: f.Name, Phase: p.Name, Seed: s, Ranks: ranks, Hold: hold,
+	t := Trial{Fault: f.Name, Phase: p.Name, Seed: s, Ranks: ranks, Hold: hold, Slow: 1,
 		Delay: time.Duration(rng.Int64N(int64(p.window)))}
 	if f.hold > 0 {
 		t.Hold = f.hold
@@ -46,6 +47,14 @@ func draw(f *fault, p *phase, seed uint64, i, ranks int) Trial {
 	}
 	t.Address = fmt.Sprintf("unix:@goccl-chaos-%d-%016x", os.Getpid(), s)
 	return t
+}
+
+// remaining lists the ranks of the communicator that go on after the fault.
+func (t *Trial) remaining(f *fault) []int {
+	if f.expect == mismatch {
+		return everyone(t.Ranks)
+	}
+	return t.survivors()
 }
 
 // struck reports whether the fault strikes this process's rank.

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/dsl/programs"
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // errUnaware is the error of a rank that got none although it had to.
@@ -70,15 +73,48 @@ func (r *rank) setUp(ctx context.Context) (err error) {
 		}
 		r.arm()
 	}
-	c, err := r.newComm(r.boot)
+	switch k := r.altered(); {
+	case k.skip:
+		return nil
+	case k.other:
+		forget, err := otherPlans()
+		if err != nil {
+			return err
+		}
+		defer forget()
+	}
+	c, err := r.newComm(r.making, r.boot)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
+	if r.current.Store(c); r.making.Err() != nil { // the fault came before
+		c.Abort(nil)
+	}
 	if !r.forever() {
 		return r.steady(c, 256, 20)
 	}
 	return r.steady(c, 256, 1<<30)
+}
+
+// otherPlans gives this process a folder of plans, which its peers do not have.
+func otherPlans() (forget func(), err error) {
+	dir, err := os.MkdirTemp("", "goccl-chaos-*")
+	if err != nil {
+		return nil, err
+	}
+	prog, err := programs.Lookup("allreduce_direct")
+	if err != nil {
+		return nil, err
+	}
+	p, err := prog.Build(programs.Options{Ranks: 2})
+	if err != nil {
+		return nil, err
+	}
+	before := setting.Environ()
+	setting.Load(append([]string{"GOCCL_PLAN_DIR=" + dir}, before...))
+	return func() { setting.Load(before); _ = os.RemoveAll(dir) },
+		os.WriteFile(filepath.Join(dir, "plan.json"), p.Encode(), 0o600)
 }
 
 // begin lets all ranks start the phase together, and arms the fault.
@@ -135,12 +171,28 @@ func (r *rank) skewed() (err error) {
 	return nil
 }
 
-// change is what the fault changes in one of this rank's calls.
+// change is what the fault changes in one of this rank's calls. A rank that leaves out a call comes back after the
+// others' deadline.
 func (r *rank) change(i int) func(c *call) {
 	if r.fault.call == nil || !r.struck() || i != 3 {
 		return nil
 	}
-	return r.fault.call
+	return func(c *call) {
+		r.say("fault", nil)
+		if r.fault.call(c); c.skip && r.phase.collective {
+			time.Sleep(3 * r.Hold)
+		} else if c.skip {
+			time.Sleep(r.timeout(r.fault) + 2*r.Hold)
+		}
+	}
+}
+
+// altered is what the fault changes in a call that is no collective.
+func (r *rank) altered() (k call) {
+	if change := r.change(3); change != nil {
+		change(&k)
+	}
+	return k
 }
 
 func (r *rank) idle() (err error) {
@@ -171,23 +223,58 @@ func (r *rank) split() error {
 	if err := r.begin(); err != nil {
 		return err
 	}
+	colors := r.phase.colors(&r.Trial)
+	var members []int
+	for m, color := range colors {
+		if color == colors[r.Rank] {
+			members = append(members, m)
+		}
+	}
 	for i := 0; ; i++ {
 		if err := r.again(i, 10); err != nil {
 			return fine(err)
 		}
 		time.Sleep(time.Duration(r.lateness.Swap(0)))
-		sub, err := r.comm.Split(context.Background(), 0, r.Rank)
+		if i == 3 {
+			if k := r.altered(); k.skip {
+				continue
+			} else if k.other {
+				_, err := r.comm.Grow(context.Background(), r.Ranks+1, nil)
+				return err
+			}
+		}
+		sub, err := r.comm.Split(context.Background(), colors[r.Rank], r.Rank)
 		if err != nil {
 			return err
+		}
+		if sub == nil { // NoColor
+			continue
 		}
 		err = r.steady(sub, 256, 1)
 		if err == nil {
 			err = sub.Finalize(context.Background())
 		}
-		if err = errors.Join(err, sub.Close()); err != nil {
+		if err = errors.Join(inParent(err, members), sub.Close()); err != nil {
 			return err
 		}
 	}
+}
+
+// inParent gives the ranks of an error of a communicator their numbers in the parent: members has them.
+func inParent(err error, members []int) error {
+	var ge *goccl.Error
+	if !errors.As(err, &ge) {
+		return err
+	}
+	renamed := *ge
+	if ge.Peer >= 0 {
+		renamed.Peer = members[ge.Peer]
+	}
+	if v := ge.Verdict; v != nil && v.Rank >= 0 {
+		verdict := *v
+		verdict.Rank, renamed.Verdict = members[v.Rank], &verdict
+	}
+	return &renamed
 }
 
 func (r *rank) shrinking() error {
@@ -200,12 +287,23 @@ func (r *rank) shrinking() error {
 		<-r.end
 		return nil
 	}
+	switch k := r.altered(); {
+	case k.skip:
+		return nil
+	case k.other:
+		if _, err := r.comm.Split(context.Background(), 0, r.Rank); !errors.Is(err, goccl.ErrMismatch) {
+			return fmt.Errorf("%w: Split, while the peers are in Shrink, ended with %v", errWrong, err)
+		}
+	}
 	small, err := r.comm.Shrink(context.Background(), []int{l}, false)
 	if err != nil {
 		return err
 	}
 	r.comm = small
-	if !r.forever() {
+	if r.current.Swap(small).AsyncError() != nil && r.fault.expect == leaving && r.struck() {
+		small.Abort(nil) // the fault came before
+	}
+	if !r.forever() || r.fault.expect == mismatch {
 		return r.steady(small, 256, 20)
 	}
 	if small.WorldSize() == len(r.shrunk()) { // the victim died before it shrank
@@ -268,7 +366,7 @@ func (r *rank) newcomer(ctx context.Context) (err error) {
 	if err := boot.Init(ctx, id); err != nil {
 		return err
 	}
-	big, err := r.newComm(boot)
+	big, err := r.newComm(ctx, boot)
 	if err != nil {
 		return err
 	}

@@ -20,15 +20,16 @@ type scoreboard struct {
 	machines []string
 	folders  []string
 	ranks    int
+	gpus     bool
 }
 
 // goal is how many trials a cell needs.
 const goal = 50
 
-// readScoreboards reads the runs of several folders on a device, oldest first. What a later one tried anew counts in
-// place of what the earlier ones found there if it is enough or as much, else beside it.
+// readScoreboards reads the runs of several folders on a device, oldest first. A later run replaces earlier results of
+// a cell if it has enough trials, or no fewer; otherwise the trials are added.
 func readScoreboards(root, device string, folders []string) (*scoreboard, error) {
-	all := &scoreboard{cells: map[[2]string]*chaos.Cell{}}
+	all := &scoreboard{cells: map[[2]string]*chaos.Cell{}, gpus: device == "cuda"}
 	for _, folder := range folders {
 		s, err := readScoreboard(root, device, folder)
 		if err != nil {
@@ -160,6 +161,18 @@ func (s *scoreboard) summary() string {
 	for _, o := range chaos.Outcomes() {
 		fmt.Fprintf(&b, "| %s | %d |\n", o, all.Outcomes[o])
 	}
+	tried, possible := 0, 0
+	for _, f := range chaos.FaultNames() {
+		for _, p := range chaos.PhaseNames() {
+			if chaos.Happens(f, p, s.gpus) {
+				possible++
+			}
+			if c := s.cells[[2]string{f, p}]; c != nil && c.Trials > 0 {
+				tried++
+			}
+		}
+	}
+	fmt.Fprintf(&b, "\n%d of %d cells were tried.\n", tried, possible)
 	if all.Judged > 0 {
 		fmt.Fprintf(&b, "\nOf %d errors with a verdict %d had the fault's kind and rank.\n", all.Judged, all.Right)
 	}
@@ -182,7 +195,8 @@ func (s *scoreboard) classes() string {
 	return b.String()
 }
 
-// table has a cell for each fault and phase: the trials that were handled, of all.
+// table has a cell for each fault and phase: the trials that were handled, of all; "–" if it was not tried, and nothing
+// if the fault does not happen in the phase.
 func (s *scoreboard) table() string {
 	var b strings.Builder
 	b.WriteString("| fault |")
@@ -192,14 +206,18 @@ func (s *scoreboard) table() string {
 		rule += "---:|"
 	}
 	b.WriteString("\n" + rule + "\n")
+	var untried []string
 	for _, f := range chaos.FaultNames() {
 		if s.where(func(c *chaos.Cell) bool { return c.Fault == f }).Trials == 0 {
+			untried = append(untried, "`"+f+"`")
 			continue
 		}
 		_, help := chaos.NumberOf(f)
 		fmt.Fprintf(&b, "| `%s`: %s |", f, help)
 		for _, p := range chaos.PhaseNames() {
 			switch c := s.cells[[2]string{f, p}]; {
+			case (c == nil || c.Trials == 0) && chaos.Happens(f, p, s.gpus):
+				b.WriteString(" – |")
 			case c == nil || c.Trials == 0:
 				b.WriteString(" |")
 			case c.Handled() == c.Trials:
@@ -209,6 +227,9 @@ func (s *scoreboard) table() string {
 			}
 		}
 		b.WriteByte('\n')
+	}
+	if len(untried) > 0 {
+		fmt.Fprintf(&b, "\nNot tried in any phase: %s.\n", strings.Join(untried, ",\n"))
 	}
 	return b.String()
 }

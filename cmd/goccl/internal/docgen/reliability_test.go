@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Few new trials count beside many old ones, enough new ones in their place; devices have tables of their own; a folder
+// Few new trials count beside many old ones, enough new ones in their place; devices have separate tables; cells
+// without trials are named; a folder
 // is added once.
 func TestScoreboard(t *testing.T) {
 	root := t.TempDir()
@@ -43,7 +44,8 @@ func TestScoreboard(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(text), "<!-- docgen: chaos cells a b -->\n") {
 		t.Errorf("%v: %s", err, text)
 	}
-	for part, want := range map[string]string{"cells": "| 50 | 70 |", "gpus": "| 3 | |"} {
+	for part, want := range map[string]string{"cells": "| – | 50 | 70 |", "gpus": "| – | 3 | – |",
+		"summary": "2 of"} {
 		if got, err := reliability(root, part, []string{"a", "b"}); err != nil || !strings.Contains(got, want) {
 			t.Errorf("%s: %v\n%s\nhas no %q", part, err, got, want)
 		}
