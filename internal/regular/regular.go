@@ -1,4 +1,5 @@
-// Package regular reads files whose names are user input, without blocking and up to a size limit.
+// Package regular reads and writes files whose names are user input: reading does not block and has a size limit, and
+// writing replaces nothing except regular files.
 package regular
 
 import (
