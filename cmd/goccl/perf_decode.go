@@ -66,11 +66,11 @@ func (c *perfCommand) onlyDecode() error {
 	if err != nil {
 		return err
 	}
+	has := []string{"Collective", "Ranks", "Device", "Threads", "Iters", "Sizes", "Dtype", "JSON", "Timeout"}
 	got, want := reflect.ValueOf(*c), reflect.ValueOf(plain.Perf)
 	for i := range got.NumField() {
 		name := got.Type().Field(i).Name
-		if !slices.Contains([]string{"Collective", "Ranks", "Device", "Threads", "Iters", "Sizes", "Dtype", "JSON", "Timeout"},
-			name) && !reflect.DeepEqual(got.Field(i).Interface(), want.Field(i).Interface()) {
+		if !slices.Contains(has, name) && !reflect.DeepEqual(got.Field(i).Interface(), want.Field(i).Interface()) {
 			return fmt.Errorf("decode has no option for %s: it takes -n, --device, -i, -d, --sizes, --timeout and --json; "+
 				"--sizes are the bytes of a batch", name)
 		}

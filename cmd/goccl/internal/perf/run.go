@@ -310,15 +310,16 @@ func (r *reporter) begin(o *Options, n int, layout, launcher string, lead Rank) 
 	if n == 1 {
 		s = ""
 	}
-	r.table.printf("# goccl %s: %v, %d rank%s, %s%s, device %v (%s)\n", buildinfo.Read().Version, o.Kind, n, s, layout, from,
-		lead.Device.ID().Kind, lead.Device.Name())
+	r.table.printf("# goccl %s: %v, %d rank%s, %s%s, device %v (%s)\n", buildinfo.Read().Version, o.Kind, n, s, layout,
+		from, lead.Device.ID().Kind, lead.Device.Name())
 	for _, l := range o.libraries[1:] {
 		r.table.printf("# beside it: %s, version %s\n", l.Name(), l.Version())
 	}
 }
 
 // end prints the summary and writes the files, after an interruption with the rows that are complete.
-func (r *reporter) end(ctx context.Context, o *Options, rows []Row, err error, n int, layout, launcher string, lead Rank) error {
+func (r *reporter) end(ctx context.Context, o *Options, rows []Row, err error, n int, layout, launcher string,
+	lead Rank) error {
 	s := Summarize(rows)
 	if stopped := ctx.Err() != nil; err == nil || stopped && len(rows) > 0 {
 		if stopped {
