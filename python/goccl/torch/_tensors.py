@@ -35,8 +35,6 @@ class Scaled:
 
     def like(self, t: torch.Tensor) -> Scaled:
         """The operator for the elements of t."""
-        if self.factor.numel() != 1:
-            raise errors.InvalidArgument(f"PREMUL_SUM with {self.factor.numel()} factors: pass one")
         return Scaled(self.factor.detach().reshape(1).to(t.dtype))
 
     def keep(self) -> tuple[torch.Tensor, ...]:
