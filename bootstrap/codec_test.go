@@ -333,7 +333,8 @@ func TestTimeoutVariable(t *testing.T) {
 func TestLocalGroupOfBadTimeout(t *testing.T) {
 	t.Setenv("GOCCL_TIMEOUT", "abc")
 	for r, b := range NewLocalGroup(2) {
-		if err := b.Barrier(t.Context()); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `GOCCL_TIMEOUT="abc"`) {
+		err := b.Barrier(t.Context())
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `GOCCL_TIMEOUT="abc"`) {
 			t.Errorf("rank %d: %v", r, err)
 		}
 		if err := b.Close(); err != nil {

@@ -95,7 +95,8 @@ func (c *perfCommand) Run(ctx context.Context, s *streams) error {
 			Isolated: c.Isolated, GraphOps: int(c.Graph),
 			Offset: c.Offset, Windows: c.Windows, Seed: uint64(time.Now().UnixNano()), Timeout: c.Timeout},
 		Ranks: int(c.Ranks), Hosts: c.Hosts, Device: c.Device, Algos: c.Algo, Against: c.Against, JSON: c.JSON, Plot: c.Plot,
-		Machine: func() any { return machine(context.WithoutCancel(ctx)) }, Command: commandLine(), Stdout: s.out, Stderr: s.stderr,
+		Machine: func() any { return machine(context.WithoutCancel(ctx)) }, Command: commandLine(),
+		Stdout: s.out, Stderr: s.stderr,
 	}
 	for _, n := range c.Sizes {
 		o.SizeList = append(o.SizeList, int64(n))

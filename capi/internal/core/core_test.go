@@ -16,7 +16,6 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/test/commtest"
 )
 
@@ -383,26 +382,5 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("GOCCL_TIMEOUT", "soon")
 	if _, err := (Config{}).withDefaults(time.Second); !errors.Is(err, ErrInvalidArgument) {
 		t.Error(err)
-	}
-}
-
-// Without a GPU the C ABI opens the host device, as the tool does, unless GOCCL_DEVICE says cuda.
-func TestNoGPU(t *testing.T) {
-	if cuda.Available() == nil {
-		t.Skip("there is a GPU")
-	}
-	for _, open := range []func(int) (Handle, error){CurrentDevice, NumberedDevice} {
-		t.Setenv("GOCCL_DEVICE", "")
-		h, err := open(3)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if id, err := DeviceID(h); err != nil || id != (device.ID{Kind: device.Host, Index: 3}) {
-			t.Errorf("%v, %v", id, err)
-		}
-		t.Setenv("GOCCL_DEVICE", "cuda")
-		if _, err := open(0); !errors.Is(err, device.ErrNoDevice) {
-			t.Errorf("GOCCL_DEVICE=cuda: %v", err)
-		}
 	}
 }
