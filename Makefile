@@ -156,6 +156,7 @@ INCLUDE = build/include
 headers: ## build/include, the headers for programs and kernels
 	@mkdir -p $(INCLUDE)
 	@cp -R kernels/include/goccl kernels/include/mscclpp capi/include/goccl capi/include/mscclpp $(INCLUDE)
+	@rm -f $(INCLUDE)/goccl/layout.txt
 	@cp capi/goccl.h capi/goccl_moe.h capi/goccl_primitive.h $(INCLUDE)
 	@sed -e '/^#include "api.h"/{r capi/nccl/api.h' -e 'd}' capi/nccl/nccl.h >$(INCLUDE)/nccl.h
 

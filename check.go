@@ -1,6 +1,7 @@
 package goccl
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -29,8 +30,8 @@ type checker struct {
 }
 
 func newChecker(c *Comm) *checker {
-	t := c.cfg.OpTimeout
-	if t == 0 {
+	t := cmp.Or(c.cfg.asked, c.cfg.settings.OpTimeoutOr(0))
+	if t <= 0 {
 		t = c.cfg.Timeout
 	}
 	return &checker{c: c, timeout: t}

@@ -73,6 +73,9 @@ type Comm struct {
 
 // NewComm joins this rank to a communicator of all ranks of the bootstrap. It is collective: every rank calls it.
 func NewComm(ctx context.Context, cfg Config) (*Comm, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, fmt.Errorf("goccl: NewComm: %w", err)
+	}
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}

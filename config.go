@@ -23,8 +23,8 @@ type Config struct {
 	// Timeout bounds set-up, Split and Shrink. 0 means 30 s.
 	Timeout time.Duration
 	// OpTimeout, when positive, is how long a collective may wait for its peers before it fails with ErrTimeout. 0
-	// means GOCCL_OP_TIMEOUT (a Go duration, or seconds); without that, or when negative, only the death of a peer or
-	// Abort ends a wait.
+	// means GOCCL_OP_TIMEOUT (a Go duration, or seconds), and 30 minutes without that. When it is negative, or
+	// GOCCL_OP_TIMEOUT is 0, only the death of a peer or Abort ends a wait.
 	OpTimeout time.Duration
 	// Check makes the ranks compare their calls before every operation, so that every rank gets ErrMismatch before data
 	// is touched. Calls then wait for their peers' calls and cost a round trip through the Bootstrap: use it for
@@ -58,6 +58,7 @@ type Config struct {
 	// Net is the network between hosts; nil: TCP. All ranks have networks of one kind.
 	Net transport.Net
 
+	asked    time.Duration   // OpTimeout before fill
 	ranks    []int           // the job's numbers of the ranks of the communicator; nil: their own
 	settings *setting.Config // of the environment
 	forced   []collective.Forced
@@ -82,8 +83,8 @@ func (cfg *Config) fill() error {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout
 	}
-	if cfg.OpTimeout == 0 {
-		cfg.OpTimeout = env.OpTimeout
+	if cfg.asked = cfg.OpTimeout; cfg.OpTimeout == 0 {
+		cfg.OpTimeout = env.OpTimeoutOr(setting.DefaultOpTimeout)
 	}
 	cfg.OpTimeout = max(0, cfg.OpTimeout)
 	cfg.CheckData = cfg.CheckData || env.Check == setting.CheckData

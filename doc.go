@@ -1,5 +1,5 @@
-// Package goccl provides communication between the ranks of a job, collective and point to point: on GPUs of one NVLink
-// domain or, without a GPU, on the host device.
+// Package goccl provides communication between the ranks of a job, collective and point to point: on GPUs of one host
+// or several or, without a GPU, on the host device.
 //
 // A job has WorldSize ranks, one per device; each rank makes one Comm. All ranks call the same collectives in the same
 // order; sends and receives match pairwise. A call enqueues work on a stream and returns. The work runs in stream
@@ -20,7 +20,7 @@
 //
 // # Failure
 //
-// Every wait ends. When a rank dies, every other rank's Comm fails within about a second: running work ends, and
-// AsyncError and later calls return an *Error that names the rank. Survivors can make a smaller communicator with
-// Shrink.
+// Every wait ends, at the latest with Config.OpTimeout, unless that is off. When a rank dies, every other rank's Comm
+// fails within about a second: running work ends, and AsyncError and later calls return an *Error that names the rank.
+// Survivors can make a smaller communicator with Shrink.
 package goccl

@@ -134,6 +134,7 @@ func (cfg Config) changed(change []func(*Config)) (Config, error) {
 	if len(change) == 0 {
 		return cfg, nil
 	}
+	cfg.OpTimeout = cfg.asked
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -313,3 +313,18 @@ func TestCloseInAnyOrder(t *testing.T) {
 		}
 	}
 }
+
+// A context that has ended is an error, also where there is nobody to wait for.
+func TestNewCommAfterTheEnd(t *testing.T) {
+	dev, err := commtest.Host(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = dev.Close() }()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = goccl.NewComm(ctx, goccl.Config{Bootstrap: bootstrap.NewLocalGroup(1)[0], Device: dev})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}

@@ -328,3 +328,17 @@ func TestTimeoutVariable(t *testing.T) {
 		}
 	}
 }
+
+// In one process too, a bad value is the error of every rank.
+func TestLocalGroupOfBadTimeout(t *testing.T) {
+	t.Setenv("GOCCL_TIMEOUT", "abc")
+	for r, b := range NewLocalGroup(2) {
+		err := b.Barrier(t.Context())
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `GOCCL_TIMEOUT="abc"`) {
+			t.Errorf("rank %d: %v", r, err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -6,7 +6,8 @@ import (
 	"fmt"
 )
 
-// NewLocalGroup makes the n ranks of a job inside this process. It panics if n is not positive.
+// NewLocalGroup makes the n ranks of a job inside this process. It panics if n is not positive. A bad value in the
+// environment is the error of every operation that involves other ranks.
 func NewLocalGroup(n int) []Bootstrap { return NewLocal(n).Ranks }
 
 // Local is a job of goroutines: Ranks[r] belongs to rank r.
@@ -25,10 +26,7 @@ func NewLocalHosts(hosts []int, opts ...Option) *Local {
 	if n == 0 || n > MaxWorldSize {
 		panic(fmt.Sprintf("bootstrap: %d ranks: want 1 to %d", n, MaxWorldSize))
 	}
-	c, err := newConfig(opts)
-	if err != nil {
-		panic("bootstrap: " + err.Error())
-	}
+	c, bad := newConfig(opts)
 	l := &Local{endpoints: make([]*endpoint, n)}
 	for r := range n {
 		l.endpoints[r] = newEndpoint(r, n, c)
@@ -52,6 +50,11 @@ func NewLocalHosts(hosts []int, opts ...Option) *Local {
 			panic("bootstrap: " + err.Error()) // cannot fail: a fresh endpoint has no groups
 		}
 		l.Ranks = append(l.Ranks, g)
+	}
+	if bad != nil {
+		for _, e := range l.endpoints {
+			e.abandon(bad)
+		}
 	}
 	return l
 }

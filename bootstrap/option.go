@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -73,10 +74,7 @@ func WithWorldSize(n int) Option { return func(c *config) { c.world = n } }
 func WithHostID(id string) Option { return func(c *config) { c.hostID = id } }
 
 func newConfig(opts []Option) (*config, error) {
-	env, err := setting.Read("GOCCL_TIMEOUT", "GOCCL_SOCKET_FAMILY")
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
+	env, bad := setting.Read("GOCCL_TIMEOUT", "GOCCL_SOCKET_FAMILY")
 	c := &config{
 		timeout: env.TimeoutOr(DefaultTimeout), partition: DefaultPartition, heartbeat: DefaultHeartbeat,
 		rootLife: defaultRootLife, log: slog.Default(), secret: []byte(env.Secret), commID: env.CommID,
@@ -87,10 +85,13 @@ func newConfig(opts []Option) (*config, error) {
 		o(c)
 	}
 	if c.timeout <= 0 || c.rootLife <= 0 || c.stall < 0 {
-		return nil, fmt.Errorf("%w: timeouts must be positive", ErrInvalid)
+		bad = errors.Join(bad, errors.New("timeouts must be positive"))
 	}
 	if c.stall == 0 {
 		c.stall = c.timeout
+	}
+	if bad != nil {
+		return c, fmt.Errorf("%w: %w", ErrInvalid, bad)
 	}
 	return c, nil
 }

@@ -122,6 +122,24 @@ func TestCppHeaders(t *testing.T) {
 	}
 }
 
+// An older standard gets an error that names the one it needs.
+func TestCppStandards(t *testing.T) {
+	include := headers(t)
+	if _, err := exec.LookPath("g++"); err != nil {
+		t.Skip(err)
+	}
+	const program = `#include <mscclpp/memory_channel.hpp>
+void f(mscclpp::MemoryChannelDeviceHandle& h) { h.put(0, 0, 8, 0, 1); }`
+	for standard, want := range map[string]string{"c++14": "need C++17", "c++17": "need C++20", "c++20": ""} {
+		cc := exec.Command("g++", "-x", "c++", "-std="+standard, "-fsyntax-only", "-w", "-I"+include, "-")
+		cc.Stdin = strings.NewReader(program)
+		out, err := cc.CombinedOutput()
+		if (err == nil) != (want == "") || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v\n%s", standard, err, out)
+		}
+	}
+}
+
 func cppProgram(t *testing.T, include, dir, exe, source, standard string) {
 	t.Helper()
 	compile(t, "g++", "-std="+standard, "-Wall", "-Wextra", "-Werror", "-I"+include, "-o", exe, source,

@@ -138,7 +138,8 @@ typedef struct goccl_comm_config {
 	/* For set-up and for each later step that communicates with peers. 0: GOCCL_TIMEOUT, else 30 s; negative:
 	 * GOCCL_TIMEOUT, else -timeout_ns. */
 	int64_t timeout_ns;
-	int64_t op_timeout_ns;  /* for a collective's wait for its peers; 0: GOCCL_OP_TIMEOUT, else none */
+	int64_t op_timeout_ns;  /* for a collective's wait for its peers; 0: GOCCL_OP_TIMEOUT, else 30 minutes;
+	                        * negative: GOCCL_OP_TIMEOUT, else without a limit */
 	const char *name;       /* for logs; may be NULL */
 	/* 0: launches of CUDA graphs are ordered with each other and with calls outside of graphs. 1: they are not. 2: calls
 	 * on several streams of one capture are not ordered either: each stays on the stream that it was captured on, and
@@ -177,8 +178,8 @@ const char *goccl_last_error(void);
 void goccl_release(void *p);
 
 /* Devices live as long as the process. goccl_device_current returns the device of the calling thread's CUDA context,
- * or, with GOCCL_DEVICE=host, the host device number hint. */
-/* kind 0 selects the kind that GOCCL_DEVICE requests. */
+ * or, without a GPU or with GOCCL_DEVICE=host, the host device number hint. */
+/* kind 0 selects the kind that GOCCL_DEVICE requests, else CUDA where there is a GPU, else the host device. */
 goccl_result goccl_device_open(int32_t kind, int32_t index, goccl_device *device);
 goccl_result goccl_device_current(int32_t hint, goccl_device *device);
 goccl_result goccl_device_count(int32_t kind, int32_t *count);

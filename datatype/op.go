@@ -1,6 +1,9 @@
 package datatype
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Op is a reduction operator. The zero value is Sum, as in NCCL.
 type Op uint8
@@ -40,5 +43,5 @@ func ParseOp(s string) (Op, error) {
 	if s == "premulsum" {
 		return PreMulSum, nil
 	}
-	return 0, fmt.Errorf("datatype: unknown reduction operator %q: use one of %v", s, opNames)
+	return 0, fmt.Errorf("datatype: unknown reduction operator %q: use one of %s", s, strings.Join(opNames[:], ", "))
 }

@@ -4,7 +4,10 @@
 // other package of goccl.
 package datatype
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Type is an element type. The zero value is Int8, as in NCCL.
 type Type uint8
@@ -85,5 +88,5 @@ func ParseType(s string) (Type, error) {
 	case "fp8_e5m2", "e5m2", "float8_e5m2":
 		return Float8E5M2, nil
 	}
-	return 0, fmt.Errorf("datatype: unknown element type %q: use one of %v", s, typeNames)
+	return 0, fmt.Errorf("datatype: unknown element type %q: use one of %s", s, strings.Join(typeNames[:], ", "))
 }

@@ -6,7 +6,6 @@ Python.
 """
 
 import os
-import pathlib
 import shutil
 import subprocess
 
@@ -63,17 +62,4 @@ class WithLibraries(Distribution):
         return True
 
 
-def extras() -> dict[str, list[str]]:
-    """What pip installs beside goccl on request. The name mscclpp is a distribution of its own, because that package
-    takes the place of MSCCL++'s: in a checkout the folder beside this file, in a release (RELEASE=1) the one of that
-    name in the index."""
-    alias = "goccl-mscclpp"
-    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mscclpp")
-    if os.path.isdir(folder) and os.environ.get("RELEASE") != "1":
-        alias += " @ " + pathlib.Path(folder).as_uri()
-    return {"mscclpp": [alias], "jit": ["nvidia-cuda-nvrtc-cu12", "nvidia-cuda-runtime-cu12"],
-            "test": ["pytest", "mpi4py"]}
-
-
-setup(distclass=WithLibraries, extras_require=extras(),
-      cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})
+setup(distclass=WithLibraries, cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})

@@ -93,6 +93,7 @@ ncclResult_t shim_config(const ncclConfig_t *in, goccl_comm_config *out, const c
 	memset(out, 0, sizeof *out);
 	out->size = sizeof *out;
 	out->timeout_ns = SHIM_TIMEOUT;
+	out->op_timeout_ns = -1; // as NCCL: no limit
 	out->name = c.commName;
 	out->non_blocking = c.blocking == 0;
 	out->separate_graphs = graphs(&c);

@@ -10,9 +10,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // cli is the whole command line. A new command is a new field and a new file.
@@ -56,41 +60,17 @@ func main() { os.Exit(run(os.Args)) }
 // commandLine is the command line of this program, for records, without the directory of the program.
 func commandLine() []string { return append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...) }
 
-// run is the program; its result is the exit status: 0 success, 1 failure, 2 wrong arguments, or the status that the
-// command selects.
+// run is the program; its result is the exit status: 0 success, 1 failure, 2 wrong arguments, 128 and the number of the
+// signal that interrupted the command, or the status that the command selects.
 func run(args []string) int {
-	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores SIGHUP
-		ends = append(ends, syscall.SIGHUP)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), ends...)
-	defer stop()
-
-	var c cli
-	parser, err := kong.New(&c, kong.Name("goccl"),
-		kong.Description("GPU communication from Go: collectives, their measurement and their diagnosis."),
-		kong.UsageOnError(), kong.Exit(func(status int) { panic(exited(status)) }), kong.TypeMapper(sizeType, sizeMapper()),
-		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(&streams{os.Stdout, os.Stderr}))
+	parser, err := newParser(new(cli))
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "goccl: %v\n", err)
 		return 2
 	}
-	status, done := 0, false
-	var parsed *kong.Context
-	func() {
-		defer func() { // kong exits after --help
-			if r := recover(); r != nil {
-				s, ok := r.(exited)
-				if !ok {
-					panic(r)
-				}
-				status, done = int(s), true
-			}
-		}()
-		parsed, err = parser.Parse(args[1:])
-	}()
-	if done {
-		return status
+	parsed, err := parse(parser, usual(args[1:]))
+	if s := exited(0); errors.As(err, &s) {
+		return int(s)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "goccl: %v\n", err)
@@ -100,22 +80,115 @@ func run(args []string) int {
 		}
 		return 2
 	}
-	err = parsed.Run()
+	ctx, stop := context.Background(), context.CancelFunc(func() {})
+	if takesContext(parsed.Selected()) {
+		ctx, stop = untilSignal()
+	}
+	defer stop()
+	parsed.BindTo(ctx, (*context.Context)(nil))
+	return status(ctx, parsed.Run())
+}
+
+func newParser(c *cli) (*kong.Kong, error) {
+	return kong.New(c, kong.Name("goccl"),
+		kong.Description("GPU communication from Go: collectives, their measurement and their diagnosis."),
+		kong.UsageOnError(), kong.Exit(func(status int) { panic(exited(status)) }), kong.WithHyphenPrefixedParameters(true),
+		kong.TypeMapper(sizeType, sizeMapper()), kong.TypeMapper(durationType, durationMapper()),
+		kong.Bind(&streams{os.Stdout, os.Stderr}))
+}
+
+// usual translates what other tools accept too: help, --version, and no arguments at all.
+func usual(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case args[0] == "--version":
+		return append([]string{"version"}, args[1:]...)
+	}
+	return args
+}
+
+// parse returns an exited error after --help.
+func parse(parser *kong.Kong, args []string) (parsed *kong.Context, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			s, ok := r.(exited)
+			if !ok {
+				panic(r)
+			}
+			err = s
+		}
+	}()
+	return parser.Parse(args)
+}
+
+// takesContext reports whether the command wants to end by itself after a signal. Other commands hold nothing that must
+// be given back: a signal ends them at once.
+func takesContext(n *kong.Node) bool {
+	if n == nil || !n.Target.CanAddr() {
+		return false
+	}
+	run := n.Target.Addr().MethodByName("Run")
+	return run.IsValid() && slices.Contains(slices.Collect(run.Type().Ins()), reflect.TypeFor[context.Context]())
+}
+
+// interrupted is the cause of a context that a signal has cancelled.
+type interrupted syscall.Signal
+
+func (interrupted) Error() string { return "interrupted" }
+
+// untilSignal returns a context that the first signal cancels. A second signal ends the program at once.
+func untilSignal() (context.Context, context.CancelFunc) {
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores SIGHUP
+		ends = append(ends, syscall.SIGHUP)
+	}
+	got := make(chan os.Signal, 1)
+	signal.Notify(got, ends...)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	go func() {
+		select {
+		case s := <-got:
+			signal.Stop(got)
+			cancel(interrupted(s.(syscall.Signal)))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(got)
+		cancel(nil)
+	}
+}
+
+// status prints the error of a command and returns the exit status.
+func status(ctx context.Context, err error) int {
 	if err == nil {
 		return 0
 	}
+	var by interrupted
+	if errors.As(context.Cause(ctx), &by) {
+		if setting.Get("GOCCL_RUN_ID") == "" { // otherwise the launcher says so, once
+			fmt.Fprintln(os.Stderr, "goccl: interrupted")
+		}
+		return 128 + int(by)
+	}
+	status, text := 1, err
 	var ee *exitError
 	if errors.As(err, &ee) {
-		if ee.err != nil {
-			fmt.Fprintf(os.Stderr, "goccl: %v\n", ee.err)
-		}
-		return ee.status
+		status, text = ee.status, ee.err
 	}
-	fmt.Fprintf(os.Stderr, "goccl: %v\n", err)
-	return 1
+	if text != nil {
+		fmt.Fprintf(os.Stderr, "goccl: %v\n", text)
+	}
+	return status
 }
 
+// exited is the status with which kong ends the program.
 type exited int
+
+func (exited) Error() string { return "the parser ended the program" }
 
 // commandPath is, for example, "perf " for a failure while perf's arguments are parsed, and "" before a command is
 // found.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
@@ -16,7 +18,7 @@ import (
 type perfCommand struct {
 	Collective string `arg:"" help:"all_reduce, all_gather, reduce_scatter, all_to_all, all_to_all_v, all_to_all_v_device, broadcast, reduce, gather, scatter, send_recv, or decode: the fused all-reduces of decode steps."`
 
-	Ranks     int    `short:"n" help:"Ranks to start here. Default: one per GPU; 8 on the host device. A launcher (mpirun, torchrun, srun) decides itself."`
+	Ranks     count  `short:"n" placeholder:"N" help:"Ranks to start here. Default: one per GPU; 8 on the host device. A launcher (mpirun, torchrun, srun) decides itself."`
 	Device    string `enum:"auto,host,cuda" default:"auto" help:"auto, host or cuda. auto is cuda where a GPU can be used."`
 	Processes bool   `xor:"layout" help:"A process per rank. The default on cuda."`
 	Hosts     int    `placeholder:"N" help:"Make N hosts on this machine (network namespaces; needs root) and divide the ranks among them. The default is 4 ranks a host."`
@@ -25,15 +27,15 @@ type perfCommand struct {
 	MinBytes size    `short:"b" default:"8" placeholder:"SIZE" help:"Smallest size (default 8). K, M and G are understood."`
 	MaxBytes size    `short:"e" default:"64M" placeholder:"SIZE" help:"Largest size (default 64M); it is always measured."`
 	Factor   float64 `short:"f" default:"4" help:"From one size to the next (default ${default})."`
-	Sizes    []size  `placeholder:"SIZE" help:"These sizes, in this order, instead of a range."`
-	Iters    int     `short:"i" help:"Operations in a timed batch. Default: as many as take about 20 ms; 200 ms for processes of the host device that are more than the processors."`
+	Sizes    sizes   `placeholder:"SIZE,..." help:"These sizes, in this order, instead of a range."`
+	Iters    count   `short:"i" placeholder:"N" help:"Operations in a timed batch. Default: as many as take about 20 ms; 200 ms for processes of the host device that are more than the processors."`
 	Cycles   int     `short:"c" default:"5" help:"Timed batches (default ${default})."`
 	Warmup   int     `short:"w" default:"1" help:"Operations before the first batch (default ${default})."`
 
 	Dtype  []string `short:"d" default:"float" help:"Element types, by nccl-tests' names (float, half, bfloat16, int8, f8e4m3, ...), or all."`
 	Op     []string `short:"o" default:"sum" help:"sum, prod, max, min, avg, mulsum, or all."`
-	Root   int      `short:"r" help:"Root of broadcast, reduce, gather and scatter (default 0)."`
-	Offset int64    `short:"u" help:"Shift buffers by this many elements from their natural alignment."`
+	Root   *int     `short:"r" placeholder:"RANK" help:"Root of broadcast, reduce, gather and scatter (default 0)."`
+	Offset int64    `short:"u" placeholder:"N" help:"Shift buffers by this many elements from their natural alignment."`
 
 	DeviceCounts bool `help:"Of all_to_all_v: have the counts read on the device. The same as all_to_all_v_device."`
 
@@ -46,7 +48,7 @@ type perfCommand struct {
 	Algo       []string `placeholder:"NAME" help:"Force an algorithm, or compare several in the same run, the first being the measure; all: goccl's choice and every algorithm."`
 	Against    []string `sep:"none" placeholder:"PATH" help:"Measure a library with NCCL's ABI (libnccl.so.2) in the same run, in turns, on the same buffers."`
 
-	JSON    string        `name:"json" placeholder:"FILE" help:"Write the results, with machine and build, to a file."`
+	JSON    string        `name:"json" placeholder:"FILE" help:"Write the results, with machine and build, to a file. - is standard output; the table then goes to standard error."`
 	Plot    string        `placeholder:"FILE.svg" help:"Draw bus bandwidth and time over the size."`
 	Timeout time.Duration `default:"60s" help:"Bound on every wait (default ${default})."`
 }
@@ -74,6 +76,9 @@ func (c *perfCommand) Run(ctx context.Context, s *streams) error {
 		return c.decode(ctx, s)
 	}
 	kind, err := perf.ParseKind(c.Collective)
+	if err == nil {
+		err = c.refuse(kind)
+	}
 	if err != nil {
 		return &exitError{2, err}
 	}
@@ -84,13 +89,14 @@ func (c *perfCommand) Run(ctx context.Context, s *streams) error {
 		kind.Collective = collective.AllToAllVDevice
 	}
 	o := perf.Options{
-		Config: perf.Config{Kind: kind, Root: c.Root, MinBytes: int64(c.MinBytes), MaxBytes: int64(c.MaxBytes),
-			Factor: c.Factor, Iters: c.Iters,
+		Config: perf.Config{Kind: kind, Root: c.root(), MinBytes: int64(c.MinBytes), MaxBytes: int64(c.MaxBytes),
+			Factor: c.Factor, Iters: int(c.Iters),
 			Warmup: c.Warmup, Cycles: c.Cycles, Check: c.Check, OutOfPlace: c.OutOfPlace, InPlace: c.InPlace,
 			Isolated: c.Isolated, GraphOps: int(c.Graph),
 			Offset: c.Offset, Windows: c.Windows, Seed: uint64(time.Now().UnixNano()), Timeout: c.Timeout},
-		Ranks: c.Ranks, Hosts: c.Hosts, Device: c.Device, Algos: c.Algo, Against: c.Against, JSON: c.JSON, Plot: c.Plot,
-		Machine: func() any { return machine(ctx) }, Command: commandLine(), Stdout: s.out, Stderr: s.stderr,
+		Ranks: int(c.Ranks), Hosts: c.Hosts, Device: c.Device, Algos: c.Algo, Against: c.Against, JSON: c.JSON, Plot: c.Plot,
+		Machine: func() any { return machine(context.WithoutCancel(ctx)) }, Command: commandLine(),
+		Stdout: s.out, Stderr: s.stderr,
 	}
 	for _, n := range c.Sizes {
 		o.SizeList = append(o.SizeList, int64(n))
@@ -111,10 +117,34 @@ func (c *perfCommand) Run(ctx context.Context, s *streams) error {
 	switch {
 	case errors.Is(err, perf.ErrFailed):
 		return &exitError{perf.ExitFailed, nil}
+	case len(c.Algo) > 0 && errors.Is(err, goccl.ErrInvalidArgument):
+		return &exitError{2, fmt.Errorf("--algo %s: %w", strings.Join(c.Algo, ","), err)}
 	case errors.Is(err, perf.ErrInvalid):
 		return &exitError{2, err}
 	}
 	return err
+}
+
+// refuse returns an error for options that this measurement does not have, and for numbers that mean nothing.
+func (c *perfCommand) refuse(kind perf.Kind) error {
+	switch {
+	case c.Root != nil && !kind.HasRoot():
+		return fmt.Errorf("--root: %v has no root: leave it out", kind)
+	case c.Cycles < 1:
+		return fmt.Errorf("--cycles %d: at least one batch is timed", c.Cycles)
+	case c.Factor <= 1:
+		return fmt.Errorf("--factor %g: from one size to the next it is above 1", c.Factor)
+	case c.Timeout <= 0:
+		return errors.New("--timeout 0: use a positive time, such as 60s")
+	}
+	return nil
+}
+
+func (c *perfCommand) root() int {
+	if c.Root == nil {
+		return 0
+	}
+	return *c.Root
 }
 
 // machine describes this machine for the record, as far as it can be detected.

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/decode"
 	"github.com/goccl/goccl/datatype"
@@ -13,7 +16,10 @@ import (
 
 // decode measures decode steps: all ranks in this process. --sizes are the bytes of a batch.
 func (c *perfCommand) decode(ctx context.Context, s *streams) error {
-	o := decode.Options{Ranks: c.Ranks, Timeout: c.Timeout, JSON: c.JSON, Stdout: s.out, Type: datatype.Bfloat16}
+	if err := c.onlyDecode(); err != nil {
+		return &exitError{2, err}
+	}
+	o := decode.Options{Ranks: int(c.Ranks), Timeout: c.Timeout, JSON: c.JSON, Stdout: s.out, Type: datatype.Bfloat16}
 	gpus, _ := cuda.Count()
 	onGPUs := c.Device == "cuda" || c.Device == "auto" && gpus > 0
 	if onGPUs {
@@ -30,7 +36,7 @@ func (c *perfCommand) decode(ctx context.Context, s *streams) error {
 		}
 	}
 	if c.Iters > 0 {
-		o.Steps = c.Iters
+		o.Steps = int(c.Iters)
 	}
 	if list, err := types(c.Dtype); err != nil || len(list) != 1 {
 		return &exitError{2, fmt.Errorf("decode takes one element type: half, bfloat16 or float")}
@@ -48,4 +54,29 @@ func (c *perfCommand) decode(ctx context.Context, s *streams) error {
 		o.Batches = append(o.Batches, rows)
 	}
 	return decode.Run(ctx, o)
+}
+
+// onlyDecode returns an error for an option that decode does not have. Options with their default values pass.
+func (c *perfCommand) onlyDecode() error {
+	var plain cli
+	parser, err := newParser(&plain)
+	if err == nil {
+		_, err = parse(parser, []string{"perf", "decode"})
+	}
+	if err != nil {
+		return err
+	}
+	has := []string{"Collective", "Ranks", "Device", "Threads", "Iters", "Sizes", "Dtype", "JSON", "Timeout"}
+	got, want := reflect.ValueOf(*c), reflect.ValueOf(plain.Perf)
+	for i := range got.NumField() {
+		name := got.Type().Field(i).Name
+		if !slices.Contains(has, name) && !reflect.DeepEqual(got.Field(i).Interface(), want.Field(i).Interface()) {
+			return fmt.Errorf("decode has no option for %s: it takes -n, --device, -i, -d, --sizes, --timeout and --json; "+
+				"--sizes are the bytes of a batch", name)
+		}
+	}
+	if c.Timeout <= 0 {
+		return errors.New("--timeout 0: use a positive time, such as 60s")
+	}
+	return nil
 }

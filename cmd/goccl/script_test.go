@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -55,6 +58,47 @@ func TestParseSize(t *testing.T) {
 	for _, s := range []string{"", "M", "-1", "8X", "1.5M", "9999999999G", "8KM"} {
 		if got, err := parseSize(s); err == nil {
 			t.Errorf("%q is accepted as %d", s, got)
+		}
+	}
+}
+
+// A signal ends a measurement with the rows that are complete, one line about it, and the status of the signal.
+func TestInterrupted(t *testing.T) {
+	var sizes []string
+	for i := range 5000 {
+		sizes = append(sizes, strconv.Itoa(4+4*i))
+	}
+	for layout, sig := range map[string]syscall.Signal{"--threads": syscall.SIGINT, "--processes": syscall.SIGTERM} {
+		file := filepath.Join(t.TempDir(), "out.json")
+		cmd := exec.Command("goccl", "perf", "all_reduce", "--device", "host", "-n", "2", layout, "-i", "1", "-c", "1",
+			"--sizes", strings.Join(sizes, ","), "--json", file)
+		var errors strings.Builder
+		cmd.Stderr = &errors
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text strings.Builder
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if strings.HasPrefix(lines.Text(), "  ") && !strings.Contains(text.String(), "\n  ") {
+				_ = cmd.Process.Signal(sig)
+			}
+			text.WriteString(lines.Text() + "\n")
+		}
+		_ = cmd.Wait()
+		if got := cmd.ProcessState.ExitCode(); got != 128+int(sig) || errors.String() != "goccl: interrupted\n" {
+			t.Errorf("%s: status %d, %q", layout, got, errors.String())
+		}
+		if !strings.Contains(text.String(), "# interrupted: ") || !strings.Contains(text.String(), "# Wrong elements") {
+			t.Errorf("%s: no summary:\n%s", layout, text.String())
+		}
+		record, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(record), `"size_bytes": 4`) ||
+			!strings.Contains(string(record), `"error": "`) {
+			t.Errorf("%s: %v, %s", layout, err, record)
 		}
 	}
 }

@@ -6,14 +6,64 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // size is a number of bytes: 8, 64K, 64M, 1G; KiB, MiB and GiB mean the same as K, M and G, as in nccl-tests.
 type size int64
 
-var sizeType = reflect.TypeOf(size(0))
+var (
+	sizeType     = reflect.TypeFor[size]()
+	durationType = reflect.TypeFor[time.Duration]()
+)
+
+// count is a number of things, of which there is at least one.
+type count int
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (c *count) UnmarshalText(b []byte) error {
+	n, err := strconv.Atoi(string(b))
+	if err != nil || n < 1 {
+		return fmt.Errorf("%q: use a whole number of at least 1", b)
+	}
+	*c = count(n)
+	return nil
+}
+
+// sizes is a list of sizes, separated by commas.
+type sizes []size
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (l *sizes) UnmarshalText(b []byte) error {
+	for s := range strings.SplitSeq(string(b), ",") {
+		n, err := parseSize(s)
+		if err != nil {
+			return err
+		}
+		*l = append(*l, n)
+	}
+	return nil
+}
+
+// durationMapper parses times such as 30s and 5m, and seconds, as the environment variables do.
+func durationMapper() kong.Mapper {
+	return kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
+		t, err := ctx.Scan.PopValue("duration")
+		if err != nil {
+			return err
+		}
+		d, ok := setting.ParseDuration(t.String())
+		if !ok {
+			return fmt.Errorf("%q is not a time: use one such as 30s or 5m, or seconds", t)
+		}
+		target.SetInt(int64(d))
+		return nil
+	})
+}
 
 func parseSize(s string) (size, error) {
 	digits := strings.TrimRight(s, "KMGTkmgtiBb")

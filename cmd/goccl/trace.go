@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/record"
 )
 
@@ -58,7 +59,7 @@ func (c *traceCommand) Run(s *streams) error {
 
 func (c *traceCommand) write(s *streams, b []byte) error {
 	if c.Out != "" {
-		return os.WriteFile(c.Out, b, 0o600)
+		return regular.Save(c.Out, b, s.out)
 	}
 	_, err := s.out.Write(b)
 	return err

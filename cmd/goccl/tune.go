@@ -10,14 +10,14 @@ import (
 
 type tuneCommand struct {
 	Collective []string `arg:"" optional:"" help:"Which to tune; default: all that have algorithms to choose from."`
-	Out        string   `required:"" xor:"result" placeholder:"FILE" help:"Write the table here. GOCCL_TUNING=FILE uses it."`
+	Out        string   `required:"" xor:"result" placeholder:"FILE" help:"Write the table here; - is standard output, and what is printed goes to standard error. GOCCL_TUNING=FILE uses it."`
 	Plans      string   `required:"" xor:"result" placeholder:"FOLDER" help:"Search plans for the topology instead, and write those here that are faster than what goccl runs without them. GOCCL_PLAN_DIR=FOLDER uses them."`
 	Topo       string   `placeholder:"FILE" help:"With --plans: the topology, as for goccl synth (default: this machine)."`
 	Machine    string   `default:"h200" help:"With --plans: the model of the thread blocks, as for goccl synth (default ${default})."`
 
-	Ranks     int  `short:"n" help:"Ranks to start here. Default: one per GPU. A launcher (mpirun, torchrun, srun) decides itself."`
-	Processes bool `xor:"layout" help:"A process per rank (default)."`
-	Threads   bool `xor:"layout" help:"All ranks in this process."`
+	Ranks     count `short:"n" placeholder:"N" help:"Ranks to start here. Default: one per GPU. A launcher (mpirun, torchrun, srun) decides itself."`
+	Processes bool  `xor:"layout" help:"A process per rank (default)."`
+	Threads   bool  `xor:"layout" help:"All ranks in this process."`
 
 	Hosts  int    `placeholder:"N" help:"Tune across hosts: make N network namespaces of this machine, and divide the ranks among them. Under a launcher with ranks on several hosts, tune does so by itself."`
 	Device string `default:"auto" help:"auto, cuda or host (default ${default}). The host device has choices across hosts only."`
@@ -36,7 +36,10 @@ type tuneCommand struct {
 
 // Run measures and writes the table.
 func (c *tuneCommand) Run(ctx context.Context, s *streams) error {
-	o := perf.TuneOptions{Collectives: c.Collective, Modes: c.Mode, Widths: c.Width, Ranks: c.Ranks,
+	if c.Cycles < 1 || c.Factor <= 1 || c.Timeout <= 0 {
+		return &exitError{2, errors.New("--cycles is at least 1, --factor above 1, and --timeout a positive time")}
+	}
+	o := perf.TuneOptions{Collectives: c.Collective, Modes: c.Mode, Widths: c.Width, Ranks: int(c.Ranks),
 		Hosts: c.Hosts, Device: c.Device,
 		MinBytes: int64(c.MinBytes), MaxBytes: int64(c.MaxBytes), Factor: c.Factor,
 		Cycles: c.Cycles, Check: c.Check, Timeout: c.Timeout, Out: c.Out, Plans: c.Plans, Rows: c.JSON,

@@ -89,7 +89,7 @@ func (r *run) warn() {
 			peer, where = bl.waiting()
 		}
 	}
-	slog.Warn("a plan waits long for a peer: does that one execute it, too? GOCCL_OP_TIMEOUT would end the wait",
+	slog.Warn("a plan waits long for a peer: does that one execute it, too? GOCCL_OP_TIMEOUT ends the wait",
 		"plan", r.h.x.plan.Name, "seq", r.Seq, "rank", r.h.x.e.rank, "waits_for", peer, "op", where, "for", r.h.x.e.stall)
 }
 

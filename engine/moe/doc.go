@@ -36,8 +36,8 @@
 //
 // # Failure
 //
-// Every wait ends: with the abort word, with Config.OpTimeout, or when the peer that it waits for has left. The error
-// names the rank, the operation and its number. After a failure every operation returns that failure.
+// Every wait ends: with the abort word, with Config.OpTimeout if that is not 0, or when the peer that it waits for has
+// left. The error names the rank, the operation and its number. After a failure every operation returns that failure.
 //
 // # Lifetime and threads
 //

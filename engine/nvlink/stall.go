@@ -14,5 +14,5 @@ func (e *Engine) warnOfStall(seq uint64, since time.Duration) {
 		attrs = append(attrs, "communicator", e.name)
 	}
 	slog.Warn("enqueued operations do not end, the latest being this one: work before them on their streams runs, or a "+
-		"peer is not in the same operation; GOCCL_OP_TIMEOUT would end the wait and name the peer", attrs...)
+		"peer is not in the same operation; GOCCL_OP_TIMEOUT ends the wait and names the peer", attrs...)
 }

@@ -18,6 +18,6 @@ func (e *Engine) warn() {
 	if e.name != "" {
 		attrs = append(attrs, "communicator", e.name)
 	}
-	slog.Warn("an operation waits long for a peer: is that one in the same operation? GOCCL_OP_TIMEOUT would end the wait",
+	slog.Warn("an operation waits long for a peer: is that one in the same operation? GOCCL_OP_TIMEOUT ends the wait",
 		attrs...)
 }

@@ -11,7 +11,7 @@ import (
 // Config holds what the environment sets. A variable that is not set, or has a bad value, has its default.
 type Config struct {
 	Timeout      time.Duration // 0: not set; see TimeoutOr
-	OpTimeout    time.Duration // 0: none
+	OpTimeout    time.Duration // 0: none; negative: not set; see OpTimeoutOr
 	StallWarning time.Duration // 0: never
 	SpinLimit    time.Duration // 0: none
 
@@ -132,7 +132,8 @@ type Device uint8
 
 // The values of Device.
 const (
-	CUDA Device = iota
+	AnyDevice Device = iota // CUDA where there is a GPU
+	CUDA
 	Host
 )
 
@@ -142,7 +143,7 @@ func Read(names ...string) (*Config, error) { return Parse(Get, names...) }
 
 // Parse is Read with another source of values.
 func Parse(get func(name string) string, names ...string) (*Config, error) {
-	c := &Config{StallWarning: 30 * time.Second, SpinLimit: 10 * time.Minute, Record: 512,
+	c := &Config{OpTimeout: -1, StallWarning: 30 * time.Second, SpinLimit: 10 * time.Minute, Record: 512,
 		VerdictAfter: 2 * time.Second, Overlap: true, MoEStages: true, CopyEngine: CopyLarge,
 		IB: DefaultIB}
 	var errs []error
@@ -183,4 +184,17 @@ func Wanted(name, value string) string {
 // caller.
 func (c *Config) TimeoutOr(otherwise time.Duration) time.Duration {
 	return cmp.Or(c.Timeout, otherwise)
+}
+
+// DefaultOpTimeout is how long an operation waits for its peers by default, except through NCCL's ABI.
+// torch.distributed's process groups have the same default.
+const DefaultOpTimeout = 30 * time.Minute
+
+// OpTimeoutOr is how long an operation waits for its peers: GOCCL_OP_TIMEOUT, or a default of the caller. 0 is no
+// bound.
+func (c *Config) OpTimeoutOr(otherwise time.Duration) time.Duration {
+	if c.OpTimeout < 0 {
+		return otherwise
+	}
+	return c.OpTimeout
 }

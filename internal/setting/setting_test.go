@@ -128,3 +128,12 @@ func TestUnread(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+func TestOpTimeout(t *testing.T) {
+	for s, want := range map[string]time.Duration{"": time.Hour, "0": 0, "5": 5 * time.Second} {
+		c, err := Parse(from("GOCCL_OP_TIMEOUT", s))
+		if got := c.OpTimeoutOr(time.Hour); err != nil || got != want {
+			t.Errorf("%q: %v, %v", s, got, err)
+		}
+	}
+}

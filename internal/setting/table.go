@@ -7,8 +7,10 @@ var table = []Variable{
 		Brief: "deadline of waits on the host",
 		Doc:   "how long set-up and host calls wait for other ranks",
 		set:   positive(func(c *Config) *time.Duration { return &c.Timeout })},
-	{Name: "GOCCL_OP_TIMEOUT", Default: "none", Want: wantDuration, Brief: "deadline of one collective",
-		Doc: "how long a collective may wait for its peers before it fails and names the rank that did not come",
+	{Name: "GOCCL_OP_TIMEOUT", Default: "`30m`; through NCCL's ABI `0`", Want: wantDuration,
+		Brief: "deadline of one collective",
+		Doc: "how long a collective may wait for its peers before it fails and names the rank that did not come. `0`: " +
+			"without a limit, as NCCL waits; then only the death of a peer or an abort ends the wait",
 		set: duration(func(c *Config) *time.Duration { return &c.OpTimeout })},
 	{Name: "GOCCL_STALL_WARNING", Default: "`30s`", Want: wantDuration, Brief: "wait after which a warning names the peer",
 		Doc: "how long an operation waits for a peer before one line in the log (WARN) says which rank waits for which " +
@@ -179,10 +181,11 @@ var table = []Variable{
 		Doc: "set to anything: `goccl perf` shows no progress"},
 	{Name: "TERM", Section: Foreign, set: noProgress(func(s string) bool { return s == "dumb" }), Doc: "`dumb`: the same"},
 
-	{Name: "GOCCL_DEVICE", Section: Doors, Default: "`cuda`", Want: "cuda or host",
+	{Name: "GOCCL_DEVICE", Section: Doors, Default: "`cuda` where there is a GPU, else `host`", Want: "cuda or host",
 		Brief: "host device or GPU, for C and Python",
-		Doc:   "`host`: everything runs on host memory, without a GPU; `cudaStream_t` is then NULL",
-		set:   choice(func(c *Config) *Device { return &c.Device }, map[string]Device{"cuda": CUDA, "host": Host})},
+		Doc: "`host`: everything runs on host memory, without a GPU; `cudaStream_t` is then NULL. `cuda`: without a GPU " +
+			"there is an error",
+		set: choice(func(c *Config) *Device { return &c.Device }, map[string]Device{"cuda": CUDA, "host": Host})},
 	{Name: "GOCCL_LIBRARY", Section: Doors, Default: "beside `libnccl.so.2` or `libmscclpp.so`",
 		Brief: "opens another libgoccl.so",
 		Doc:   "where `libgoccl.so` is: the file, or for Python also its folder"},

@@ -30,9 +30,14 @@ def _program() -> str | None:
     return None
 
 
-def _install_alias() -> int:
+def _install_alias(arguments: list[str]) -> int:
     """Writes a package mscclpp beside goccl, for programs that import nothing else. An MSCCL++ that is there already
     stays."""
+    if arguments:
+        wanted = arguments in (["--help"], ["-h"])
+        print("usage: python -m goccl install-alias\n\nWrites a package mscclpp beside goccl, for programs that import "
+              "mscclpp.\nIt takes no arguments.", file=sys.stdout if wanted else sys.stderr)
+        return 0 if wanted else 2
     target = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "mscclpp")
     if os.path.exists(target):
         print(f"{target} exists: remove it, or call goccl.install_alias() in the program", file=sys.stderr)
@@ -46,7 +51,7 @@ def _install_alias() -> int:
 
 def main() -> int:
     if sys.argv[1:2] == ["install-alias"]:
-        return _install_alias()
+        return _install_alias(sys.argv[2:])
     program = _program()
     if program is None:
         print("the goccl program is not installed: `pip install ./python` builds it, or `go build -o build/goccl "

@@ -81,6 +81,12 @@ class Algorithm:
         symmetric_memory is False; accum_dtype is the type that the algorithm accumulates in, or None. executor is the
         Executor that a plan needs.
         """
+        if comm is None:
+            raise errors.InvalidArgument(f"{self.name}: comm is None: pass a communicator")
+        try:
+            dtype, op = DataType(dtype), ReduceOp(op)
+        except ValueError as e:
+            raise errors.InvalidArgument(f"{self.name}: {e}: use goccl.DataType and goccl.ReduceOp") from None
         if nblocks or nthreads_per_block or symmetric_memory or accum_dtype is not None:
             self._check_options(dtype, nblocks, nthreads_per_block, symmetric_memory, accum_dtype)
         self._execute(comm, input_buffer, output_buffer, input_size, output_size, dtype, op, stream, executor, nblocks,

@@ -105,11 +105,7 @@ def device_count() -> int:
 def current_device(hint: int | None = None) -> Device:
     """The GPU that the calling thread's CUDA context is on (GPU 0 if it has none); where there is no GPU, or with
     GOCCL_DEVICE=host, the host device of that number (default: $LOCAL_RANK)."""
-    if hint is None:
-        hint = local_rank()
-    if device_count() > 0:
-        return Device._of_handle(create(lib.device_current, hint))
-    return Device(DeviceType.CPU, hint)
+    return Device._of_handle(create(lib.device_current, local_rank() if hint is None else hint))
 
 
 def is_bulk_supported() -> bool:

@@ -32,6 +32,22 @@ def _program():
                                                              instances=1, protocol="Simple"))
 
 
+@pytest.mark.parametrize("wrong", [dict(dtype="float16"), dict(op="plus"), dict(comm=None)], ids=str)
+def test_execute_refuses_types_that_are_none(group, wrong):
+    a, x = _algorithm("default_allreduce_packet"), np.ones(4, np.float32)
+    right = dict(comm=group.communicator, input_buffer=x.ctypes.data, output_buffer=x.ctypes.data, input_size=x.nbytes,
+                 output_size=x.nbytes, dtype=F32, op=goccl.ReduceOp.SUM)
+    with pytest.raises(goccl.InvalidArgument):
+        a.execute(**right | wrong)
+
+
+def test_a_reduction_is_a_reduce_op():
+    c = nccl.Communicator.init_all(1)[0]
+    x = np.ones(4, np.float32)
+    with pytest.raises(goccl.InvalidArgument, match="'plus' is no reduction"):
+        c.allreduce(x, x, "plus")
+
+
 WRONG = [dict(nblocks=-5), dict(nblocks=4), dict(nthreads_per_block=-1), dict(nthreads_per_block=256),
          dict(symmetric_memory=True), dict(accum_dtype=goccl.DataType.float16), dict(extras={"depth": 1}),
          dict(extras={"root": 0})]

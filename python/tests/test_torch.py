@@ -28,6 +28,86 @@ def _several():
     return dist.distributed_c10d._get_default_group()
 
 
+def _lists(rank, n, uid):
+    _init(rank, n, uid)
+    g, t = _several(), torch.full((4,), float(rank))
+
+    def of(k, size=4, dtype=torch.float32):
+        return [torch.empty(size, dtype=dtype) for _ in range(k)]
+
+    def wrongly(name, *args):
+        with pytest.raises(ValueError, match="tensors for|elements|float64|lists|split sizes|one for one|one type"):
+            getattr(g, name)(*args)
+
+    for k in (n - 1, n + 1):
+        wrongly("allgather", [of(k)], [t])
+        wrongly("reduce_scatter", [t.clone()], [of(k)])
+        wrongly("alltoall", of(k), of(n))
+        wrongly("alltoall", of(n), of(k))
+        wrongly("allgather_coalesced", [of(1) for _ in range(k)], [t])
+        wrongly("allgather_into_tensor_coalesced", [torch.empty(4 * n)] * k, [t] * n)
+        wrongly("reduce_scatter_tensor_coalesced", [t] * k, [torch.empty(4 * n)] * n)
+        wrongly("_allgather_base", torch.empty(4 * k), t)
+        wrongly("_reduce_scatter_base", t.clone(), torch.empty(4 * k))
+        wrongly("alltoall_base", torch.empty(n), torch.empty(n), [1] * k, [1] * n)
+        wrongly("alltoall_base", torch.empty(n), torch.empty(n), [1] * n, [1] * k)
+        if rank == 0:  # the root's lists
+            wrongly("gather", [of(k)], [t])
+            wrongly("gather_single", torch.empty(4 * k), t)
+            wrongly("scatter", [t.clone()], [of(k)])
+    wrongly("allgather", [of(n), of(n)], [t])
+    wrongly("allgather", [of(n, dtype=torch.float64)], [t])
+    wrongly("allgather", [[*of(rank), torch.empty(5), *of(n - rank - 1)]], [t])
+    wrongly("allgather_coalesced", [of(2) for _ in range(n)], [t])
+    wrongly("_allgather_base", torch.empty(4 * n, dtype=torch.float64), t)
+    wrongly("reduce_scatter", [t.clone()], [[*of(rank), torch.empty(1), *of(n - rank - 1)]])
+    wrongly("alltoall", of(n), of(n, dtype=torch.float64))
+    wrongly("alltoall", [], [])
+    wrongly("alltoall_base", torch.empty(n, dtype=torch.float64), torch.empty(n))
+    wrongly("alltoall_base", torch.empty(n), torch.empty(n), [1] * n, [2, 0] + [1] * (n - 1))
+    if rank == 0:
+        wrongly("gather", [], [t])
+        wrongly("gather", [of(n, 5)], [t])
+        wrongly("scatter", [t.clone()], [of(n, 5)])
+        wrongly("scatter", [t.clone()], [])
+    # Nothing of it has reached the communicator.
+    x = torch.ones(3)
+    dist.all_reduce(x)
+    assert (x == n).all()
+    dist.destroy_process_group()
+
+
+def test_lists_of_another_length_or_type_are_refused():
+    jobs.run(3, _lists)
+
+
+def _scaled(rank, n, uid):
+    _init(rank, n, uid)
+    make = getattr(dist, "_make_nccl_premul_sum", None)
+    if make is None:
+        pytest.skip("this torch has no PREMUL_SUM")
+    total = sum(r + 1.0 for r in range(n))
+    for factor in (0.5, torch.tensor([0.5])):
+        for dtype in (torch.float32, torch.bfloat16, torch.float64):
+            x = torch.full((5,), rank + 1.0, dtype=dtype)
+            dist.all_reduce(x, op=make(factor))
+            assert (x == total / 2).all()
+        x = torch.full((5,), rank + 1.0)
+        dist.reduce(x, 1, op=make(factor))
+        assert rank != 1 or (x == total / 2).all()
+        o = torch.empty(2)
+        dist.reduce_scatter_tensor(o, torch.full((2 * n,), rank + 1.0), op=make(factor))
+        assert (o == total / 2).all()
+        o = torch.empty(rank + 1)
+        dist.reduce_scatter(o, [torch.full((p + 1,), rank + 1.0) for p in range(n)], op=make(factor))
+        assert (o == total / 2).all()
+    dist.destroy_process_group()
+
+
+def test_premul_sum():
+    jobs.run(2, _scaled)
+
+
 def _collectives(rank, n, uid):
     _init(rank, n, uid)
     t = torch.full((1000,), rank + 1.0)

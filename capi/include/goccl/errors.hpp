@@ -1,6 +1,10 @@
 // Exceptions of the C++ library. A failed call of the C ABI throws one of these, with goccl's text of the failure.
 #pragma once
 
+#if __cplusplus < 201703L
+#error "goccl's headers need C++17: compile with -std=c++17, or -std=c++20 for kernels' code in a host program"
+#endif
+
 #include <goccl.h>
 
 #include <cstring>

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 	"unsafe"
@@ -70,20 +71,32 @@ func OpenDevice(kind device.Kind, index int) (Handle, error) {
 	return h, err
 }
 
-// kindFromEnv returns the kind that GOCCL_DEVICE requests; CUDA when it is not set.
+// kindFromEnv returns the kind that GOCCL_DEVICE requests. When it is not set, that is CUDA where there is a GPU, else
+// the host device.
 func kindFromEnv() (device.Kind, error) {
 	env, err := setting.Read("GOCCL_DEVICE")
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrInvalidArgument, err)
 	}
-	if env.Device == setting.Host {
+	switch env.Device {
+	case setting.Host:
+		return device.Host, nil
+	case setting.CUDA:
+		return device.CUDA, nil
+	}
+	if err := cuda.Available(); err != nil {
+		sayHost.Do(func() {
+			slog.Info("everything runs on the host device; with GOCCL_DEVICE=cuda this is an error", "cause", err)
+		})
 		return device.Host, nil
 	}
 	return device.CUDA, nil
 }
 
-// CurrentDevice returns the GPU of the calling thread's context, GPU 0 when it has none, or, with GOCCL_DEVICE=host,
-// host device number hint. It must run on the thread that called from C.
+var sayHost sync.Once
+
+// CurrentDevice returns the GPU of the calling thread's context, GPU 0 when it has none, or, without a GPU or with
+// GOCCL_DEVICE=host, host device number hint. It must run on the thread that called from C.
 func CurrentDevice(hint int) (Handle, error) {
 	kind, err := kindFromEnv()
 	if err != nil {

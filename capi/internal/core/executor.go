@@ -52,6 +52,9 @@ func NewExecutor(boot, devh Handle, opTimeout time.Duration) (Handle, error) {
 	if err != nil {
 		return 0, err
 	}
+	if cfg.OpTimeout == 0 {
+		cfg.OpTimeout = setting.Lenient().OpTimeoutOr(setting.DefaultOpTimeout)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), cfg.Timeout)
 	defer cancel()
 	mine := binary.LittleEndian.AppendUint32(nil, executorCount.Add(1)%tags.SpaceOfExecutors)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // defaultStep is the timeout of goccl.h. NCCL's ABI sets a longer one, since ranks may start minutes apart.
@@ -60,6 +61,9 @@ func (c *comm) config(b bootstrap.Bootstrap) goccl.Config {
 // to fills in what C configures.
 func (c *Config) to(cfg *goccl.Config) {
 	cfg.Timeout, cfg.OpTimeout, cfg.Name = c.Timeout, c.OpTimeout, c.Name
+	if c.OpTimeout < 0 && setting.Lenient().OpTimeout > 0 {
+		cfg.OpTimeout = 0 // the variable wins
+	}
 	cfg.SeparateGraphs, cfg.UnorderedCaptures = c.SeparateGraphs, c.UnorderedCaptures
 	cfg.MinCTAs, cfg.MaxCTAs = c.MinCTAs, c.MaxCTAs
 }

@@ -16,6 +16,6 @@ func (w *Wire) warnOfStall(s *launcher.Stall[*wire.Op]) {
 		return
 	}
 	slog.Warn("operations between hosts do not end, the latest being this one: work before them on their streams runs, "+
-		"or a peer is not in the same operation; GOCCL_OP_TIMEOUT would end the wait and name the peer", "op", op.Name,
+		"or a peer is not in the same operation; GOCCL_OP_TIMEOUT ends the wait and names the peer", "op", op.Name,
 		"seq", op.Seq, "rank", w.rank, "for", hung.Round(time.Second), "communicator", w.cfg.Name)
 }

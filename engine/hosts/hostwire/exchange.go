@@ -275,7 +275,7 @@ func (x *exchange) waitsFor() int {
 // warn logs that the phase has waited long.
 func (x *exchange) warn() {
 	slog.Warn("an operation waits long for a peer on another host: is that one in the same operation? "+
-		"GOCCL_OP_TIMEOUT would end the wait", "op", x.op.Name, "seq", x.op.Seq, "rank", x.w.rank,
+		"GOCCL_OP_TIMEOUT ends the wait", "op", x.op.Name, "seq", x.op.Seq, "rank", x.w.rank,
 		"waits_for", x.waitsFor(), "for", x.w.stall, "communicator", x.w.name)
 }
 

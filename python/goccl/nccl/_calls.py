@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
 
 from .. import errors
@@ -11,13 +12,13 @@ from .._types import DataType
 from ..device import Stream
 from ._group import current
 from ._membership import IN_PROGRESS, Membership
-from ._pre_mul_sum import PreMulSum
 from ._request import BROADCAST, NAMES, REDUCING, request
 
 if TYPE_CHECKING:
     from typing import Any
 
     from .._typing import StreamSpec
+    from ._pre_mul_sum import PreMulSum
 
 
 class Calls(Membership):
@@ -69,7 +70,10 @@ class Calls(Membership):
             if what in REDUCING:
                 raise self._wrong(what, "elements of this type can be moved, not reduced")
             count *= b.itemsize
-        number = op.number if isinstance(op, PreMulSum) else int(op)
+        try:
+            number = operator.index(op)
+        except TypeError:
+            raise self._wrong(what, f"{op!r} is no reduction: use a ReduceOp, or create_pre_mul_sum") from None
         self._enqueue(request(self._handle, what, type_of(b), number, root, s.ptr if s else 0, r.ptr if r else 0, count,
                               self._queue(stream), 0, 0,
                                0, 0, 0, 0, 0, 0, 0), (s, r), stream)

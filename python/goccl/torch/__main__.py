@@ -6,8 +6,9 @@ import sys
 
 def main() -> int:
     if len(sys.argv) < 3 or sys.argv[1] != "run":
-        print("usage: python -m goccl.torch run [-m] script.py [arguments]", file=sys.stderr)
-        return 2
+        wanted = sys.argv[1:2] in (["--help"], ["-h"])
+        print("usage: python -m goccl.torch run [-m] script.py [arguments]", file=sys.stdout if wanted else sys.stderr)
+        return 0 if wanted else 2
     from . import preload_environment
 
     os.execve(sys.executable, [sys.executable, *sys.argv[2:]], preload_environment())

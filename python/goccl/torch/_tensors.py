@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,8 +12,11 @@ from .. import errors
 from .._types import ReduceOp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
+
+    from ..nccl import Communicator
+    from ..nccl._pre_mul_sum import PreMulSum
 
 _OPS = {dist.ReduceOp.SUM: ReduceOp.SUM, dist.ReduceOp.PRODUCT: ReduceOp.PROD, dist.ReduceOp.MAX: ReduceOp.MAX,
         dist.ReduceOp.MIN: ReduceOp.MIN, dist.ReduceOp.AVG: ReduceOp.AVG}
@@ -23,20 +27,90 @@ if hasattr(torch, "uint16"):
     WIDER |= {torch.uint16: torch.int32, torch.uint32: torch.int64}
 
 
+class Scaled:
+    """PREMUL_SUM: each input is multiplied by a factor, then all are summed."""
+
+    def __init__(self, factor: torch.Tensor) -> None:
+        self.factor = factor
+
+    def like(self, t: torch.Tensor) -> Scaled:
+        """The operator for the elements of t."""
+        return Scaled(self.factor.detach().reshape(1).to(t.dtype))
+
+    def keep(self) -> tuple[torch.Tensor, ...]:
+        """What must live as long as the work."""
+        return (self.factor,) if self.factor.is_cuda else ()
+
+
+@contextmanager
+def made(c: Communicator, op: ReduceOp | Scaled) -> Iterator[ReduceOp | PreMulSum]:
+    """op as c takes it, until it is enqueued."""
+    if isinstance(op, ReduceOp):
+        yield op
+        return
+    created = c.create_pre_mul_sum(op.factor)
+    try:
+        yield created
+    finally:
+        created.close()
+
+
 def reduction(op: Any) -> Any:
     """A torch ReduceOp's kind; ReduceOp objects compare equal to their kinds but hash on their own."""
+    if op == dist.ReduceOp.PREMUL_SUM:
+        factor = op.__getstate__()[1] if isinstance(op, dist.ReduceOp) else None
+        if factor is None:
+            raise errors.InvalidArgument("PREMUL_SUM has a factor: make it with _make_nccl_premul_sum")
+        return Scaled(torch.as_tensor(factor))
     for table in (_OPS, _BITWISE):
         for k, v in table.items():
             if op == k:
                 return v
-    raise errors.InvalidArgument(f"goccl has no reduction {op}: it has SUM, PRODUCT, MAX, MIN, AVG, and BAND, BOR, "
-                                 "BXOR of integers")
+    raise errors.InvalidArgument(f"goccl has no reduction {op}: it has SUM, PRODUCT, MAX, MIN, AVG, PREMUL_SUM, and "
+                                 "BAND, BOR, BXOR of integers")
 
 
 def one(tensors: list[torch.Tensor]) -> torch.Tensor:
     if len(tensors) != 1:
         raise errors.InvalidArgument(f"{len(tensors)} tensors: goccl has one device per rank, so pass one")
     return tensors[0]
+
+
+def entries(tensors: list[torch.Tensor], n: int, like: torch.Tensor, what: str,
+            even: bool = True) -> list[torch.Tensor]:
+    """tensors, with one for each of n ranks: of the type, on the device and, if even, of the length of like."""
+    if len(tensors) != n:
+        raise errors.InvalidArgument(f"{what}: a list of {len(tensors)} tensors for {n} ranks: pass one for each rank")
+    for r, t in enumerate(tensors):
+        if t.dtype != like.dtype or t.device != like.device:
+            raise errors.InvalidArgument(f"{what}: tensor {r} of the list is {t.dtype} on {t.device}, another "
+                                         f"tensor is {like.dtype} on {like.device}: use one type and one device")
+        if even and t.numel() != like.numel():
+            raise errors.InvalidArgument(f"{what}: tensor {r} of the list has {t.numel()} elements: it needs "
+                                         f"{like.numel()}")
+    return list(tensors)
+
+
+def only(lists: list[Any], what: str) -> Any:
+    """The one list of lists."""
+    if len(lists) != 1:
+        raise errors.InvalidArgument(f"{what}: {len(lists)} lists of tensors: pass one, as goccl has one device "
+                                     "per rank")
+    return lists[0]
+
+
+def parts_of(whole: torch.Tensor, part: torch.Tensor, n: int, what: str) -> None:
+    """Checks that whole is n times part."""
+    if whole.dtype != part.dtype or whole.device != part.device or whole.numel() != n * part.numel():
+        raise errors.InvalidArgument(f"{what}: {whole.numel()} elements of {whole.dtype} on {whole.device} beside "
+                                     f"{part.numel()} of {part.dtype} on {part.device}: the one tensor has the parts "
+                                     f"of {n} ranks, the other one part")
+
+
+def pairs(outputs: list[Any], inputs: list[Any], what: str) -> list[tuple[Any, Any]]:
+    if len(outputs) != len(inputs):
+        raise errors.InvalidArgument(f"{what}: {len(outputs)} outputs and {len(inputs)} inputs: pass one for one")
+    return list(zip(outputs, inputs))
 
 
 def option(opts: Any, name: str, default: Any) -> Any:
@@ -59,6 +133,9 @@ def elements(t: torch.Tensor, splits: list[int] | None, n: int) -> list[int]:
         if rows % n:
             raise errors.InvalidArgument(f"{rows} rows do not divide among {n} ranks: give split sizes")
         splits = [rows // n] * n
+    if len(splits) != n or sum(splits) != rows or min(splits) < 0:
+        raise errors.InvalidArgument(f"split sizes {list(splits)} for {rows} rows and {n} ranks: pass one for each "
+                                     "rank, which together are all rows")
     return [k * per for k in splits]
 
 

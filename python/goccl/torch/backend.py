@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from .. import errors
 from .._types import ReduceOp
-from ._tensors import WIDER, elements, one, option, reduction, staged, starts
+from ._named import Named
+from ._tensors import (WIDER, Scaled, elements, entries, made, one, only, option, pairs, parts_of, reduction, staged,
+                       starts)
 from .lane import Lane
 from .work import Work
 
@@ -43,7 +45,7 @@ def _create(store: Any, rank: int, size: int, timeout: timedelta) -> "ProcessGro
     return ProcessGroupGoccl(store, rank, size, timeout)
 
 
-class ProcessGroupGoccl(dist.ProcessGroup):
+class ProcessGroupGoccl(Named):
     """A process group whose collectives are goccl's: one communicator for CPU tensors and one for each GPU, made when
     they are first used.
 
@@ -52,45 +54,14 @@ class ProcessGroupGoccl(dist.ProcessGroup):
     """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta | None = None) -> None:
-        super().__init__(rank, size)
-        self._store, self._rank_, self._size_ = store, rank, size
+        super().__init__(store, rank, size)
         self._seconds = timeout.total_seconds() if timeout is not None else None
         self._lanes: dict[tuple[str, int], Lane] = {}
         self._lock = threading.Lock()
-        self._sequence = 0
-        self._name = self._desc = ""
         _groups.add(self)
-
-    def getBackendName(self) -> str:
-        """The name under which the backend is registered."""
-        return "goccl"
-
-    name = getBackendName
-
-    def setGroupName(self, name: str) -> None:
-        """Called by torch, which finds the group again by this name."""
-        self._name = name
-
-    def getGroupName(self) -> str:
-        """The group's name."""
-        return self._name
-
-    def setGroupDesc(self, desc: str) -> None:
-        """Called by torch."""
-        self._desc = desc
-
-    def getGroupDesc(self) -> str:
-        """What the group is for."""
-        return self._desc
 
     def __repr__(self) -> str:
         return f"ProcessGroupGoccl(rank={self._rank_}, size={self._size_})"
-
-    supports_coalescing = supports_splitting = supports_time_estimate = False
-
-    def _get_backend(self, device: Any) -> "ProcessGroupGoccl":
-        """What torch asks for a backend's abilities: itself, for every device."""
-        return self
 
     def _lane(self, tensor_or_device: torch.Tensor | torch.device) -> Lane:
         device = tensor_or_device if isinstance(tensor_or_device, torch.device) else tensor_or_device.device
@@ -133,12 +104,12 @@ class ProcessGroupGoccl(dist.ProcessGroup):
     def _reduction(self, t: torch.Tensor, op: Any, call: Any, result: Any, opts: Any, write: bool = True) -> Work:
         op = reduction(op)
         lane = self._lane(t)
-        if not isinstance(op, ReduceOp):
+        if not isinstance(op, (ReduceOp, Scaled)):
             return self._bitwise(t, op, result, opts, write)
         x, finish = staged(t, write)
         if t.is_complex():
-            if op not in (ReduceOp.SUM, ReduceOp.AVG):
-                raise errors.InvalidArgument("complex tensors can be summed and averaged")
+            if op not in (ReduceOp.SUM, ReduceOp.AVG) and not isinstance(op, Scaled):
+                raise errors.InvalidArgument("complex tensors can be summed, averaged and scaled")
             x = torch.view_as_real(x)
         wider = WIDER.get(t.dtype)
         if wider is not None:
@@ -147,7 +118,16 @@ class ProcessGroupGoccl(dist.ProcessGroup):
                 op = ReduceOp.MAX
             y = x
             finish = (lambda: t.copy_(y)) if write else None
-        return lane.submit(lambda c, s: call(c, x, op, s), (x, t), list(result), option(opts, "asyncOp", True), finish)
+        keep: tuple[torch.Tensor, ...] = (x, t)
+        if isinstance(op, Scaled):
+            op = op.like(x)
+            keep += op.keep()
+
+        def run(c: Communicator, s: Any) -> None:
+            with made(c, op) as known:
+                call(c, x, known, s)
+
+        return lane.submit(run, keep, list(result), option(opts, "asyncOp", True), finish)
 
     def _bitwise(self, t: torch.Tensor, op: Any, result: Any, opts: Any, write: bool) -> Work:
         x = t.contiguous()
@@ -165,37 +145,55 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """Rank i's output is the reduction of slice i of all inputs."""
-        op = reduction(option(opts, "reduceOp", dist.ReduceOp.SUM))
-        if not isinstance(op, ReduceOp):
-            raise errors.InvalidArgument("reduce-scatter has SUM, PRODUCT, MAX, MIN and AVG")
+        parts_of(input, output, self._size_, "reduce_scatter")
+        op = self._scattered(opts, input)
         x = input.contiguous()
         y, finish = staged(output, True)
-        return self._lane(output).submit(lambda c, s: c.reduce_scatter(x, y, op, stream=s), (x, y, output, input),
-                                         [output], option(opts, "asyncOp", True), finish)
+
+        def run(c: Communicator, s: Any) -> None:
+            with made(c, op) as known:
+                c.reduce_scatter(x, y, known, stream=s)
+
+        keep = (x, y, output, input) + (op.keep() if isinstance(op, Scaled) else ())
+        return self._lane(output).submit(run, keep, [output], option(opts, "asyncOp", True), finish)
+
+    @staticmethod
+    def _scattered(opts: Any, t: torch.Tensor) -> Any:
+        op = reduction(option(opts, "reduceOp", dist.ReduceOp.SUM))
+        if isinstance(op, Scaled):
+            return op.like(t)
+        if not isinstance(op, ReduceOp):
+            raise errors.InvalidArgument("reduce-scatter has SUM, PRODUCT, MAX, MIN, AVG and PREMUL_SUM")
+        return op
 
     # torch has had several names for the forms on one tensor
     reduce_scatter_tensor = reduce_scatter_single = _reduce_scatter_base
 
     def reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None) -> Work:
         """outputs[0] is the reduction of all ranks' inputs[0][rank]."""
-        output, parts = one(outputs), inputs[0]
+        output = one(outputs)
+        parts = entries(only(inputs, "reduce_scatter"), self._size_, output, "reduce_scatter", even=False)
+        entries([parts[self._rank_]], 1, output, "reduce_scatter of this rank's part")
         if all(p.shape == output.shape for p in parts):
             return self._reduce_scatter_base(output, torch.stack([p.contiguous() for p in parts]), opts)
-        op = reduction(option(opts, "reduceOp", dist.ReduceOp.SUM))
+        op = self._scattered(opts, output)
         copies = [p.clone(memory_format=torch.contiguous_format) for p in parts]
 
         def call(c: Communicator, s: Any) -> None:
-            for r, p in enumerate(copies):
-                c.reduce(p, p if r == self._rank_ else None, op, r, stream=s)
+            with made(c, op) as known:
+                for r, p in enumerate(copies):
+                    c.reduce(p, p if r == self._rank_ else None, known, r, stream=s)
 
-        mine = copies[self._rank_]
-        return self._lane(output).submit(call, (*copies, output), [output], option(opts, "asyncOp", True),
+        mine = copies[self._rank_].view(output.shape)
+        keep = (*copies, output) + (op.keep() if isinstance(op, Scaled) else ())
+        return self._lane(output).submit(call, keep, [output], option(opts, "asyncOp", True),
                                          lambda: output.copy_(mine))
 
     def reduce_scatter_tensor_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor],
                                         opts: Any = None) -> Work:
         """Several reduce-scatters."""
-        return Work.last([self._reduce_scatter_base(o, i, opts) for o, i in zip(outputs, inputs)], list(outputs))
+        return Work.last([self._reduce_scatter_base(o, i, opts) for o, i in pairs(outputs, inputs, "reduce_scatter")],
+                         list(outputs))
 
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
@@ -211,6 +209,7 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
     def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """Everybody's input, in rank order."""
+        parts_of(output, input, self._size_, "all_gather")
         x = input.contiguous()
         y, finish = staged(output, True)
         return self._lane(input).submit(lambda c, s: c.allgather(x, y, stream=s), (x, y, output, input), [output],
@@ -220,7 +219,9 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
     def allgather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """outputs[0][r] is rank r's inputs[0]."""
-        t, parts = one(inputs), outputs[0]
+        t = one(inputs)
+        parts = entries(only(outputs, "all_gather"), self._size_, t, "all_gather", even=False)
+        entries([parts[self._rank_]], 1, t, "all_gather of this rank's part")
         if any(p.numel() != t.numel() for p in parts):
             return self._uneven_gather(parts, t, opts)
         x = t.contiguous()
@@ -244,20 +245,23 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
         def finish() -> None:
             for p, q in zip(parts, copies):
-                p.copy_(q)
+                p.copy_(q.view(p.shape))
 
         return self._lane(t).submit(call, (*copies, *parts), [list(parts)], option(opts, "asyncOp", True), finish)
 
     def allgather_coalesced(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor],
                             opts: Any = None) -> Work:
         """Several gathers: outputs[r][k] is rank r's inputs[k]."""
+        for o in outputs:
+            pairs(o, inputs, "all_gather of a rank")
         return Work.last([self.allgather([[o[k] for o in outputs]], [t], opts) for k, t in enumerate(inputs)],
                          [list(o) for o in outputs])
 
     def allgather_into_tensor_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor],
                                         opts: Any = None) -> Work:
         """Several gathers into tensors."""
-        return Work.last([self._allgather_base(o, i, opts) for o, i in zip(outputs, inputs)], list(outputs))
+        return Work.last([self._allgather_base(o, i, opts) for o, i in pairs(outputs, inputs, "all_gather")],
+                         list(outputs))
 
     all_gather_single_coalesced = allgather_into_tensor_coalesced
 
@@ -266,7 +270,9 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         t = one(inputs)
         root = option(opts, "rootRank", 0)
         x = t.contiguous()
-        parts = outputs[0] if self._rank_ == root else []
+        parts: list[torch.Tensor] = []
+        if self._rank_ == root:
+            parts = entries(only(outputs, "gather"), self._size_, t, "gather")
         every: Any = torch.empty((self._size_, *x.shape), dtype=x.dtype,
                                  device=x.device) if self._rank_ == root else None
 
@@ -281,6 +287,8 @@ class ProcessGroupGoccl(dist.ProcessGroup):
     def gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """At the root output is everybody's input, in rank order."""
         root = option(opts, "rootRank", 0)
+        if self._rank_ == root:
+            parts_of(output, input, self._size_, "gather")
         x = input.contiguous()
         y, finish = staged(output, True) if self._rank_ == root else (None, None)
         keep = (x, input) + ((y, output) if y is not None else ())
@@ -293,7 +301,9 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         """outputs[0] is the root's inputs[0][rank]."""
         t = one(outputs)
         root = option(opts, "rootRank", 0)
-        x = torch.stack([p.contiguous() for p in inputs[0]]) if self._rank_ == root else None
+        x = None
+        if self._rank_ == root:
+            x = torch.cat([p.reshape(-1) for p in entries(only(inputs, "scatter"), self._size_, t, "scatter")])
         y, finish = staged(t, True)
         keep = (y, t) + ((x,) if x is not None else ())
         return self._lane(t).submit(lambda c, s: c.scatter(x, y, root, stream=s), keep, list(outputs),
@@ -304,6 +314,8 @@ class ProcessGroupGoccl(dist.ProcessGroup):
         """Slices of input along dimension 0 to their ranks; splits are rows, even when empty."""
         x = input.contiguous()
         y, finish = staged(output, True)
+        if x.dtype != y.dtype:
+            raise errors.InvalidArgument(f"all_to_all of {x.dtype} into {y.dtype}: use one type")
         if not output_splits and not input_splits:
             call = lambda c, s: c.alltoall(x, y, stream=s)  # noqa: E731
         else:
@@ -317,6 +329,8 @@ class ProcessGroupGoccl(dist.ProcessGroup):
 
     def alltoall(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """inputs[r] to rank r, whose outputs[rank] it becomes."""
+        entries(inputs, self._size_, inputs[0] if inputs else torch.empty(0), "all_to_all", even=False)
+        entries(outputs, self._size_, inputs[0], "all_to_all", even=False)
         send = [t.numel() for t in inputs]
         recv = [t.numel() for t in outputs]
         x = torch.cat([t.reshape(-1) for t in inputs])
@@ -361,18 +375,6 @@ class ProcessGroupGoccl(dist.ProcessGroup):
             torch.cuda.current_stream(lane.index).synchronize()
             lane.raise_failure()
         return work
-
-    # Bookkeeping that torch asks for.
-
-    def _set_sequence_number_for_group(self) -> None:
-        self._sequence = 0
-
-    def _get_sequence_number_for_group(self) -> int:
-        return self._sequence
-
-    def get_group_store(self) -> Any:
-        """The store that the group was made with."""
-        return self._store
 
     def abort(self) -> None:
         """Ends running work without waiting for peers."""

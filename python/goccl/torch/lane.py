@@ -43,9 +43,8 @@ class Lane:
         else:
             uid = UniqueId(bytes.fromhex(store.get(key).decode()))
         own = Device(DeviceType.GPU if self.cuda else DeviceType.CPU, self.index)
-        self.comm = Communicator.init(size, rank, uid,
-                                      NCCLConfig(timeout=timeout, op_timeout=None if self.cuda else timeout),
-                                      device=own)
+        limit = max(timeout, 1800) if self.cuda and timeout else timeout
+        self.comm = Communicator.init(size, rank, uid, NCCLConfig(timeout=timeout, op_timeout=limit), device=own)
         self._side: Any = torch.cuda.Stream(self.index) if self.cuda else Stream(own)
         self._pending: list[tuple[Callable[[Communicator, Any], Any], Work, Any]] = []
         self._lock = threading.RLock()

@@ -1,6 +1,6 @@
 """goccl under the name mscclpp: importing it, or a module of it, gives goccl's.
 
-Installed on request (``pip install 'goccl[mscclpp]'``), for programs that must not change. It takes the place of
+Installed on request (``pip install ./python/mscclpp``), for programs that must not change. It takes the place of
 MSCCL++'s own package.
 """
 

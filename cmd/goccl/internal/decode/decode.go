@@ -26,6 +26,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/hostreduce"
+	"github.com/goccl/goccl/internal/regular"
 )
 
 // Options are those of the command.
@@ -98,7 +99,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(o.JSON, append(text, '\n'), 0o644)
+	return regular.Save(o.JSON, append(text, '\n'), os.Stdout)
 }
 
 // rank is one rank's part.

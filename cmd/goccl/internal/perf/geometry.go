@@ -2,6 +2,7 @@ package perf
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
@@ -24,7 +25,7 @@ func ParseKind(s string) (Kind, error) {
 	if err == nil && c != collective.Send && c != collective.Recv && c != collective.Barrier {
 		return Kind{Collective: c}, nil
 	}
-	return Kind{}, fmt.Errorf("perf: cannot measure %q: use one of %v", s, Kinds())
+	return Kind{}, fmt.Errorf("perf: cannot measure %q: use one of %s, or decode", s, strings.Join(Kinds(), ", "))
 }
 
 // Kinds lists the names that ParseKind reads.

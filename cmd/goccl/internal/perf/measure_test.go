@@ -212,7 +212,7 @@ func TestInterleavedLibrariesAndRecord(t *testing.T) {
 	dir := t.TempDir()
 	rec := Record{Schema: Schema, Command: []string{"goccl"}, Rows: rows, Summary: s}
 	path := filepath.Join(dir, "r.json")
-	if err := rec.Write(path); err != nil {
+	if err := rec.Write(path, nil); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := os.ReadFile(path)
@@ -223,18 +223,18 @@ func TestInterleavedLibrariesAndRecord(t *testing.T) {
 	if err := json.Unmarshal(raw, &back); err != nil || len(back.Rows) != len(rows) || back.Rows[0] != rows[0] {
 		t.Errorf("the record does not read back: %v", err)
 	}
-	if err := rec.Write(filepath.Join(dir, "no", "such", "folder.json")); err == nil {
+	if err := rec.Write(filepath.Join(dir, "no", "such", "folder.json"), nil); err == nil {
 		t.Error("writing into a missing folder succeeds")
 	}
 	svg := filepath.Join(dir, "p.svg")
-	if err := Plot(svg, "all_gather", rows); err != nil {
+	if err := Plot(svg, "all_gather", rows, nil); err != nil {
 		t.Fatal(err)
 	}
 	if raw, err := os.ReadFile(svg); err != nil || !bytes.Contains(raw, []byte("</svg>")) ||
 		!bytes.Contains(raw, []byte("theirs")) {
 		t.Errorf("no picture, or one without names: %v", err)
 	}
-	if err := Plot(svg, "empty", nil); err == nil {
+	if err := Plot(svg, "empty", nil, nil); err == nil {
 		t.Error("an empty picture succeeds")
 	}
 }

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"html"
+	"io"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/goccl/goccl/internal/regular"
 )
 
 // colours of the curves. They are distinguishable in grey and with colour blindness.
@@ -24,27 +27,39 @@ const (
 type point struct{ x, y float64 }
 
 type curve struct {
-	library string
+	series  string // the library, and where there are several the type and the operator
 	inPlace bool
 }
 
 func (c curve) name() string {
 	if c.inPlace {
-		return c.library + ", in place"
+		return c.series + ", in place"
 	}
-	return c.library
+	return c.series
+}
+
+// series returns the name of the row's curve among rows.
+func (r *Row) series(rows []Row) string {
+	name := r.Library
+	if slices.ContainsFunc(rows, func(o Row) bool { return o.Type != r.Type }) {
+		name += ", " + r.Type
+	}
+	if slices.ContainsFunc(rows, func(o Row) bool { return o.Op != r.Op }) {
+		name += ", " + r.Op
+	}
+	return name
 }
 
 // Plot writes an SVG with two pictures over the message size: bus bandwidth, and time. Each library has a curve, solid
 // out of place and dashed in place. Points of size 0, and refused ones, are left out.
-func Plot(path, title string, rows []Row) error {
+func Plot(path, title string, rows []Row, stdout io.Writer) error {
 	var order []curve
 	busbw, times := map[curve][]point{}, map[curve][]point{}
 	for _, r := range rows {
 		if r.Size <= 0 || r.Time <= 0 || r.Refused != "" {
 			continue
 		}
-		c := curve{r.Library, r.InPlace}
+		c := curve{r.series(rows), r.InPlace}
 		if _, ok := times[c]; !ok {
 			order = append(order, c)
 		}
@@ -64,7 +79,7 @@ func Plot(path, title string, rows []Row) error {
 	drawPicture(&b, plotTop, "bus bandwidth (GB/s)", order, busbw, sizes, linearAxis(order, busbw))
 	drawPicture(&b, plotTop+plotNext, "time (µs)", order, times, sizes, logAxis(order, times))
 	b.WriteString("</svg>\n")
-	return writeFile(path, []byte(b.String()))
+	return regular.Save(path, []byte(b.String()), stdout)
 }
 
 // drawPicture draws axes, curves and the legend; y is the top edge.
@@ -91,13 +106,13 @@ func drawPicture(b *strings.Builder, y float64, label string, order []curve, dat
 	fmt.Fprintf(b, `<text x="18" y="%.1f" text-anchor="middle" transform="rotate(-90 18 %[1]f)">%s</text>`+"\n",
 		y+plotHigh/2, html.EscapeString(label))
 	text(plotLeft+plotWide/2, y+plotHigh+38, "middle", "size")
-	var libraries []string
+	var series []string
 	for i, c := range order {
-		if !slices.Contains(libraries, c.library) {
-			libraries = append(libraries, c.library)
+		if !slices.Contains(series, c.series) {
+			series = append(series, c.series)
 		}
 		style := fmt.Sprintf(`fill="none" stroke="%s" stroke-width="2"`,
-			colours[slices.Index(libraries, c.library)%len(colours)])
+			colours[slices.Index(series, c.series)%len(colours)])
 		if c.inPlace {
 			style += ` stroke-dasharray="6 4"`
 		}
@@ -106,7 +121,7 @@ func drawPicture(b *strings.Builder, y float64, label string, order []curve, dat
 			px, py := at(p)
 			points = append(points, fmt.Sprintf("%.1f,%.1f", px, py))
 			fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="2.5" fill="%s"/>`+"\n", px, py,
-				colours[slices.Index(libraries, c.library)%len(colours)])
+				colours[slices.Index(series, c.series)%len(colours)])
 		}
 		fmt.Fprintf(b, `<polyline points="%s" %s/>`+"\n", strings.Join(points, " "), style)
 		h := y + 16 + float64(i)*18

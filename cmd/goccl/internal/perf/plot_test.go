@@ -20,11 +20,15 @@ func TestPlotStaysInside(t *testing.T) {
 			{Library: "a<&b", Size: 1 << 40, Time: 1e9, BusBW: 950}},
 		"odd sizes": {{Library: "x", Size: 3, Time: 9.99, BusBW: 7},
 			{Library: "x", Size: 1001, Time: 10, BusBW: 8.1, InPlace: true}, {Library: "y", Size: 77, Time: 10.1, BusBW: 3}},
+		"types and operators": {{Library: "x", Size: 4, Time: 9, BusBW: 7, Type: "half", Op: "sum"},
+			{Library: "x", Size: 8, Time: 9, BusBW: 7, Type: "half", Op: "sum"},
+			{Library: "x", Size: 4, Time: 9, BusBW: 7, Type: "half", Op: "max"},
+			{Library: "x", Size: 4, Time: 9, BusBW: 7, Type: "int8", Op: "sum"}},
 		"beside refused": {{Library: "x", Size: 3, Time: 9, BusBW: 7},
 			{Library: "x", Size: 4, Time: 1e-300, BusBW: 1e300, Refused: "impossible"}},
 	} {
 		path := filepath.Join(t.TempDir(), "p.svg")
-		if err := Plot(path, "a < title", rows); err != nil {
+		if err := Plot(path, "a < title", rows, nil); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		raw, err := os.ReadFile(path)
@@ -73,7 +77,7 @@ func curvesOf(rows []Row) int {
 	all := map[curve]bool{}
 	for _, r := range rows {
 		if r.Refused == "" {
-			all[curve{r.Library, r.InPlace}] = true
+			all[curve{r.series(rows), r.InPlace}] = true
 		}
 	}
 	return len(all)

@@ -1,10 +1,7 @@
 package perf
 
 import (
-	"encoding/json"
-	"fmt"
-	"os"
-	"path/filepath"
+	"io"
 	"time"
 
 	"github.com/goccl/goccl/internal/buildinfo"
@@ -51,36 +48,5 @@ type RecordSetup struct {
 	Env map[string]string `json:"env,omitempty"`
 }
 
-// Write stores the record at path atomically.
-func (r *Record) Write(path string) error {
-	b, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return fmt.Errorf("perf: record: %w", err)
-	}
-	return writeFile(path, append(b, '\n'))
-}
-
-func writeFile(path string, b []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return fmt.Errorf("perf: write %s: %w", path, err)
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-			err = fmt.Errorf("perf: write %s: %w", path, err)
-		}
-	}()
-	if _, err = f.Write(b); err != nil {
-		_ = f.Close()
-		return err
-	}
-	if err = f.Chmod(0o644); err != nil {
-		_ = f.Close()
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
-}
+// Write saves the record at path; stdout is for "-".
+func (r *Record) Write(path string, stdout io.Writer) error { return writeJSON(path, r, stdout) }

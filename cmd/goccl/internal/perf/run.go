@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"sort"
 	"strings"
@@ -53,6 +52,7 @@ type Options struct {
 	Stdout    io.Writer
 	Stderr    *os.File // progress is written here if it is a terminal
 	libraries []Library
+	files     io.Writer // for files of the name "-"
 }
 
 // terminalVariable passes the terminal of the starting process to rank 0, whose own output is a pipe.
@@ -70,6 +70,9 @@ func Run(ctx context.Context, o Options) error {
 	if o.Stdout == nil {
 		o.Stdout = os.Stdout
 	}
+	if o.files = o.Stdout; o.JSON == "-" || o.Plot == "-" {
+		o.Stdout = o.Stderr // the file is alone on standard output
+	}
 	kind, err := ParseDevice(o.Device)
 	if err != nil {
 		return err
@@ -77,13 +80,8 @@ func Run(ctx context.Context, o Options) error {
 	if o.GraphOps != 0 && kind != device.CUDA {
 		return invalid("the %v device has no graphs: leave --graph out, or measure on cuda", kind)
 	}
-	for _, path := range []string{o.JSON, o.Plot} {
-		if path == "" {
-			continue
-		}
-		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
-			return invalid("%s cannot be written: there is no folder %s", path, filepath.Dir(path))
-		}
+	if err := writable(o.JSON, o.Plot); err != nil {
+		return err
 	}
 	env, err := bootstrap.FromEnv()
 	switch {
@@ -128,7 +126,7 @@ func Run(ctx context.Context, o Options) error {
 	var lead Rank
 	rows, err := measureThreads(ctx, o.Config, n, kind, o.libraries, rep.table,
 		func(r Rank) { lead = r; rep.begin(&o, n, LayoutThreads, "", r) })
-	return rep.end(&o, rows, err, n, LayoutThreads, "", lead)
+	return rep.end(ctx, &o, rows, err, n, LayoutThreads, "", lead)
 }
 
 // runRank runs one rank under a launcher.
@@ -167,7 +165,7 @@ func (o *Options) runRank(ctx context.Context, kind device.Kind, env bootstrap.E
 		}
 		return err
 	}
-	return rep.end(o, rows, err, n, LayoutProcesses, env.Launcher, lead)
+	return rep.end(ctx, o, rows, err, n, LayoutProcesses, env.Launcher, lead)
 }
 
 func summaryOK(rows []Row) bool {
@@ -196,7 +194,7 @@ func (o *Options) start(ctx context.Context, n int, hosts ...launch.Host) error 
 		stderr = o.Stderr
 	}
 	err = launch.Run(ctx, launch.Options{N: n, Program: append([]string{program}, o.Command[1:]...), Env: env,
-		Hosts: hosts, Stdout: &leadWriter{w: o.Stdout}, Stderr: stderr})
+		Hosts: hosts, Stdout: &leadWriter{w: o.files}, Stderr: stderr})
 	var exit *launch.ExitError
 	if errors.As(err, &exit) && exit.Code == ExitFailed {
 		return ErrFailed
@@ -305,21 +303,28 @@ func (o *Options) reporter() *reporter {
 
 // begin prints what will be measured.
 func (r *reporter) begin(o *Options, n int, layout, launcher string, lead Rank) {
-	from := ""
-	if launcher != "" {
+	from, s := "", "s"
+	if launcher != "" && setting.Get("GOCCL_RUN_ID") == "" { // goccl's own launcher has torchrun's variables
 		from = ", started by " + launcher
 	}
-	r.table.printf("# goccl %s: %v, %d ranks, %s%s, device %v (%s)\n", buildinfo.Read().Version, o.Kind, n, layout, from,
-		lead.Device.ID().Kind, lead.Device.Name())
+	if n == 1 {
+		s = ""
+	}
+	r.table.printf("# goccl %s: %v, %d rank%s, %s%s, device %v (%s)\n", buildinfo.Read().Version, o.Kind, n, s, layout,
+		from, lead.Device.ID().Kind, lead.Device.Name())
 	for _, l := range o.libraries[1:] {
 		r.table.printf("# beside it: %s, version %s\n", l.Name(), l.Version())
 	}
 }
 
-// end prints the summary and writes the files.
-func (r *reporter) end(o *Options, rows []Row, err error, n int, layout, launcher string, lead Rank) error {
+// end prints the summary and writes the files, after an interruption with the rows that are complete.
+func (r *reporter) end(ctx context.Context, o *Options, rows []Row, err error, n int, layout, launcher string,
+	lead Rank) error {
 	s := Summarize(rows)
-	if err == nil {
+	if stopped := ctx.Err() != nil; err == nil || stopped && len(rows) > 0 {
+		if stopped {
+			r.table.printf("# interrupted: this is what was measured until then\n")
+		}
 		r.table.Footer(s)
 	} else if r.table.progress != nil {
 		r.table.progress.Clear()
@@ -343,10 +348,10 @@ func (r *reporter) end(o *Options, rows []Row, err error, n int, layout, launche
 		if err != nil {
 			rec.Error = err.Error()
 		}
-		err = errors.Join(err, rec.Write(o.JSON))
+		err = errors.Join(err, rec.Write(o.JSON, o.files))
 	}
 	if o.Plot != "" && err == nil {
-		err = Plot(o.Plot, fmt.Sprintf("%v, %d ranks, %s", o.Kind, n, lead.Device.Name()), rows)
+		err = Plot(o.Plot, fmt.Sprintf("%v, %d ranks, %s", o.Kind, n, lead.Device.Name()), rows, o.files)
 	}
 	if err = errors.Join(err, r.table.Err()); err != nil {
 		return err

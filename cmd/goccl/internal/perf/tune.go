@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -39,6 +38,7 @@ type TuneOptions struct {
 	Rows    string // file for every measured time; may be empty
 	Command []string
 	Stdout  io.Writer
+	files   io.Writer // for files of the name "-"
 	Stderr  *os.File
 }
 
@@ -117,21 +117,27 @@ func (o *TuneOptions) sweeps(kinds []Kind) ([]sweep, error) {
 	return list, nil
 }
 
+// outputs sends what is printed to standard error if a file goes to standard output.
+func (o *TuneOptions) outputs() {
+	if o.Stdout == nil {
+		o.Stdout = os.Stdout
+	}
+	if o.files = o.Stdout; o.Out == "-" || o.Rows == "-" {
+		o.Stdout = o.Stderr
+	}
+}
+
 // Tune measures every algorithm with several numbers of threads or channels, in graphs and eagerly, for every element
 // width. It writes the table that selects the fastest by size, in the format that GOCCL_TUNING reads. Collectives that
 // are not measured keep their rows of the current table.
 func Tune(ctx context.Context, o TuneOptions) error {
-	if o.Stdout == nil {
-		o.Stdout = os.Stdout
-	}
+	o.outputs()
 	kinds, err := o.kinds()
 	if err != nil {
 		return err
 	}
-	for _, path := range []string{o.Out, o.Rows} {
-		if info, err := os.Stat(filepath.Dir(path)); path != "" && (err != nil || !info.IsDir()) {
-			return invalid("%s cannot be written: there is no folder %s", path, filepath.Dir(path))
-		}
+	if err := writable(o.Out, o.Rows); err != nil {
+		return err
 	}
 	sweeps, err := o.sweeps(kinds)
 	if err != nil {
@@ -272,8 +278,8 @@ func (o *TuneOptions) rank(ctx context.Context, sweeps []sweep, boot bootstrap.B
 		return nil
 	}
 	enter(table, sweeps, best)
-	if err := writeJSON(o.Rows, measured); err != nil {
+	if err := writeJSON(o.Rows, measured, o.files); err != nil {
 		return err
 	}
-	return writeJSON(o.Out, table)
+	return writeJSON(o.Out, table, o.files)
 }

@@ -90,7 +90,7 @@ func (o *TuneOptions) across(ctx context.Context, kinds []Kind, boot bootstrap.B
 	if boot.Rank() != 0 {
 		return nil
 	}
-	if err := writeJSON(o.Rows, measured); err != nil {
+	if err := writeJSON(o.Rows, measured, o.files); err != nil {
 		return err
 	}
 	return o.enterHosts(&table)
@@ -134,5 +134,5 @@ func (o *TuneOptions) enterHosts(table *hosts.Table) error {
 		return t.Device == table.Device && t.Network == table.Network && t.Hosts == table.Hosts && t.Ranks == table.Ranks
 	})
 	file["across_hosts"] = append(tables, *table)
-	return writeJSON(o.Out, file)
+	return writeJSON(o.Out, file, o.files)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
@@ -30,8 +29,9 @@ var planned = []collective.Collective{collective.AllReduce, collective.AllGather
 // TunePlans searches plans, measures them beside goccl's own choice, and writes into the folder o.Plans those that are
 // faster, each with the range of sizes where it is. Rank 0 searches and writes.
 func TunePlans(ctx context.Context, o TuneOptions, search PlanSearch) error {
-	if o.Stdout == nil {
-		o.Stdout = os.Stdout
+	o.outputs()
+	if err := writable(o.Rows); err != nil {
+		return err
 	}
 	kinds, err := o.plannedKinds()
 	if err != nil {
@@ -172,7 +172,7 @@ func (o *TuneOptions) planRank(ctx context.Context, kinds []Kind, kind device.Ki
 	if !lead {
 		return nil
 	}
-	return writeJSON(o.Rows, measured)
+	return writeJSON(o.Rows, measured, o.files)
 }
 
 // searchPlans collects the plans for several sizes, each once.

@@ -33,8 +33,8 @@ func (o *TuneOptions) everyRank(ctx context.Context, kind device.Kind, layout st
 			return err
 		}
 	}
-	start := Options{Command: o.Command, Stdout: o.Stdout, Stderr: o.Stderr, Hosts: o.Hosts, Ranks: o.Ranks,
-		Layout: o.Layout}
+	start := Options{Command: o.Command, Stdout: o.Stdout, files: o.files, Stderr: o.Stderr, Hosts: o.Hosts,
+		Ranks: o.Ranks, Layout: o.Layout}
 	if o.Hosts > 0 {
 		return start.onHosts(ctx, kind, n)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/engine/nvlink"
+	"github.com/goccl/goccl/internal/regular"
 )
 
 // enter replaces the rows of each measured collective in the table. Where all sweeps of a collective agree, or there
@@ -49,7 +50,21 @@ func enter(t *nvlink.Table, sweeps []sweep, best [][]nvlink.Row) {
 	}
 }
 
-func writeJSON(path string, v any) error {
+// writable returns an error if one of the files cannot be written.
+func writable(paths ...string) error {
+	for _, path := range paths {
+		if path == "" {
+			continue
+		}
+		if _, err := regular.Check(path); err != nil {
+			return invalid("%w", err)
+		}
+	}
+	return nil
+}
+
+// writeJSON saves v at path, if that is not empty; stdout is for "-".
+func writeJSON(path string, v any, stdout io.Writer) error {
 	if path == "" {
 		return nil
 	}
@@ -57,7 +72,7 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(path, append(b, '\n'))
+	return regular.Save(path, append(b, '\n'), stdout)
 }
 
 // fastest converts times to rows of a table. An algorithm that is chosen at one size and not at the next applies up to

@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/plan"
 )
 
@@ -148,7 +149,7 @@ func (o *TuneOptions) writePlans(k Kind, ranks int, list []*planLibrary, won []p
 		p.Name = fmt.Sprintf("%s%d_to_%d", prefix, w.from, w.to)
 		p.MinSize, p.MaxSize = uint64(w.from), uint64(w.to)
 		path := filepath.Join(o.Plans, p.Name+".json")
-		if err := writeFile(path, p.Encode()); err != nil {
+		if err := regular.Save(path, p.Encode(), o.Stdout); err != nil {
 			return err
 		}
 		printf("# %v of %d to %d bytes: %s, at least %.2f times as fast; written to %s\n", k, w.from, w.to,
