@@ -7,7 +7,7 @@
 namespace goccl {
 namespace collective {
 
-// Scaled says that a pre-multiplied sum may be asked for.
+// Scaled says that a pre-multiplied sum may be asked for. The terms of an average whose sum may overflow are scaled, too.
 template <Type T, Op O, bool Scaled = true>
 struct Reducer {
   static constexpr bool folds = true;
@@ -23,6 +23,13 @@ struct Reducer {
 
   GOCCL_DEVICE explicit Reducer(const Args& a)
       : pre(Scaled && operatorOf(a) == opPreMulSum), avg(operatorOf(a) == opAvg), factor(), n(a.nranks) {
+    if constexpr (sumOverflows<T>) {
+      if (avg && (n & scaledTerms) == 0) {
+        pre = true;
+        factor = Sum::averageScale(n);
+        return;
+      }
+    }
     if (!Scaled || !pre) return;
     uint64_t bits = a.scalar;
     if (a.scalarPtr != nullptr) {
@@ -34,10 +41,11 @@ struct Reducer {
     unpack<T>(make_uint4(static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32), 0, 0), all);
     factor = all[0];
   }
+  static constexpr bool scales = Scaled || sumOverflows<T>;
   // scaled is what a rank does to its own data before another rank sees it: each rank of a pre-multiplied sum has its
   // own factor.
   GOCCL_DEVICE uint4 scaled(const uint4& v) const {
-    if (!Scaled || !pre) return v;
+    if (!scales || !pre) return v;
     Sum own;
     own.loadScaled(v, factor);
     return own.result();
@@ -45,12 +53,18 @@ struct Reducer {
   // scale does that to a unit of packets.
   template <class Data>
   GOCCL_DEVICE void scale(Data& d) const {
-    if (Scaled && pre) d.set(scaled(d.vector()));
+    if (scales && pre) d.set(scaled(d.vector()));
   }
   GOCCL_DEVICE void begin(Sum& sum, const uint4& v) const { sum.load(v); }
   GOCCL_DEVICE void add(Sum& sum, const uint4& v) const { sum.add(v); }
+  GOCCL_DEVICE void divide(Sum& sum, bool asUnsignedElements = false) const {
+    if constexpr (sumOverflows<T>)
+      sum.divideScaled(n);
+    else
+      sum.divide(n, asUnsignedElements);
+  }
   GOCCL_DEVICE uint4 end(Sum& sum) const {
-    if (avg) sum.divide(n);
+    if (avg) divide(sum);
     return sum.result();
   }
 };
@@ -85,7 +99,7 @@ struct AnyReducer {
       s.template fold<Op::sum>(x);
   }
   GOCCL_DEVICE uint4 end(Sum& s) const {
-    if (sum.avg) s.divide(sum.n, bias != A(0));
+    if (sum.avg) sum.divide(s, bias != A(0));
     return s.result();
   }
 };

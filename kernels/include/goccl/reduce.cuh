@@ -52,6 +52,38 @@ constexpr GOCCL_HOST_DEVICE bool isFloat() {
   return A(1) / A(2) != A(0);
 }
 
+// An average of finite elements is finite, and their sum may not be. The terms of such a sum are multiplied by a power
+// of two before anybody adds them: by 2^-k, where 2^k is at least the number of ranks. Then the sum is multiplied by 2^k
+// over that number. Results are the same bits, unless a sum is below 2^k times the smallest normal number.
+//
+// scaledTerms is a bit of the number of ranks and says so. sumOverflows: sums overflow even before they are rounded.
+constexpr uint32_t scaledTerms = 1u << 31;
+
+template <Type T>
+constexpr bool sumOverflows = T == Type::bfloat16 || T == Type::float32 || T == Type::float64;
+
+// splitReciprocal makes 1/n, rounded, the product of a power of two and a factor from 1 to 2.
+GOCCL_DEVICE void splitReciprocal(uint32_t n, float& before, float& after) {
+  const uint32_t bits = floatBits(1.0f / static_cast<float>(n));
+  before = bitsFloat(bits & 0x7f800000u);
+  after = bitsFloat((bits & 0x7fffffu) | 0x3f800000u);
+}
+GOCCL_DEVICE void splitReciprocal(uint32_t n, double& before, double& after) {
+  const double r = 1.0 / static_cast<double>(n);
+  before = 1;
+  while (before > r) before *= 0.5;
+  after = r / before;
+}
+
+// largest is the largest finite number of a floating type of at least 16 bits.
+template <Type T, class A>
+constexpr GOCCL_HOST_DEVICE A largest() {
+  if constexpr (T == Type::float16) return A(65504);
+  if constexpr (T == Type::bfloat16) return A(3.3895313892515355e38);
+  if constexpr (T == Type::float32) return A(3.4028234663852886e38);
+  return sizeof(A) == 8 ? A(1.7976931348623157e308) : A(57344);
+}
+
 // widen and narrow convert one element between memory and accumulator.
 template <Type T>
 GOCCL_DEVICE typename Element<T>::Accumulator widen(typename Element<T>::Storage v) {
@@ -228,12 +260,41 @@ struct Accumulator {
     for (uint32_t i = 0; i < count; ++i) v[i] = apply<Op::prod>(v[i], scalar);
   }
 
+  // averageScale is what the terms of an average over n ranks are multiplied by; averageTerm does so where the sum
+  // overflows.
+  static GOCCL_DEVICE A averageScale(uint32_t n) {
+    A before, after;
+    splitReciprocal(n, before, after);
+    return before;
+  }
+  static GOCCL_DEVICE uint4 averageTerm(const uint4& x, uint32_t n) {
+    if constexpr (!sumOverflows<T>) return x;
+    Accumulator own;
+    own.loadScaled(x, averageScale(n));
+    return own.result();
+  }
+  // divideScaled ends a sum of scaled terms. Rounding may take it beyond the largest number, which is the average then.
+  GOCCL_DEVICE void divideScaled(uint32_t n) {
+    constexpr A most = largest<T, A>();
+    A before, after;
+    splitReciprocal(n & ~scaledTerms, before, after);
+#pragma unroll
+    for (uint32_t i = 0; i < count; ++i) {
+      const A average = v[i] * after, size = average < A(0) ? -average : average;
+      const bool finite = v[i] - v[i] == A(0);
+      v[i] = size > most && finite ? (average < A(0) ? -most : most) : average;
+    }
+  }
+
   // divide turns a sum over n ranks into the average: floats by multiplication with 1/n, integers rounding toward zero.
   // A sum of integers wraps in its own type first, also where the accumulator is wider: NCCL and the host device do so,
   // too. asUnsignedElements: elements of a signed type stand for unsigned ones.
   GOCCL_DEVICE void divide(uint32_t n, bool asUnsignedElements = false) {
     if constexpr (isFloat<A>()) {
-      scale(A(1) / static_cast<A>(n));
+      if ((n & scaledTerms) != 0)
+        divideScaled(n);
+      else
+        scale(A(1) / static_cast<A>(n));
     } else {
 #pragma unroll
       for (uint32_t i = 0; i < count; ++i) {
