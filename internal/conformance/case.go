@@ -1,8 +1,8 @@
 package conformance
 
 import (
-	"encoding/binary"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"

@@ -23,13 +23,6 @@ struct Reducer {
 
   GOCCL_DEVICE explicit Reducer(const Args& a)
       : pre(Scaled && operatorOf(a) == opPreMulSum), avg(operatorOf(a) == opAvg), factor(), n(a.nranks) {
-    if constexpr (sumOverflows<T>) {
-      if (avg && (n & scaledTerms) == 0) {
-        pre = true;
-        factor = Sum::averageScale(n);
-        return;
-      }
-    }
     if (!Scaled || !pre) return;
     uint64_t bits = a.scalar;
     if (a.scalarPtr != nullptr) {
@@ -41,11 +34,11 @@ struct Reducer {
     unpack<T>(make_uint4(static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32), 0, 0), all);
     factor = all[0];
   }
-  static constexpr bool scales = Scaled || sumOverflows<T>;
   // scaled is what a rank does to its own data before another rank sees it: each rank of a pre-multiplied sum has its
   // own factor.
   GOCCL_DEVICE uint4 scaled(const uint4& v) const {
-    if (!scales || !pre) return v;
+    if (sumOverflows<T> && avg && (n & scaledTerms) == 0) return Sum::averageTerm(v, n);
+    if (!Scaled || !pre) return v;
     Sum own;
     own.loadScaled(v, factor);
     return own.result();
@@ -53,7 +46,7 @@ struct Reducer {
   // scale does that to a unit of packets.
   template <class Data>
   GOCCL_DEVICE void scale(Data& d) const {
-    if (scales && pre) d.set(scaled(d.vector()));
+    if ((Scaled && pre) || (sumOverflows<T> && avg)) d.set(scaled(d.vector()));
   }
   GOCCL_DEVICE void begin(Sum& sum, const uint4& v) const { sum.load(v); }
   GOCCL_DEVICE void add(Sum& sum, const uint4& v) const { sum.add(v); }

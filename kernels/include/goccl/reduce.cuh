@@ -62,17 +62,30 @@ constexpr uint32_t scaledTerms = 1u << 31;
 template <Type T>
 constexpr bool sumOverflows = T == Type::bfloat16 || T == Type::float32 || T == Type::float64;
 
-// splitReciprocal makes 1/n, rounded, the product of a power of two and a factor from 1 to 2.
-GOCCL_DEVICE void splitReciprocal(uint32_t n, float& before, float& after) {
-  const uint32_t bits = floatBits(1.0f / static_cast<float>(n));
-  before = bitsFloat(bits & 0x7f800000u);
-  after = bitsFloat((bits & 0x7fffffu) | 0x3f800000u);
+// averageShift is that k.
+GOCCL_DEVICE uint32_t averageShift(uint32_t n) {
+#if GOCCL_CUDA
+  return n <= 1 ? 0 : 32 - static_cast<uint32_t>(__clz(static_cast<int>(n - 1)));
+#else
+  return n <= 1 ? 0 : 32 - static_cast<uint32_t>(__builtin_clz(n - 1));
+#endif
 }
-GOCCL_DEVICE void splitReciprocal(uint32_t n, double& before, double& after) {
-  const double r = 1.0 / static_cast<double>(n);
-  before = 1;
-  while (before > r) before *= 0.5;
-  after = r / before;
+
+// powerOfTwo is 2^k for small k.
+template <class A>
+GOCCL_DEVICE A powerOfTwo(int32_t k) {
+  if constexpr (sizeof(A) == 4) {
+    return bitsFloat(static_cast<uint32_t>(127 + k) << 23);
+  } else {
+    const uint64_t bits = static_cast<uint64_t>(1023 + k) << 52;
+#if GOCCL_CUDA
+    return __longlong_as_double(static_cast<long long>(bits));
+#else
+    A v;
+    std::memcpy(&v, &bits, 8);
+    return v;
+#endif
+  }
 }
 
 // largest is the largest finite number of a floating type of at least 16 bits.
@@ -260,24 +273,18 @@ struct Accumulator {
     for (uint32_t i = 0; i < count; ++i) v[i] = apply<Op::prod>(v[i], scalar);
   }
 
-  // averageScale is what the terms of an average over n ranks are multiplied by; averageTerm does so where the sum
-  // overflows.
-  static GOCCL_DEVICE A averageScale(uint32_t n) {
-    A before, after;
-    splitReciprocal(n, before, after);
-    return before;
-  }
+  // averageTerm is a term of an average over n ranks: scaled, where the sum overflows.
   static GOCCL_DEVICE uint4 averageTerm(const uint4& x, uint32_t n) {
     if constexpr (!sumOverflows<T>) return x;
     Accumulator own;
-    own.loadScaled(x, averageScale(n));
+    own.loadScaled(x, powerOfTwo<A>(-static_cast<int32_t>(averageShift(n))));
     return own.result();
   }
   // divideScaled ends a sum of scaled terms. Rounding may take it beyond the largest number, which is the average then.
   GOCCL_DEVICE void divideScaled(uint32_t n) {
     constexpr A most = largest<T, A>();
-    A before, after;
-    splitReciprocal(n & ~scaledTerms, before, after);
+    n &= ~scaledTerms;
+    const A after = A(1) / static_cast<A>(n) * powerOfTwo<A>(static_cast<int32_t>(averageShift(n)));
 #pragma unroll
     for (uint32_t i = 0; i < count; ++i) {
       const A average = v[i] * after, size = average < A(0) ? -average : average;
