@@ -120,7 +120,8 @@ func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, g
 		}
 		if gone > 0 && refusals >= goneRefusals && time.Since(since) >= limit {
 			return nil, greeting{}, fmt.Errorf("%w: nobody listens there any more: its process has ended, or it has finished "+
-				"with the job without this rank, or an earlier job has used the id: each needs its own; %d attempts in %v, the last: %w",
+				"with the job without this rank, or an earlier job has used the id: each needs its own; %d attempts in %v, "+
+				"the last: %w",
 				ErrPeerDead, refusals, time.Since(since).Round(time.Millisecond), last)
 		}
 		// The jitter spreads the retries of ranks that were rejected together.

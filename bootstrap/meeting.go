@@ -40,8 +40,8 @@ func (m *meeting) noRoot(rank int, err error) error {
 }
 
 // onlyHere explains an address that no other host can use.
-const onlyHere = "ranks meet at the loopback address, which leads to no other host: for several hosts choose an interface " +
-	"(NCCL_SOCKET_IFNAME) where the UniqueID is made, or a MASTER_ADDR or NCCL_COMM_ID that others reach"
+const onlyHere = "ranks meet at the loopback address, which leads to no other host: for several hosts choose an " +
+	"interface (NCCL_SOCKET_IFNAME) where the UniqueID is made, or a MASTER_ADDR or NCCL_COMM_ID that others reach"
 
 // loopback reports whether ranks meet at the loopback address.
 func (m *meeting) loopback() bool {

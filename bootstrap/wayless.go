@@ -53,6 +53,6 @@ func familyMissing(to netip.Addr, err error) error {
 	if to.Is6() {
 		family, other = "IPv6", "AF_INET"
 	}
-	return fmt.Errorf("this host has no %s address besides the loopback, up are %s; give it one, or set NCCL_SOCKET_FAMILY=%s "+
-		"on all ranks if all hosts have that: %w", family, netif.List(), other, err)
+	return fmt.Errorf("this host has no %s address besides the loopback, up are %s; give it one, or set "+
+		"NCCL_SOCKET_FAMILY=%s on all ranks if all hosts have that: %w", family, netif.List(), other, err)
 }

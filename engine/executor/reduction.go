@@ -58,8 +58,8 @@ func (d *reduction) effective(op datatype.Op) datatype.Op {
 	return op
 }
 
-// before returns the factor by which a launch changes its input, and reports whether it does. Partial sums travel in the
-// element type, so the terms of an average of floats are scaled by a power of two: no finite terms make an infinite sum.
+// before returns the factor by which a launch changes its input, and reports whether it does. Partial sums travel in
+// the element type, so the terms of an average of floats are scaled by a power of two: finite terms have finite sums.
 func (d *reduction) before(a *Args, ranks int) (factor [8]byte, ok bool) {
 	if a.Op == datatype.Avg && d.some {
 		return hostreduce.BeforeAverage(a.Type, ranks)

@@ -84,9 +84,9 @@ func (n nic) class() int {
 	return classReal
 }
 
-// pickNICs returns the interfaces that the filter lists, in its order. Of a filter that lists none, they are those of the
-// best class that has one: real before virtual before loopback, in the system's order. family is 4, 6, or 0 for either
-// (4 preferred).
+// pickNICs returns the interfaces that the filter lists, in its order. If the filter lists none, the result is the best
+// class that has one, real before virtual before loopback, in the system's order. family is 4, 6, or 0 for either (4
+// preferred).
 func pickNICs(nics []nic, f filter, family int) []NIC {
 	var found []NIC
 	best := -1
@@ -208,7 +208,8 @@ func choose(nics []nic, spec string, family int) ([]NIC, error) {
 	case len(found) > 0:
 		return found, nil
 	case spec == "" && family == 0:
-		return nil, fmt.Errorf("%w is up with an address: bring one up (ip link set NAME up); up are [%s]", ErrNone, list(nics))
+		return nil, fmt.Errorf("%w is up with an address: bring one up (ip link set NAME up); up are [%s]", ErrNone,
+			list(nics))
 	}
 	return nil, fmt.Errorf("%w matches %q (GOCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, family %d); up are %s", ErrNone, spec,
 		family, list(nics))

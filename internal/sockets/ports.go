@@ -17,7 +17,8 @@ func Explain(err error) error {
 	}
 	at, ok := op.Addr.(*net.TCPAddr)
 	taken := errors.Is(err, unix.EADDRINUSE)
-	if op.Op == "listen" && ok && at.Port == 0 && taken || op.Op == "dial" && (taken || errors.Is(err, unix.EADDRNOTAVAIL)) {
+	if op.Op == "listen" && ok && at.Port == 0 && taken ||
+		op.Op == "dial" && (taken || errors.Is(err, unix.EADDRNOTAVAIL)) {
 		return &noPort{err}
 	}
 	return err

@@ -7,7 +7,8 @@
 namespace goccl {
 namespace collective {
 
-// Scaled says that a pre-multiplied sum may be asked for. The terms of an average whose sum may overflow are scaled, too.
+// Scaled says that a pre-multiplied sum may be asked for. The terms of an average are scaled, too, where their sum may
+// overflow.
 template <Type T, Op O, bool Scaled = true>
 struct Reducer {
   static constexpr bool folds = true;

@@ -23,8 +23,8 @@ import (
 //
 //  1. All ranks use one family of addresses, of which each has one.
 //  2. A rank takes the interface that is nearest to its device; ranks of one host take them in turn.
-//  3. Where a host has several, each rank connects from its interface to those of others: to all ranks of the next host,
-//     and to one of each other host.
+//  3. Where a host has several, each rank connects from its interface to those of others: to all ranks of the next
+//     host, and to one of each other host.
 //  4. If an attempt fails, every rank uses the interface over which the bootstrap is connected.
 func (c *Config) interfaces(ctx context.Context, ranks []offers) (*offer, string, error) {
 	family, err := commonFamily(ranks)
@@ -58,8 +58,8 @@ func (c *Config) interfaces(ctx context.Context, ranks []offers) (*offer, string
 	}
 	o = c.tcp("="+own.Interfaces[i].Name, family)
 	if c.Bootstrap.Rank() == 0 {
-		slog.Warn("goccl: an interface does not reach the other hosts; all ranks use the one over which they have met: name "+
-			"the right ones in NCCL_SOCKET_IFNAME, in the order of preference", "failed", note, "used", o.NIC)
+		slog.Warn("goccl: an interface does not reach the other hosts; all ranks use the one over which they have met: "+
+			"name the right ones in NCCL_SOCKET_IFNAME, in the order of preference", "failed", note, "used", o.NIC)
 	}
 	return o, ": " + note + " (NCCL_SOCKET_IFNAME chooses interfaces)", nil
 }
@@ -110,8 +110,8 @@ func commonFamily(ranks []offers) (int, error) {
 			return family, nil
 		}
 	}
-	return 0, fmt.Errorf("rank %d has no IPv4 address on %v, and rank %d no IPv6 address on %v: give all hosts one family, "+
-		"or choose other interfaces with NCCL_SOCKET_IFNAME", lacking[0], ranks[lacking[0]].names(), lacking[1],
+	return 0, fmt.Errorf("rank %d has no IPv4 address on %v, and rank %d no IPv6 address on %v: give all hosts one "+
+		"family, or choose other interfaces with NCCL_SOCKET_IFNAME", lacking[0], ranks[lacking[0]].names(), lacking[1],
 		ranks[lacking[1]].names())
 }
 

@@ -52,9 +52,9 @@ constexpr GOCCL_HOST_DEVICE bool isFloat() {
   return A(1) / A(2) != A(0);
 }
 
-// An average of finite elements is finite, and their sum may not be. The terms of such a sum are multiplied by a power
-// of two before anybody adds them: by 2^-k, where 2^k is at least the number of ranks. Then the sum is multiplied by 2^k
-// over that number. Results are the same bits, unless a sum is below 2^k times the smallest normal number.
+// An average of finite elements is finite, and their sum may not be. So the terms are multiplied by 2^-k before anybody
+// adds them, where 2^k is at least the number of ranks, and the sum is multiplied by 2^k over that number. Results are
+// the same bits, unless a sum is below 2^k times the smallest normal number.
 //
 // scaledTerms is a bit of the number of ranks and says so. sumOverflows: sums overflow even before they are rounded.
 constexpr uint32_t scaledTerms = 1u << 31;
