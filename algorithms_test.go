@@ -86,6 +86,11 @@ func TestPlansAreSelected(t *testing.T) {
 			}
 		}
 	}
+	for _, c := range conformance.Averages(n, 1, 1013, 70_000, 70_001) {
+		if err := conformance.Run(comms, c); err != nil {
+			t.Fatal(c, err)
+		}
+	}
 	for _, name := range names {
 		if !ran[0][name] {
 			t.Errorf("%s never ran", name)

@@ -63,3 +63,15 @@ func TestGPUOneProcess(t *testing.T) {
 	n, open := commtest.GPUs(t)
 	matrix(t, commtest.New(t, n, open, nil), []int64{0, 1, 2, 127, 4096, 65537, 1<<20 + 3, 8 << 20})
 }
+
+// TestAveragesNearTheLimit averages elements whose sum is infinite.
+func TestAveragesNearTheLimit(t *testing.T) {
+	for _, n := range []int{2, 3, 8} {
+		comms := commtest.New(t, n, commtest.Host, nil)
+		for _, c := range conformance.Averages(n, 1, 1013, 70_000, 300_001) {
+			if err := conformance.Run(comms, c); err != nil {
+				t.Error(c, err)
+			}
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -86,14 +87,25 @@ func secretFor(a rootAddress, secret []byte) []byte {
 	return m.Sum(nil)
 }
 
-type target struct{ network, address string }
+// target is an address to dial. brief: there are others, so it is given up soon if nothing answers.
+type target struct {
+	network, address string
+	brief            bool
+}
+
+func tcpTargets(list []netip.AddrPort) (all []target) {
+	for _, a := range list {
+		all = append(all, target{"tcp", a.String(), len(list) > 1})
+	}
+	return all
+}
 
 // targets lists the addresses that a rank dials to reach the root.
 func (a rootAddress) targets() []target {
 	if a.unix != "" {
-		return []target{{"unix", a.unix}}
+		return []target{{"unix", a.unix, false}}
 	}
-	return []target{{"tcp", a.String()}}
+	return []target{{"tcp", a.String(), false}}
 }
 
 // lookup resolves the root's own name. The name may not be published yet, for example while a Kubernetes job starts.
@@ -160,24 +172,21 @@ func (a rootAddress) listen(ctx context.Context, spec string, family int) (
 			busy = err
 		}
 	}
-	onlyLoopback := true
 	for _, ip := range ips {
-		before := len(ls)
 		try(ip)
-		if len(ls) > before && !ip.IsLoopback() {
-			onlyLoopback = false
-		}
 	}
 	foreign := len(ls) == 0 && busy == nil
 	if foreign && literal && a.iface == "" {
 		return nil, "", a.notOurs()
 	}
-	if busy == nil && (len(ls) == 0 || onlyLoopback && !literal && a.host != "localhost") {
+	if busy == nil && (len(ls) == 0 || a.namesLoopback(addresses(ls))) {
 		if a.iface != "" {
 			spec = "=" + a.iface
 		}
-		if ip, err := localAddr(spec, family); err == nil {
-			try(ip)
+		if nics, err := localNICs(spec, family); err == nil {
+			for _, n := range nics {
+				try(n.Addr)
+			}
 		}
 	}
 	if busy != nil {
@@ -218,11 +227,64 @@ func listenError(a rootAddress, err error) error {
 	return fmt.Errorf("rank 0 cannot listen on %s: %w", a, err)
 }
 
-// localAddr returns the address of the local interface that spec chooses.
-func localAddr(spec string, family int) (netip.Addr, error) {
-	a, err := netif.Addr(spec, family)
-	if err != nil {
-		return a, fmt.Errorf("%w: %w", ErrInvalid, err)
+// namesLoopback reports whether a name, which other hosts may know, leads to nothing but the loopback here, as Debian's
+// 127.0.1.1 does.
+func (a rootAddress) namesLoopback(ips []netip.Addr) bool {
+	_, err := netip.ParseAddr(a.host)
+	return err != nil && a.host != "localhost" &&
+		!slices.ContainsFunc(ips, func(ip netip.Addr) bool { return !ip.Unmap().IsLoopback() })
+}
+
+func addresses(ls []net.Listener) (ips []netip.Addr) {
+	for _, l := range ls {
+		ips = append(ips, l.Addr().(*net.TCPAddr).AddrPort().Addr().Unmap())
 	}
-	return a, nil
+	return ips
+}
+
+// outward returns the listener that rank 0 itself dials. The address from which it does so is told to other hosts.
+func outward(ls []net.Listener) target {
+	at := ls[0].Addr()
+	for _, l := range ls {
+		if t, ok := l.Addr().(*net.TCPAddr); ok && !t.IP.IsLoopback() {
+			at = t
+			break
+		}
+	}
+	return target{at.Network(), at.String(), false}
+}
+
+// localNICs returns the local interfaces that spec chooses.
+func localNICs(spec string, family int) ([]netif.NIC, error) {
+	nics, err := netif.NICs(spec, family)
+	if errors.Is(err, netif.ErrNone) {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return nics, err
+}
+
+// listenAll listens on one port of the first interfaces. Interfaces on which that is not possible are left out.
+func listenAll(nics []netif.NIC, most int) (ls []net.Listener, err error) {
+	for tries := 7; ; tries-- { // the port that the first one gets may be taken on another
+		ls = nil
+		port, busy := uint16(0), false
+		for _, n := range nics[:min(most, len(nics))] {
+			l, listenErr := sockets.Listen("tcp", netip.AddrPortFrom(n.Addr, port).String())
+			if listenErr != nil {
+				err = listenErr
+				busy = busy || port != 0 && errors.Is(listenErr, syscall.EADDRINUSE)
+				continue
+			}
+			ls, port = append(ls, l), l.Addr().(*net.TCPAddr).AddrPort().Port()
+		}
+		if len(ls) == 0 {
+			return nil, err
+		}
+		if !busy || tries == 0 {
+			return ls, nil
+		}
+		for _, l := range ls {
+			_ = l.Close()
+		}
+	}
 }

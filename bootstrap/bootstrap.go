@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"context"
+	"net/netip"
 
 	"github.com/goccl/goccl/internal/tags"
 )
@@ -70,6 +71,26 @@ func LocalRank(b Bootstrap) int {
 		}
 	}
 	return -1
+}
+
+// LocalAddress returns an address of this host over which b is connected with another one. It is invalid if there is no
+// such connection.
+func LocalAddress(b Bootstrap) netip.Addr {
+	var g *group
+	switch b := b.(type) {
+	case *group:
+		g = b
+	case apart:
+		g = b.group
+	case *TCP:
+		g, _ = b.joined("LocalAddress")
+	}
+	if g != nil {
+		if at := g.e.outward.Load(); at != nil {
+			return *at
+		}
+	}
+	return netip.Addr{}
 }
 
 // LocalSize returns the number of ranks on b's host.

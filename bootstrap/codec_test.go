@@ -111,9 +111,18 @@ func TestUniqueIDProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := idFields{addr: genAddrPort(t), flags: byte(rapid.IntRange(0, 255).Draw(t, "flags"))}
 		copy(f.secret[:], rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "secret"))
+		six := rapid.Bool().Draw(t, "a further IPv6 address")
+		for range rapid.IntRange(0, 5).Draw(t, "further IPv4 addresses") {
+			if !six || len(f.more) == 0 {
+				f.more = append(f.more, netip.AddrFrom4([4]byte(append(rapid.SliceOfN(rapid.Byte(), 3, 3).Draw(t, "ip"), 1))))
+			}
+		}
+		if six {
+			f.more = append(f.more, netip.MustParseAddr("fd00::7"))
+		}
 		id := f.encode()
 		got, err := id.decode()
-		if err != nil || got != f {
+		if err != nil || !reflect.DeepEqual(got, f) {
 			t.Fatalf("got %+v, %v; want %+v", got, err, f)
 		}
 		if again, err := ParseUniqueID(id[:]); err != nil || again != id {
@@ -240,7 +249,7 @@ func TestTableProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var tab table
 		for range rapid.IntRange(1, 5).Draw(t, "n") {
-			m := member{tcp: toWire(genAddrPort(t))}
+			m := member{tcp: [maxMeshAddrs]wireAddr{toWire(genAddrPort(t)), 2: toWire(genAddrPort(t))}}
 			copy(m.host[:], rapid.SliceOfN(rapid.Byte(), 1, 1).Draw(t, "host"))
 			tab.members = append(tab.members, m)
 		}

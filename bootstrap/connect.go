@@ -1,11 +1,14 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,30 +21,36 @@ const maxDials = 32
 // meshListeners accept the connections of higher ranks, on this host and on others.
 type meshListeners struct {
 	unix net.Listener
-	tcp  net.Listener // nil if the job is on one host by construction
+	tcp  []net.Listener // none if the job is on one host by construction
 	self member
 }
 
 func (m *meshListeners) close() {
-	_ = m.unix.Close()
-	if m.tcp != nil {
-		_ = m.tcp.Close()
+	for _, l := range m.all() {
+		_ = l.Close()
 	}
 }
 
-// listenMesh opens the listeners. ip is this host's address; if it is invalid, no rank is on another host.
-func listenMesh(c *config, ip netip.Addr) (*meshListeners, error) {
+func (m *meshListeners) all() []net.Listener { return append([]net.Listener{m.unix}, m.tcp...) }
+
+// listenMesh opens the listeners, on all of this host's addresses that other hosts may reach. The first one must be
+// possible; without addresses no rank is on another host.
+func listenMesh(c *config, ips []netip.Addr) (*meshListeners, error) {
 	m := &meshListeners{self: member{host: hostID(c.hostID), process: [16]byte(processID())}}
 	var err error
 	if m.unix, m.self.unix, err = listenUnix(); err != nil {
 		return nil, err
 	}
-	if ip.IsValid() {
-		if m.tcp, err = sockets.Listen("tcp", netip.AddrPortFrom(ip, 0).String()); err != nil {
-			_ = m.unix.Close()
+	for _, ip := range ips[:min(len(ips), maxMeshAddrs)] {
+		l, err := sockets.Listen("tcp", netip.AddrPortFrom(ip, 0).String())
+		switch {
+		case err == nil:
+			m.self.tcp[len(m.tcp)] = wireOf(l.Addr())
+			m.tcp = append(m.tcp, l)
+		case ip == ips[0]:
+			m.close()
 			return nil, err
 		}
-		m.self.tcp = wireOf(m.tcp.Addr())
 	}
 	return m, nil
 }
@@ -71,7 +80,7 @@ func connectMesh(ctx context.Context, c *config, d *dialer, rank int, t *table, 
 	}
 
 	g := &acceptor{
-		listeners: []net.Listener{ls.unix}, secret: d.secret, log: c.log.With("rank", rank),
+		listeners: ls.all(), secret: d.secret, log: c.log.With("rank", rank),
 		greet: func() greeting {
 			return greeting{role: roleAcceptor, world: uint32(world), rank: int32(rank), session: t.session}
 		},
@@ -101,9 +110,6 @@ func connectMesh(ctx context.Context, c *config, d *dialer, rank int, t *table, 
 			add(int(them.rank), fc)
 		},
 		starved: func(err error) { cancel(err) },
-	}
-	if ls.tcp != nil {
-		g.listeners = append(g.listeners, ls.tcp)
 	}
 	g.serve()
 
@@ -174,12 +180,12 @@ func (d *dialer) dialMember(ctx context.Context, c *config, me greeting, p *memb
 		}
 	}
 	if errors.Is(err, errNotHere) {
-		ap, ok := p.tcp.addrPort()
-		if !ok || ls.tcp == nil {
+		at := p.addresses(d.local)
+		if len(at) == 0 || len(ls.tcp) == 0 {
 			return nil, fmt.Errorf("%w: rank %d is on another host, but the ranks met on a unix socket; set MASTER_ADDR and "+
 				"MASTER_PORT: %w", ErrInvalid, peer, err)
 		}
-		fc, them, err = d.dialKnown(ctx, []target{{"tcp", ap.String()}}, me, gone)
+		fc, them, err = d.dialKnown(ctx, tcpTargets(at), me, gone)
 	}
 	if err != nil {
 		return nil, err
@@ -189,4 +195,32 @@ func (d *dialer) dialMember(ctx context.Context, c *config, me greeting, p *memb
 		return nil, fmt.Errorf("%w: rank %d answers at the address of rank %d", ErrProtocol, them.rank, peer)
 	}
 	return fc, nil
+}
+
+// addresses lists where a member listens: first what is most like an address from which this rank has reached another
+// host.
+func (m *member) addresses(local netip.Addr) (list []netip.AddrPort) {
+	for _, w := range m.tcp {
+		if ap, ok := w.addrPort(); ok {
+			list = append(list, ap)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b netip.AddrPort) int {
+		return cmp.Compare(common(b.Addr(), local), common(a.Addr(), local))
+	})
+	return list
+}
+
+// common counts the leading bits that two addresses have in common.
+func common(a, b netip.Addr) int {
+	x, y := a.AsSlice(), b.AsSlice()
+	if len(x) != len(y) {
+		return -1
+	}
+	for i := range x {
+		if x[i] != y[i] {
+			return 8*i + bits.LeadingZeros8(x[i]^y[i])
+		}
+	}
+	return 8 * len(x)
 }

@@ -6,14 +6,14 @@
 //
 // # Joining
 //
-// A [UniqueID] contains the address of a root listener and a 256-bit secret. The process that calls [NewUniqueID]
+// A [UniqueID] contains the addresses of a root's listeners and a 256-bit secret. The process that calls [NewUniqueID]
 // serves the root; every rank calls [TCP.Init] with the id. Alternatively every rank calls [TCP.InitAddress] with one
 // address, and rank 0 listens there. [FromEnv] reads the environment that torchrun, mpirun, srun and Kubernetes
 // provide, and [Join] does all steps.
 //
 //  1. A rank dials the root and both prove, by HMAC-SHA-256 over a transcript of both greetings, that they know the
 //     secret; the same greetings carry a key exchange.
-//  2. The rank sends the root its listening addresses.
+//  2. The rank sends the root its listening addresses: one of each interface that may lead to other hosts.
 //  3. When all ranks have joined, the root closes its listeners and sends the table to every rank.
 //  4. Ranks open a full mesh: a higher rank dials a lower one, over an abstract unix socket if it is reachable, else
 //     over TCP, with the same proof.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -34,6 +36,8 @@ type endpoint struct {
 	spread func(ctx context.Context, n notice)
 	// accuse, set by the transport, tells all other peers that this rank is about to give up peer.
 	accuse func(peer int)
+	// outward is an address of this host over which the transport is connected with another one.
+	outward atomic.Pointer[netip.Addr]
 	// stop, set by the transport, says goodbye to all peers and returns when no goroutine and no descriptor is left.
 	stop func()
 }

@@ -149,6 +149,10 @@ func (l launcher) read(v environment) (e Env, err error) {
 			strings.Join(l.size, " or "))
 	}
 	switch {
+	case l.name == "slurm" && e.WorldSize > 1 &&
+		firstOf(v, "SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NODELIST") == "":
+		err = fmt.Errorf("%w: SLURM_PROCID is set and no step (SLURM_STEP_ID): this process is the batch script's own, not "+
+			"one of %d tasks; start the program with srun, or unset SLURM_PROCID", ErrInvalid, e.WorldSize)
 	case l.name == "slurm":
 		err = e.readSlurm(v)
 	case l.rank == "PET_NODE_RANK" || l.rank == "JOB_COMPLETION_INDEX":

@@ -62,6 +62,8 @@ func TestFromEnv(t *testing.T) {
 		{name: "Slurm with PMI2", env: "PMI_RANK=5 PMI_SIZE=8 SLURM_PROCID=5 SLURM_NTASKS=8 SLURM_STEP_NODELIST=a[1-2] " +
 			"SLURM_JOB_ID=17 SLURM_STEP_ID=0",
 			want: Env{5, 8, -1, 0, "a1", port("slurm", "17.0"), "", "pmi"}},
+		{name: "Slurm without srun", env: "SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_JOB_ID=17 " +
+			"SLURM_JOB_NODELIST=node[07-09] SLURM_TASKS_PER_NODE=4(x2)", err: ErrInvalid},
 		{name: "Slurm, broken node list", env: "SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_NODELIST=a[1- SLURM_JOB_ID=1",
 			err: ErrInvalid},
 		{name: "Kubernetes indexed job", env: "JOB_COMPLETION_INDEX=1 WORLD_SIZE=2 MASTER_ADDR=job-0.svc MASTER_PORT=29500",
@@ -202,5 +204,14 @@ func TestJoin(t *testing.T) {
 			each(t, bs, func(b Bootstrap) error { return b.Barrier(context.Background()) })
 			closeAll(bs)
 		}
+	}
+}
+
+// TestSlurmWithoutSrun: the error of a batch script's own process names the remedy.
+func TestSlurmWithoutSrun(t *testing.T) {
+	vars := map[string]string{"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "17"}
+	_, err := fromEnv(environment{get: func(name string) string { return vars[name] }})
+	if err == nil || !strings.Contains(err.Error(), "start the program with srun") {
+		t.Error(err)
 	}
 }

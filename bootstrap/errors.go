@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/internal/openfiles"
+	"github.com/goccl/goccl/internal/sockets"
 )
 
 // The kinds of errors, for errors.Is.
@@ -52,7 +53,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 func fail(op string, rank, peer int, err error) error {
-	return &Error{Op: op, Rank: rank, Peer: peer, Err: openfiles.Explain(err)}
+	return &Error{Op: op, Rank: rank, Peer: peer, Err: sockets.Explain(openfiles.Explain(err))}
 }
 
 // peerDead wraps cause so that errors.Is finds both ErrPeerDead and cause.

@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"context"
-	"net"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,7 +25,7 @@ func newGate(w *web, b *branch, fail context.CancelCauseFunc) *acceptor {
 	}
 	rank, world := w.e.rank, w.e.size
 	g := &acceptor{
-		listeners: []net.Listener{w.ls.unix}, secret: w.d.secret, log: w.c.log.With("rank", rank), pending: fewPending(),
+		listeners: w.ls.all(), secret: w.d.secret, log: w.c.log.With("rank", rank), pending: fewPending(),
 		room: w.room,
 		greet: func() greeting {
 			return greeting{role: roleAcceptor, world: uint32(world), rank: int32(rank), session: session()}
@@ -68,9 +67,6 @@ func newGate(w *web, b *branch, fail context.CancelCauseFunc) *acceptor {
 			w.c.log.Warn("bootstrap: a rank cannot accept connections", "rank", rank, "error", err)
 			fail(err) // without effect after the joining
 		},
-	}
-	if w.ls.tcp != nil {
-		g.listeners = append(g.listeners, w.ls.tcp)
 	}
 	return g
 }

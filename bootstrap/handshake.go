@@ -30,7 +30,7 @@ import (
 // Sizes are fixed; no allocation depends on a peer's data.
 const (
 	protocolMagic   = "gccl"
-	protocolVersion = 4
+	protocolVersion = 5
 	greetingSize    = 176
 	proofSize       = sha256.Size
 	verdictSize     = 8 + proofSize

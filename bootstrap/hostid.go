@@ -59,7 +59,7 @@ var errNotHere = errors.New("no unix socket leads there")
 // dialHere opens a connection to a peer of this host. If the name has no listener, the result is errNotHere: a rank
 // listens before it publishes its name.
 func (d *dialer) dialHere(ctx context.Context, name socketName, me greeting) (*frameConn, greeting, error) {
-	t := target{"unix", name.address()}
+	t := target{"unix", name.address(), false}
 	var shortage openfiles.Shortage
 	for {
 		fc, them, err := d.try(ctx, t, me)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -88,7 +89,7 @@ func insider(rank, world int, f func(fc *frameConn)) func(t *testing.T, id Uniqu
 		d := &dialer{secret: fields.secret[:]}
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		fc, _, err := d.dial(ctx, []target{{"tcp", addr}},
+		fc, _, err := d.dial(ctx, []target{{network: "tcp", address: addr}},
 			greeting{role: roleJoiner, world: uint32(world), rank: int32(rank), target: -1})
 		if err != nil {
 			t.Error(err)
@@ -120,7 +121,7 @@ func TestIntruders(t *testing.T) {
 			f, _ := id.decode()
 			d := &dialer{secret: f.secret[:]}
 			for _, r := range []int32{4, -1, 1 << 30} {
-				if _, _, err := d.try(context.Background(), target{"tcp", addr},
+				if _, _, err := d.try(context.Background(), target{network: "tcp", address: addr},
 					greeting{role: roleJoiner, world: 4, rank: r, target: -1}); !errors.Is(err, ErrRankRange) {
 					t.Errorf("rank %d: %v", r, err)
 				}
@@ -292,7 +293,7 @@ func TestMeshIntruders(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret := bytes.Repeat([]byte{7}, 32)
-	lo, _ := localAddr("lo", 0)
+	lo := []netip.Addr{netip.MustParseAddr("127.0.0.1")}
 	ls := make([]*meshListeners, 2)
 	for i := range ls {
 		if ls[i], err = listenMesh(c, lo); err != nil {
@@ -313,7 +314,7 @@ func TestMeshIntruders(t *testing.T) {
 		conns, err := connectMesh(ctx, c, d, 0, &tab, ls[0])
 		done <- result{conns, err}
 	}()
-	at := []target{{"unix", ls[0].self.unix.address()}, {"tcp", ls[0].tcp.Addr().String()}}
+	at := []target{{"unix", ls[0].self.unix.address(), false}, {"tcp", ls[0].tcp[0].Addr().String(), false}}
 	me := greeting{role: roleDialer, world: 2, rank: 1, target: 0, session: tab.session}
 	for name, change := range map[string]func(g *greeting, d *dialer){
 		"own rank":         func(g *greeting, _ *dialer) { g.rank = 0 },

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goccl/goccl/internal/netif"
 	"github.com/goccl/goccl/internal/openfiles"
 	"github.com/goccl/goccl/internal/sockets"
 )
@@ -29,7 +31,9 @@ func (b *blame) Unwrap() error { return b.err }
 type dialer struct {
 	secret    []byte
 	partition time.Duration
-	from      netip.Addr // zero: the system's choice
+	nics      []netif.NIC // none: the system's choice
+	local     netip.Addr  // from which the root was reached
+	log       *slog.Logger
 }
 
 // dial tries the targets in turn until it is admitted, a verdict rejects it, or ctx ends. A refused connection, or one
@@ -47,6 +51,8 @@ const (
 	goneFar      = 700 * time.Millisecond
 	goneAfter    = 3 * time.Second
 	goneRefusals = 5
+	// briefly is how long a connection may take to an address beside which there are others.
+	briefly = time.Second
 )
 
 // goneFrom is how long refusals of an address must last, at which a root was.
@@ -71,8 +77,9 @@ func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, g
 	var since time.Time // time of the first refusal of the current run of refusals
 	refusals := 0
 	var shortage openfiles.Shortage
+	var way wayless
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
-		refused := true
+		refused, silent := 0, 0
 		for _, t := range targets {
 			fc, them, err := d.try(ctx, t, me)
 			if err == nil {
@@ -87,22 +94,34 @@ func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, g
 			if !cut && (!errors.As(err, &again) || shortage.Lasts(err)) {
 				return nil, them, last
 			}
+			if err := way.judge(err, len(targets), d.log); err != nil && !cut {
+				return nil, them, err
+			}
 			if gone == 0 && them.version != 0 {
 				gone = goneAfter
 			}
-			refused = refused && errors.Is(err, syscall.ECONNREFUSED)
+			if errors.Is(err, syscall.ECONNREFUSED) {
+				refused++
+			} else if t.brief && them.version == 0 {
+				silent++
+			}
+		}
+		limit := gone
+		if silent > 0 {
+			limit = max(limit, goneAfter) // the address that refuses may be another host's
 		}
 		switch {
-		case !refused:
+		case refused == 0 || refused+silent < len(targets):
 			refusals = 0
 		case refusals == 0:
 			refusals, since = 1, time.Now()
 		default:
 			refusals++
 		}
-		if gone > 0 && refusals >= goneRefusals && time.Since(since) >= gone {
+		if gone > 0 && refusals >= goneRefusals && time.Since(since) >= limit {
 			return nil, greeting{}, fmt.Errorf("%w: nobody listens there any more: its process has ended, or it has finished "+
-				"with the job without this rank; %d attempts in %v, the last: %w",
+				"with the job without this rank, or an earlier job has used the id: each needs its own; %d attempts in %v, "+
+				"the last: %w",
 				ErrPeerDead, refusals, time.Since(since).Round(time.Millisecond), last)
 		}
 		// The jitter spreads the retries of ranks that were rejected together.
@@ -127,8 +146,11 @@ func (d *dialer) try(ctx context.Context, t target, me greeting) (*frameConn, gr
 	attempt, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	nd := net.Dialer{}
-	if d.from.IsValid() {
-		nd.Control = bindFrom(d.from)
+	if t.brief {
+		nd.Timeout = briefly
+	}
+	if len(d.nics) > 0 {
+		nd.Control = bindFrom(d.nics)
 	}
 	c, err := nd.DialContext(attempt, t.network, t.address)
 	switch {

@@ -1,8 +1,13 @@
 package bootstrap
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -21,6 +26,9 @@ type meeting struct {
 // noRoot returns the error of a rank that was not admitted, with the rank to blame.
 func (m *meeting) noRoot(rank int, err error) error {
 	missing := errors.Is(err, ErrTimeout) || errors.Is(err, ErrPeerDead)
+	if missing && m.loopback() {
+		err = fmt.Errorf("%w; %s", err, onlyHere)
+	}
 	switch {
 	case missing && m.address != nil && rank != 0:
 		return &blame{0, fmt.Errorf("no way to rank 0, which listens at %v: it has not come, has died, or has failed, "+
@@ -29,4 +37,46 @@ func (m *meeting) noRoot(rank int, err error) error {
 		return fmt.Errorf("no way to the root, which is in the process that made the UniqueID, %v: %w", m.maker, err)
 	}
 	return fmt.Errorf("no way to the root: %w", err)
+}
+
+// onlyHere explains an address that no other host can use.
+const onlyHere = "ranks meet at the loopback address, which leads to no other host: for several hosts choose an " +
+	"interface (NCCL_SOCKET_IFNAME) where the UniqueID is made, or a MASTER_ADDR or NCCL_COMM_ID that others reach"
+
+// loopback reports whether ranks meet at the loopback address.
+func (m *meeting) loopback() bool {
+	for _, t := range m.targets {
+		at, err := netip.ParseAddrPort(t.address)
+		if err != nil || !at.Addr().IsLoopback() {
+			return false
+		}
+	}
+	return len(m.targets) > 0
+}
+
+// usedIDs are the latest ids by which ranks of this process have joined. An id is for one job: its root has ended.
+type usedIDs struct {
+	mu   sync.Mutex
+	keys [64][sha256.Size]byte
+	next int
+}
+
+var used usedIDs
+
+func usedKey(f *idFields, rank int) [sha256.Size]byte {
+	return [sha256.Size]byte(seal(f.secret[:], "used", binary.LittleEndian.AppendUint32(nil, uint32(rank))))
+}
+
+func (u *usedIDs) add(f *idFields, rank int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.keys[u.next] = usedKey(f, rank)
+	u.next = (u.next + 1) % len(u.keys)
+}
+
+func (u *usedIDs) has(f *idFields, rank int) bool {
+	key := usedKey(f, rank)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Contains(u.keys[:], key)
 }

@@ -57,6 +57,10 @@ func (m *mesh) newLink(peer int, fc *frameConn) *meshLink {
 	l := &meshLink{m: m, peer: peer, fc: fc, gone: make(chan struct{})}
 	fc.r.Reset(seenConn{fc.c, l})
 	l.seen.Store(now())
+	if a, ok := fc.c.LocalAddr().(*net.TCPAddr); ok {
+		at := a.AddrPort().Addr().Unmap()
+		m.e.outward.CompareAndSwap(nil, &at)
+	}
 	return l
 }
 

@@ -95,7 +95,7 @@ func TestWorldSizeOfTheRoot(t *testing.T) {
 	go func() { // as in another process: without the direct path to the root
 		b := NewTCP(0, 7, quiet(), WithTimeout(time.Minute))
 		stray <- b.init(context.Background(), func(*config) (meeting, error) {
-			return meeting{secret: f.secret[:], targets: []target{{"tcp", f.addr.String()}}}, nil
+			return meeting{secret: f.secret[:], targets: f.targets()}, nil
 		})
 	}()
 	waitJoined(t, id, 1)

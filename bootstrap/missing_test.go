@@ -90,7 +90,7 @@ func TestRootSaysItsRank(t *testing.T) {
 		r.mu.Unlock()
 	}
 	d := &dialer{secret: f.secret[:]}
-	fc, them, err := d.dial(ctx, []target{{"tcp", f.addr.String()}},
+	fc, them, err := d.dial(ctx, f.targets(),
 		greeting{role: roleJoiner, world: 3, rank: 2, target: -1})
 	if err != nil {
 		t.Fatal(err)

@@ -54,7 +54,7 @@ func WithStallTimeout(d time.Duration) Option { return func(c *config) { c.stall
 func WithRootLifetime(d time.Duration) Option { return func(c *config) { c.rootLife = d } }
 
 // WithInterface chooses the network interface, in the form of GOCCL_SOCKET_IFNAME: a comma-separated list of name
-// prefixes, "=" before the list for exact names, "^" for names to avoid.
+// prefixes in the order of preference, "=" before the list for exact names, "^" for names to avoid.
 func WithInterface(spec string) Option { return func(c *config) { c.iface = cmp.Or(spec, c.iface) } }
 
 // WithSecret sets the secret of the address form, as GOCCL_SECRET does.

@@ -62,12 +62,24 @@ func rankMain(what string) int {
 	}
 	ctx := context.Background()
 	if what == "create" { // only make an id
-		id, err := NewUniqueID(WithInterface("lo"))
+		on := "lo"
+		if os.Getenv("GOCCL_SOCKET_IFNAME") != "" {
+			on = ""
+		}
+		id, err := NewUniqueID(WithInterface(on))
 		if err != nil {
 			return report(err)
 		}
 		fmt.Printf("id %x\n", id[:])
 		select {}
+	}
+	if what == "exhaust" { // makes ids until that fails
+		for {
+			if _, err := NewUniqueID(WithInterface("lo"), quiet()); err != nil {
+				fmt.Println("invalid", errors.Is(err, ErrInvalid))
+				return report(err)
+			}
+		}
 	}
 	b, err := join(ctx)
 	if err != nil {

@@ -11,16 +11,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goccl/goccl/internal/netif"
 	"github.com/goccl/goccl/internal/peercred"
 	"github.com/goccl/goccl/internal/sockets"
 )
 
-// bindFrom makes a dialer leave through the interface of from. It does not apply to loopback destinations, because the
-// root's name may refer to this host, nor to destinations of the other family.
-func bindFrom(from netip.Addr) func(network, address string, c syscall.RawConn) error {
+// bindFrom makes a dialer leave through one of nics, by the route if it leads there. It does not apply to loopback
+// destinations, because the root's name may refer to this host, nor to destinations of a family that nics do not have.
+func bindFrom(nics []netif.NIC) func(network, address string, c syscall.RawConn) error {
 	return func(_, address string, c syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
-		if err != nil || to.Addr().Unmap().IsLoopback() != from.IsLoopback() || to.Addr().Unmap().Is4() != from.Is4() {
+		if err != nil {
+			return nil
+		}
+		from := netif.Toward(nics, to.Addr())
+		if !from.IsValid() || to.Addr().Unmap().IsLoopback() != from.IsLoopback() {
 			return nil
 		}
 		var sa unix.Sockaddr = &unix.SockaddrInet6{Addr: from.As16()}

@@ -8,35 +8,46 @@ import (
 )
 
 // member is a rank's description of itself, memberSize bytes: TCP address, unix socket name, host (zero: where its unix
-// socket can be reached), process, twelve zero bytes, liveness page (zero: none).
+// socket can be reached), process, twelve zero bytes, liveness page (zero: none), further TCP addresses (zero: none).
 type member struct {
-	tcp      wireAddr
+	tcp      [maxMeshAddrs]wireAddr
 	unix     socketName
 	host     [32]byte
 	process  [16]byte
 	liveness fdshare.Ticket
 }
 
-const memberSize = 96 + fdshare.TicketSize
+// maxMeshAddrs bounds the interfaces on which a rank listens.
+const maxMeshAddrs = 4
+
+const memberSize = memberMore + 20*(maxMeshAddrs-1)
+const memberMore = 96 + fdshare.TicketSize
 
 func (m *member) append(b []byte) []byte {
-	b = append(b, m.tcp[:]...)
+	b = append(b, m.tcp[0][:]...)
 	b = append(b, m.unix[:]...)
 	b = append(b, m.host[:]...)
 	b = append(b, m.process[:]...)
 	b = append(b, make([]byte, 12)...)
-	return append(b, m.liveness[:]...)
+	b = append(b, m.liveness[:]...)
+	for _, a := range m.tcp[1:] {
+		b = append(b, a[:]...)
+	}
+	return b
 }
 
 func decodeMember(b []byte) (m member, err error) {
 	if len(b) != memberSize {
 		return m, fmt.Errorf("%w: a member of %d bytes", ErrProtocol, len(b))
 	}
-	copy(m.tcp[:], b[0:])
+	copy(m.tcp[0][:], b[0:])
 	copy(m.unix[:], b[20:])
 	copy(m.host[:], b[36:])
 	copy(m.process[:], b[68:])
 	copy(m.liveness[:], b[96:])
+	for i := range m.tcp[1:] {
+		copy(m.tcp[1+i][:], b[memberMore+20*i:])
+	}
 	return m, nil
 }
 

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -46,19 +47,29 @@ func (t *TCP) Init(ctx context.Context, id UniqueID) error {
 		if err != nil {
 			return meeting{}, err
 		}
-		m := meeting{secret: f.secret[:], iface: c.iface, targets: []target{{"tcp", f.addr.String()}}, maker: f.maker}
+		m := meeting{secret: f.secret[:], iface: c.iface, targets: f.targets(), maker: f.maker}
 		if f.flags&flagRankZero != 0 {
 			m.address = &rootAddress{host: f.addr.Addr().String(), port: f.addr.Port()}
+			if a, err := parseAddress(c.commID); err == nil && bytes.Equal(secretFor(a, c.secret), m.secret) {
+				m.address, m.targets = &a, a.targets() // each host resolves the name, as that of InitAddress
+			}
 			m.weak = len(c.secret) == 0
 			m.attempt, err = currentAttempt(processEnvironment)
 			return m, err
 		}
 		m.gone = goneFrom(f.addr.Addr())
+		if used.has(&f, t.rank) {
+			return m, fmt.Errorf("%w: this process has joined a job by this UniqueID before, as rank %d: make an id for each "+
+				"communicator", ErrInvalid, t.rank)
+		}
 		if r := liveRoot(id); r != nil {
 			r.pin(t.rank, t.world)
 		}
 		return m, err
 	})
+	if f, decodeErr := id.decode(); err == nil && decodeErr == nil {
+		used.add(&f, t.rank)
+	}
 	if r := liveRoot(id); err != nil && r != nil && !r.joined() {
 		r.fail(t.rank, verdictGaveUp, fmt.Sprintf("rank %d, in the process that made the id, gave up: %v", t.rank, err))
 	}

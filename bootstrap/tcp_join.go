@@ -4,7 +4,10 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
+
+	"github.com/goccl/goccl/internal/netif"
 )
 
 // join runs the steps of the package documentation. After an error no resource stays open.
@@ -50,12 +53,16 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 			}
 			<-own.done
 		}()
-		m.targets = []target{{ls[0].Addr().Network(), ls[0].Addr().String()}}
+		m.targets = []target{outward(ls)}
 	}
 
-	d := &dialer{secret: m.secret, partition: c.partition}
+	if note == "" && m.loopback() {
+		note = onlyHere
+	}
+
+	d := &dialer{secret: m.secret, partition: c.partition, log: c.log}
 	if m.iface != "" {
-		if d.from, err = localAddr(m.iface, c.family); err != nil {
+		if d.nics, err = localNICs(m.iface, c.family); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -75,7 +82,7 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	}
 
 	// 2. Send our addresses.
-	ls, err := listenMesh(c, d.meshIP(fc.c))
+	ls, err := listenMesh(c, d.meshIPs(fc.c, c.family))
 	if err != nil {
 		return nil, nil, rc.giveUp(err)
 	}
@@ -145,15 +152,23 @@ func hungUp(ctx context.Context) error {
 	return contextError(ctx)
 }
 
-// meshIP returns the address where peers on other hosts reach us: the chosen interface's, else that of the route to the
-// root. It is invalid if the root was met on a unix socket.
-func (d *dialer) meshIP(c net.Conn) netip.Addr {
+// meshIPs returns the addresses where peers on other hosts may reach us: first the one from which this rank has reached
+// the root, which may be on this host, and then one of each other interface. There are none if the root was met on a
+// unix socket.
+func (d *dialer) meshIPs(c net.Conn, family int) []netip.Addr {
 	a, ok := c.LocalAddr().(*net.TCPAddr)
 	if !ok {
-		return netip.Addr{}
+		return nil
 	}
-	if d.from.IsValid() && !a.IP.IsLoopback() {
-		return d.from
+	d.local = a.AddrPort().Addr().Unmap()
+	ips, nics := []netip.Addr{d.local}, d.nics
+	if len(nics) == 0 && !d.local.IsLoopback() {
+		nics, _ = netif.NICs("", family) // what was met without a choice is enough
 	}
-	return a.AddrPort().Addr().Unmap()
+	for _, n := range nics {
+		if !slices.Contains(n.Addrs, d.local) && !n.Loopback && !d.local.IsLoopback() {
+			ips = append(ips, n.Addr)
+		}
+	}
+	return ips
 }

@@ -17,7 +17,7 @@ import (
 func (t *TCP) joinTree(ctx context.Context, cancel context.CancelCauseFunc, c *config, d *dialer,
 	rc *rootClient) (g *group, err error) {
 	// 1.
-	ls, err := listenMesh(c, d.meshIP(rc.fc.c))
+	ls, err := listenMesh(c, d.meshIPs(rc.fc.c, c.family))
 	if err != nil {
 		return nil, rc.giveUp(err)
 	}

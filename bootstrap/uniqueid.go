@@ -5,28 +5,28 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/goccl/goccl/internal/sockets"
 )
 
-// A UniqueID identifies one job: the address of its root and the secret that its ranks prove to know. It is a
+// A UniqueID identifies one job: the addresses of its root and the secret that its ranks prove to know. It is a
 // credential: give it only to the ranks.
 //
 //	  0  magic "GCID"
-//	  4  version 1
+//	  4  version 2
 //	  5  flags: 1 = rank 0 serves the root (made from NCCL_COMM_ID)
-//	  6  two zero bytes
+//	  6  the number of further IPv4 addresses
+//	  7  the number of further IPv6 addresses, 0 or 1
 //	  8  address, 20 bytes: family 4 or 6, 0, port u16, 16 bytes
-//	 28  four zero bytes
+//	 28  a further IPv4 address, with the same port, or zero
 //	 32  secret
 //	 64  the process that made it, for errors
-//	 96  zero
+//	 96  a further IPv6 address, or up to four IPv4 addresses, or zero
 //	112  the first 16 bytes of SHA-256 over all bytes before, against corruption in transit
 type UniqueID [UniqueIDSize]byte
 
@@ -35,16 +35,59 @@ const UniqueIDSize = 128
 
 const (
 	uniqueIDMagic   = "GCID"
-	uniqueIDVersion = 1
+	uniqueIDVersion = 2
 	flagRankZero    = 1
 	uniqueIDSum     = 112
+	maxIDAddrs      = 6
 )
 
 type idFields struct {
 	flags  byte
 	addr   netip.AddrPort
+	more   []netip.Addr // with the same port, as many as there is room for
 	secret [32]byte
 	maker  origin // zero if every process makes the id itself
+}
+
+// targets lists the addresses of the root, in the order of the maker's interfaces.
+func (f *idFields) targets() []target {
+	list := []netip.AddrPort{f.addr}
+	for _, a := range f.more {
+		list = append(list, netip.AddrPortFrom(a, f.addr.Port()))
+	}
+	return tcpTargets(list)
+}
+
+// putMore writes further addresses into the bytes at 28 and 96.
+func (f *idFields) putMore(id *UniqueID) {
+	v4 := [][]byte{id[28:32], id[96:100], id[100:104], id[104:108], id[108:112]}
+	for _, a := range f.more {
+		switch a = a.Unmap(); {
+		case a.Is4() && int(id[6]) < len(v4) && (id[7] == 0 || id[6] == 0):
+			copy(v4[id[6]], a.AsSlice())
+			id[6]++
+		case a.Is6() && id[6] <= 1 && id[7] == 0:
+			copy(id[96:112], a.AsSlice())
+			id[7]++
+		}
+	}
+}
+
+func (id *UniqueID) more() (list []netip.Addr, err error) {
+	if id[6] > 5 || id[7] > 1 || id[7] == 1 && id[6] > 1 {
+		return nil, fmt.Errorf("%d and %d further addresses", id[6], id[7])
+	}
+	v4 := [][]byte{id[28:32], id[96:100], id[100:104], id[104:108], id[108:112]}
+	for i := range int(id[6]) {
+		list = append(list, netip.AddrFrom4([4]byte(v4[i])))
+	}
+	if id[7] == 1 {
+		list = append(list, netip.AddrFrom16([16]byte(id[96:112])))
+	}
+	if slices.ContainsFunc(list, netip.Addr.IsUnspecified) {
+		return nil, errors.New("a further address is a wildcard")
+	}
+	return list, nil
 }
 
 func (f idFields) encode() (id UniqueID) {
@@ -55,6 +98,7 @@ func (f idFields) encode() (id UniqueID) {
 	copy(id[8:], w[:])
 	copy(id[32:], f.secret[:])
 	copy(id[64:], f.maker[:])
+	f.putMore(&id)
 	sum := sha256.Sum256(id[:uniqueIDSum])
 	copy(id[uniqueIDSum:], sum[:])
 	return id
@@ -76,6 +120,9 @@ func (id UniqueID) decode() (f idFields, err error) {
 	ap, ok := wireAddr(id[8:28]).addrPort()
 	if !ok || ap.Port() == 0 || ap.Addr().IsUnspecified() {
 		return bad("no address")
+	}
+	if f.more, err = id.more(); err != nil {
+		return bad(err.Error())
 	}
 	f.flags, f.addr = id[5], ap
 	copy(f.secret[:], id[32:64])
@@ -108,7 +155,8 @@ func (id UniqueID) String() string {
 // GoString is String, so that %#v does not print the secret either.
 func (id UniqueID) GoString() string { return id.String() }
 
-// NewUniqueID makes an id and starts its root in this process, on one address of one interface. The root ends when
+// NewUniqueID makes an id and starts its root in this process, on one port of the interfaces that are chosen, each with
+// one address: ranks use the first that they reach. The root ends when
 // every rank has joined, when no rank joins within its lifetime, when a rank gives up, or with [UniqueID.Close]. If it
 // failed before all ranks joined, it sends the reason to late ranks, for up to 30 s. A rank whose connections to the
 // id's address are refused gives up after 50 ms if that is on its host, else after 0.7 s.
@@ -131,18 +179,21 @@ func newUniqueID(c *config) (id UniqueID, err error) {
 	if c.commID != "" {
 		return commID(c, c.commID)
 	}
-	ip, err := localAddr(c.iface, c.family)
+	nics, err := localNICs(c.iface, c.family)
 	if err != nil {
 		return id, err
 	}
-	l, err := sockets.Listen("tcp", netip.AddrPortFrom(ip, 0).String())
+	ls, err := listenAll(nics, maxIDAddrs)
 	if err != nil {
 		return id, err
 	}
-	f := idFields{addr: l.Addr().(*net.TCPAddr).AddrPort(), maker: ownOrigin()}
+	f := idFields{addr: ls[0].Addr().(*net.TCPAddr).AddrPort(), maker: ownOrigin()}
+	for _, l := range ls[1:] {
+		f.more = append(f.more, l.Addr().(*net.TCPAddr).AddrPort().Addr())
+	}
 	_, _ = rand.Read(f.secret[:]) // never fails
 	id = f.encode()
-	r := newRoot(c, []net.Listener{l}, f.secret[:], l.Addr().String(), attempt{})
+	r := newRoot(c, ls, f.secret[:], ls[0].Addr().String(), attempt{})
 	liveRoots.Store(id, r)
 	r.serve(func() { liveRoots.Delete(id) })
 	closeUnused(keptUnused, unusedAge)
@@ -160,8 +211,20 @@ func commID(c *config, s string) (id UniqueID, err error) {
 	if err != nil {
 		return id, fmt.Errorf("NCCL_COMM_ID=%s: %w", s, err)
 	}
-	ap := netip.AddrPortFrom(ips[0].Unmap(), a.port)
-	f := idFields{flags: flagRankZero, addr: ap, secret: [32]byte(secretFor(a, c.secret))}
+	// A rank without the variable uses the addresses. A name that leads to the loopback (Debian's 127.0.1.1) is this
+	// host's, and other hosts know it by an address of an interface.
+	if a.namesLoopback(ips) {
+		if nics, err := localNICs(c.iface, c.family); err == nil {
+			for _, n := range nics {
+				ips = slices.Insert(ips, 0, n.Addr)
+			}
+		}
+	}
+	f := idFields{flags: flagRankZero, addr: netip.AddrPortFrom(ips[0].Unmap(), a.port),
+		secret: [32]byte(secretFor(a, c.secret))}
+	for _, ip := range ips[1:] {
+		f.more = append(f.more, ip.Unmap())
+	}
 	return f.encode(), nil
 }
 

@@ -162,7 +162,8 @@ func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
 			_, _, reachable[k] = h.region(p, l.sizes[k])
 		}
 	}
-	rewrite := l.Op == datatype.PreMulSum && l.owns[0]
+	factor, scaled := x.reduction.before(&l.Args, x.e.size)
+	rewrite := scaled && l.owns[0]
 	p := x.place(l, reachable, rewrite)
 	if err := x.meets(&p, l.Op); err != nil {
 		return err
@@ -191,7 +192,7 @@ func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
 		}
 	}
 	if rewrite {
-		if err := h.rescale(s, p.input, l.sizes[0], l, 0); err != nil {
+		if err := h.rescale(s, p.input, l.sizes[0], l, factor, 0); err != nil {
 			return err
 		}
 	}
@@ -262,7 +263,11 @@ func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
 		}
 	}
 	if l.Op == datatype.Avg && l.owns[1] && x.reduction.some {
-		if err := h.rescale(s, p.output, l.sizes[1], l, uint32(x.e.size)); err != nil {
+		n := uint32(x.e.size)
+		if scaled {
+			n |= gpuScaled
+		}
+		if err := h.rescale(s, p.output, l.sizes[1], l, factor, n); err != nil {
 			return err
 		}
 	}
@@ -283,10 +288,17 @@ func (h *cudaEngine) threads(l *launch) int {
 	return int(max(32, min((need+31)&^31, most)))
 }
 
-// rescale divides by n. If n is 0, it multiplies by the launch's scalar.
-func (h *cudaEngine) rescale(s *cuda.Stream, p device.Ptr, bytes int64, l *launch, n uint32) error {
+// gpuScaled says that the terms of the sums that rescale divides were scaled before.
+const gpuScaled = 1 << 31
+
+// rescale divides by n. If n is 0, it multiplies by factor, or by what the launch points to.
+func (h *cudaEngine) rescale(s *cuda.Stream, p device.Ptr, bytes int64, l *launch, factor [8]byte, n uint32) error {
 	var args cuda.Args
-	args.Ptr(p).Ptr(p).Uint64(uint64(bytes)).Uint64(binary.LittleEndian.Uint64(l.Scalar[:])).Ptr(l.ScalarPtr).Uint32(n)
+	at := l.ScalarPtr
+	if l.Op != datatype.PreMulSum {
+		at = 0
+	}
+	args.Ptr(p).Ptr(p).Uint64(uint64(bytes)).Uint64(binary.LittleEndian.Uint64(factor[:])).Ptr(at).Uint32(n)
 	blocks := int(max(1, min(64, (bytes/16+gpuThreads-1)/gpuThreads)))
 	return s.Launch(h.u.scale[l.Type], cuda.Launch1D(blocks, gpuThreads, 0), &args)
 }

@@ -113,7 +113,7 @@ type placement struct {
 }
 
 // place decides where the buffers are. reachable: the peers that need the caller's input (0) and output (1) can access
-// it. rewrite: the input is changed before the run (PreMulSum).
+// it. rewrite: the input is changed before the run (reduction.before).
 //
 //	plan in place    input and output are one memory: the caller's output (or input, for a reduce-scatter whose
 //	                 caller works in place); the caller's input is copied into it first, unless it is there already

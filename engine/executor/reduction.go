@@ -5,6 +5,7 @@ import (
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/internal/hostreduce"
 	"github.com/goccl/goccl/plan"
 )
 
@@ -55,6 +56,15 @@ func (d *reduction) effective(op datatype.Op) datatype.Op {
 		return datatype.Sum
 	}
 	return op
+}
+
+// before returns the factor by which a launch changes its input, and reports whether it does. Partial sums travel in
+// the element type, so the terms of an average of floats are scaled by a power of two: finite terms have finite sums.
+func (d *reduction) before(a *Args, ranks int) (factor [8]byte, ok bool) {
+	if a.Op == datatype.Avg && d.some {
+		return hostreduce.BeforeAverage(a.Type, ranks)
+	}
+	return a.Scalar, a.Op == datatype.PreMulSum
 }
 
 // takes returns nil if the plan can reduce by op, and the reason otherwise.

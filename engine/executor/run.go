@@ -193,7 +193,8 @@ func (r *run) arrange() error {
 			}
 		}
 	}
-	rewrite := r.Op == datatype.PreMulSum && r.owns[0]
+	scalar, rewrite := x.reduction.before(&r.Args, x.e.size)
+	rewrite = rewrite && r.owns[0]
 	r.placement = x.place(&r.launch, reachable, rewrite)
 	if err := x.meets(&r.placement, r.Op); err != nil {
 		return err
@@ -223,8 +224,7 @@ func (r *run) arrange() error {
 		copy(device.Bytes(r.input, r.sizes[0]), device.Bytes(r.Send, r.sizes[0]))
 	}
 	if rewrite {
-		scalar := r.Scalar
-		if r.ScalarPtr != 0 {
+		if r.Op == datatype.PreMulSum && r.ScalarPtr != 0 {
 			copy(scalar[:], device.Bytes(r.ScalarPtr, r.Type.Size()))
 		}
 		in := device.Bytes(r.input, r.sizes[0])
@@ -306,7 +306,9 @@ func (r *run) finish() error {
 	}
 	if r.Op == datatype.Avg && r.owns[1] && r.h.x.reduction.some {
 		out := device.Bytes(r.Recv, r.sizes[1])
-		if err := hostreduce.Reduce(out, [][]byte{out}, r.Type, datatype.Avg, [8]byte{}, r.h.x.e.size); err != nil {
+		if _, scaled := r.h.x.reduction.before(&r.Args, r.h.x.e.size); scaled {
+			hostreduce.EndAverage(out, r.Type, r.h.x.e.size)
+		} else if err := hostreduce.Reduce(out, [][]byte{out}, r.Type, datatype.Avg, [8]byte{}, r.h.x.e.size); err != nil {
 			return err
 		}
 	}

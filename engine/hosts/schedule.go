@@ -7,6 +7,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/hosts/wire"
+	"github.com/goccl/goccl/internal/hostreduce"
 )
 
 // chunk is what one rank does for a part of a collective: work inside the host, messages between hosts, work inside the
@@ -114,7 +115,7 @@ func (b *builder) perChunk(count, copies int64) int64 {
 // perPhase is perChunk, or everything where hosts have one rank each and need no scratch: there is nothing to do inside
 // a host while the network carries the first chunk.
 func (b *builder) perPhase(count, copies int64) int64 {
-	if b.inPlace && b.rails == 1 && b.r.Op != datatype.PreMulSum {
+	if b.inPlace && b.rails == 1 && !b.premultiplied() {
 		return max(1, count)
 	}
 	return b.perChunk(count, copies)
@@ -126,15 +127,36 @@ func (b *builder) request(c collective.Collective, send, recv device.Ptr, count 
 		PartOf: b.r.Called()}
 }
 
-// partial is a local reduction, of which other hosts have the rest: an average is divided at the end, and each rank's
-// factor is applied at the beginning.
+// partial is a local reduction, of which other hosts have the rest. Each rank's factor is applied at the beginning. An
+// average of integers is divided at the end. Floats are averaged inside each host and then over hosts, because a host's
+// sum may be infinite; where hosts have different numbers of ranks, the terms of the sum are scaled.
 func (b *builder) partial(c collective.Collective, send, recv device.Ptr, count int64) collective.Request {
 	r := b.request(c, send, recv, count)
 	r.Op, r.Scalar, r.ScalarPtr = b.r.Op, b.r.Scalar, b.r.ScalarPtr
-	if r.Op == datatype.Avg {
+	switch scalar, scaled := b.scaled(); {
+	case scaled:
+		r.Op, r.Scalar = datatype.PreMulSum, scalar
+	case r.Op == datatype.Avg && !b.averaged():
 		r.Op = datatype.Sum
 	}
 	return r
+}
+
+// averaged reports whether an average is one of the hosts' averages.
+func (b *builder) averaged() bool { return b.r.Type >= datatype.Float16 && b.isEven() }
+
+// scaled returns the factor of the terms of an average, and reports whether there is one.
+func (b *builder) scaled() (factor [8]byte, ok bool) {
+	if b.r.Op != datatype.Avg || b.averaged() {
+		return factor, false
+	}
+	return hostreduce.BeforeAverage(b.r.Type, b.size())
+}
+
+// premultiplied reports whether ranks change their input before the reduction.
+func (b *builder) premultiplied() bool {
+	_, scaled := b.scaled()
+	return scaled || b.r.Op == datatype.PreMulSum
 }
 
 // total is the reduction of the hosts' partial results. peers are by host and include this rank.
@@ -143,11 +165,17 @@ func (b *builder) total(peers []int, own, dst device.Ptr, count int64) wire.Redu
 	if op == datatype.PreMulSum {
 		op = datatype.Sum
 	}
-	return wire.Reduction{Peers: peers, Own: own, Dst: dst, Count: count, Type: b.r.Type, Op: op, Ranks: b.size()}
+	ranks := b.size()
+	if b.averaged() {
+		ranks = len(peers)
+	}
+	_, scaled := b.scaled()
+	return wire.Reduction{Peers: peers, Own: own, Dst: dst, Count: count, Type: b.r.Type, Op: op, Ranks: ranks,
+		Scaled: scaled}
 }
 
 // alone reports whether this rank's input needs no local reduction: it is the only rank of its host.
-func (b *builder) alone() bool { return len(b.mine()) == 1 && b.r.Op != datatype.PreMulSum }
+func (b *builder) alone() bool { return len(b.mine()) == 1 && !b.premultiplied() }
 
 func send(peer int, at device.Ptr, bytes int64) wire.Part {
 	return wire.Part{Peer: peer, Ptr: at, Bytes: bytes}

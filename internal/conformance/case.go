@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -29,6 +30,8 @@ type Case struct {
 	Repeat int
 	// Known gives an all_to_all_v the counts of all ranks.
 	Known bool
+	// Near makes elements of types with infinities positive and near the type's limit.
+	Near bool
 }
 
 // String names the case for t.Run.
@@ -43,6 +46,9 @@ func (c Case) String() string {
 	}
 	if c.Known {
 		s += "/known"
+	}
+	if c.Near {
+		s += "/near"
 	}
 	if c.Shift != 0 {
 		s += fmt.Sprintf("/shift%d", c.Shift)
@@ -178,8 +184,43 @@ func (c Case) Inputs(n int) [][]byte {
 		send, _ := c.sizes(r, n)
 		inputs[r] = make([]byte, send*c.Type.Size())
 		hostreduce.Fill(inputs[r], c.Type, c.Seed, r)
+		if c.Near {
+			raise(inputs[r], c.Type)
+		}
 	}
 	return inputs
+}
+
+// raise multiplies magnitudes from 0.5 to 2 by the power of two that takes them to the limit of the type.
+func raise(b []byte, t datatype.Type) {
+	size := int(t.Size())
+	for i := 0; i < len(b); i += size {
+		switch e := b[i:]; t {
+		case datatype.Float16:
+			binary.LittleEndian.PutUint16(e, binary.LittleEndian.Uint16(e)&0x7fff+15<<10)
+		case datatype.Bfloat16:
+			binary.LittleEndian.PutUint16(e, binary.LittleEndian.Uint16(e)&0x7fff+127<<7)
+		case datatype.Float32:
+			binary.LittleEndian.PutUint32(e, binary.LittleEndian.Uint32(e)&0x7fffffff+127<<23)
+		case datatype.Float64:
+			binary.LittleEndian.PutUint64(e, binary.LittleEndian.Uint64(e)&^(1<<63)+1023<<52)
+		}
+	}
+}
+
+// Averages returns averages of elements near the limits of types, for every collective that reduces.
+func Averages(n int, sizes ...int64) (list []Case) {
+	for _, coll := range Collectives {
+		for _, t := range []datatype.Type{datatype.Float16, datatype.Bfloat16, datatype.Float32, datatype.Float64} {
+			for k, size := range sizes {
+				if Reduces(coll) {
+					list = append(list, Case{Collective: coll, Type: t, Op: datatype.Avg, Count: size, Root: k % n,
+						InPlace: k%2 == 1, Near: true})
+				}
+			}
+		}
+	}
+	return list
 }
 
 // Run runs the case on all communicators of one job, which are in this process, and checks every byte. It returns the

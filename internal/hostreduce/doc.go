@@ -9,7 +9,8 @@
 //     zero.
 //   - float32 and float64 are computed in their own precision, without fused multiply-add. 16- and 8-bit floats are
 //     computed in float32 and rounded once at the end, to nearest even. Avg is the sum times the reciprocal of the
-//     number of ranks.
+//     number of ranks. Where the sum overflows, the sources are scaled by a power of two before they are added, so that
+//     the average of finite elements is finite.
 //   - PreMulSum multiplies each source by the scalar before it is added.
 //   - Max and Min are IEEE 754's maxNum and minNum, as CUDA's fmax and fmin: of a NaN and a number the result is the
 //     number, and of two NaNs it is a NaN. +0 is greater than -0. The result is one of the inputs, unrounded.

@@ -19,9 +19,10 @@ var ErrArgument = errors.New("hostreduce: invalid argument")
 //
 //  1. check the arguments
 //  2. one source: copy it
-//  3. run the vector kernel of the type and operator, if this processor has it, on whole blocks, all sources in one
+//  3. an average whose sum may overflow: do steps 4 and 5 piece by piece (average.go)
+//  4. run the vector kernel of the type and operator, if this processor has it, on whole blocks, all sources in one
 //     pass
-//  4. process the rest, or all, in plain Go
+//  5. process the rest, or all, in plain Go
 func Reduce(dst []byte, srcs [][]byte, t datatype.Type, op datatype.Op, scalar [8]byte, nranks int) error {
 	if err := checkArguments(dst, srcs, t, op, nranks); err != nil {
 		return err
@@ -31,6 +32,10 @@ func Reduce(dst []byte, srcs [][]byte, t datatype.Type, op datatype.Op, scalar [
 	}
 	if len(srcs) == 1 && op != datatype.Avg && op != datatype.PreMulSum {
 		copy(dst, srcs[0])
+		return nil
+	}
+	if op == datatype.Avg && overflows(t) {
+		average(dst, srcs, t, nranks)
 		return nil
 	}
 	done := reduceVector(dst, srcs, t, op, scalar, nranks)

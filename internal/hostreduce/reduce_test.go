@@ -112,6 +112,19 @@ func naive(srcs [][]byte, i int, t datatype.Type, op datatype.Op, scalar [8]byte
 	case datatype.Max, datatype.Min:
 		return choice
 	case datatype.Avg:
+		if acc-acc != 0 && overflows(t) {
+			half := math.Ceil(math.Log2(float64(nranks)))
+			acc = round(math.Ldexp(floatAt(at(srcs[0]), 0, t), -int(half)))
+			for _, s := range srcs[1:] {
+				acc = round(acc + round(math.Ldexp(floatAt(at(s), 0, t), -int(half))))
+			}
+			if avg := round(acc * math.Ldexp(round(1/float64(nranks)), int(half))); avg-avg == 0 || acc-acc != 0 {
+				acc = avg
+			} else {
+				acc = math.Copysign(largest(t), acc)
+			}
+			break
+		}
 		acc = round(acc * round(1/float64(nranks)))
 	}
 	s := ScalarOf(t, acc)

@@ -8,6 +8,7 @@ package netif
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -20,7 +21,11 @@ type NIC struct {
 	Name     string
 	Addr     netip.Addr
 	Loopback bool
+	Addrs    []netip.Addr // all of the family; Addr is one of them
 }
+
+// ErrNone means that no interface is up, or that none is allowed.
+var ErrNone = errors.New("no network interface")
 
 // nic is one interface with its usable addresses.
 type nic struct {
@@ -49,15 +54,15 @@ func parseFilter(spec string) (f filter) {
 	return f
 }
 
-func (f filter) match(name string) bool {
-	if len(f.names) == 0 {
-		return true
-	}
-	hit := slices.ContainsFunc(f.names, func(n string) bool {
-		return n == name || !f.exact && strings.HasPrefix(name, n)
-	})
-	return hit != f.avoid
+// place returns the position in the list of the first name that matches, or -1.
+func (f filter) place(name string) int {
+	return slices.IndexFunc(f.names, func(n string) bool { return n == name || !f.exact && strings.HasPrefix(name, n) })
 }
+
+func (f filter) match(name string) bool { return len(f.names) == 0 || f.place(name) >= 0 != f.avoid }
+
+// wants reports whether the filter lists interfaces to use.
+func (f filter) wants() bool { return len(f.names) > 0 && !f.avoid }
 
 // virtual lists name prefixes of interfaces that lead to containers and guests of this host, not to other hosts.
 var virtual = []string{"docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "lxc"}
@@ -79,33 +84,63 @@ func (n nic) class() int {
 	return classReal
 }
 
-// pickNICs returns the interfaces that the filter allows, of the best class that has one: real before virtual before
-// loopback, in the system's order. family is 4, 6, or 0 for either (4 preferred). The filter may name the loopback.
+// pickNICs returns the interfaces that the filter lists, in its order. If the filter lists none, the result is the best
+// class that has one, real before virtual before loopback, in the system's order. family is 4, 6, or 0 for either (4
+// preferred).
 func pickNICs(nics []nic, f filter, family int) []NIC {
 	var found []NIC
 	best := -1
 	for _, n := range nics {
-		if !f.match(n.name) {
+		var addrs []netip.Addr
+		for _, v4 := range []bool{true, false} {
+			for _, a := range n.addrs {
+				if a.Is4() == v4 && (family == 0 || v4 == (family == 4)) {
+					addrs = append(addrs, a)
+				}
+			}
+		}
+		class := n.class()
+		if f.wants() {
+			class = classReal
+		}
+		if !f.match(n.name) || len(addrs) == 0 || class < best {
 			continue
 		}
-		i := slices.IndexFunc(n.addrs, func(a netip.Addr) bool { return family != 6 && a.Is4() })
-		if i < 0 {
-			i = slices.IndexFunc(n.addrs, func(a netip.Addr) bool { return family != 4 && a.Is6() })
+		if class > best {
+			found, best = nil, class
 		}
-		if i < 0 || n.class() < best {
-			continue
-		}
-		if n.class() > best {
-			found, best = nil, n.class()
-		}
-		found = append(found, NIC{Name: n.name, Addr: n.addrs[i], Loopback: n.loopback})
+		found = append(found, NIC{Name: n.name, Addr: addrs[0], Loopback: n.loopback, Addrs: addrs})
 	}
-	if family == 0 { // those with IPv4 first
-		slices.SortStableFunc(found, func(a, b NIC) int {
-			return cmp.Compare(a.Addr.BitLen(), b.Addr.BitLen())
-		})
-	}
+	slices.SortStableFunc(found, func(a, b NIC) int {
+		if f.wants() {
+			return cmp.Compare(f.place(a.Name), f.place(b.Name))
+		}
+		return cmp.Compare(a.Addr.BitLen(), b.Addr.BitLen()) // IPv4 first
+	})
 	return found
+}
+
+// Toward returns the address of one of nics from which this host's routes lead to an address; if they lead from another
+// interface, the first address of the same family. It is invalid if there is none.
+func Toward(nics []NIC, to netip.Addr) netip.Addr {
+	to = to.Unmap()
+	var from netip.Addr
+	if c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 9))); err == nil {
+		from = c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+		_ = c.Close()
+	}
+	var first netip.Addr
+	for _, n := range nics {
+		for _, a := range n.Addrs {
+			if a == from {
+				return a
+			}
+			if !first.IsValid() && a.Is4() == to.Is4() {
+				first = a
+			}
+		}
+	}
+	return first
 }
 
 // systemNICs lists the interfaces that are up. It omits link-local IPv6 addresses, which are invalid without the
@@ -149,8 +184,8 @@ func Addr(spec string, family int) (netip.Addr, error) {
 	return found[0].Addr, nil
 }
 
-// NICs returns every interface of the best kind that spec and family allow: real ones, else virtual ones, else the
-// loopback. The first one is that of Addr.
+// NICs returns the interfaces that spec lists, or every one of the best kind that it allows: real ones, else virtual
+// ones, else the loopback. The first one is that of Addr.
 func NICs(spec string, family int) ([]NIC, error) {
 	nics, err := systemNICs()
 	if err != nil {
@@ -159,13 +194,25 @@ func NICs(spec string, family int) ([]NIC, error) {
 	return choose(nics, spec, family)
 }
 
+// Reaches reports whether an interface other than the loopback has an address of the family of to.
+func Reaches(to netip.Addr) bool {
+	nics, err := systemNICs()
+	return err != nil || slices.ContainsFunc(nics, func(n nic) bool {
+		return !n.loopback && slices.ContainsFunc(n.addrs, func(a netip.Addr) bool { return a.Is4() == to.Unmap().Is4() })
+	})
+}
+
 func choose(nics []nic, spec string, family int) ([]NIC, error) {
 	found := pickNICs(nics, parseFilter(spec), family)
-	if len(found) == 0 {
-		return nil, fmt.Errorf("no interface matches %q (GOCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, family %d); up are %s",
-			spec, family, list(nics))
+	switch {
+	case len(found) > 0:
+		return found, nil
+	case spec == "" && family == 0:
+		return nil, fmt.Errorf("%w is up with an address: bring one up (ip link set NAME up); up are [%s]", ErrNone,
+			list(nics))
 	}
-	return found, nil
+	return nil, fmt.Errorf("%w matches %q (GOCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, family %d); up are %s", ErrNone, spec,
+		family, list(nics))
 }
 
 // List formats the interfaces that are up, with their addresses, for errors.

@@ -16,6 +16,17 @@ func (w *Network) Interface(i int, state string) error {
 	return ip(fmt.Sprintf("-n %s link set %s %s", w.Hosts[i], Cable, state))
 }
 
+// Aside gives host i of any network an interface "aside", with the address 10.99.0.<i+1>, that leads to no other host.
+func Aside(ns string, i int) error {
+	for _, cmd := range []string{"link add aside type veth peer name nowhere",
+		fmt.Sprintf("addr add 10.99.0.%d/24 dev aside", i+1), "link set nowhere up", "link set aside up"} {
+		if err := ip("-n " + ns + " " + cmd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Lose makes host i lose the given share of the packets that it gets. It needs iptables.
 func (w *Network) Lose(i int, share float64) error {
 	return w.do(i, "iptables", "-A", "INPUT", "-i", Cable, "-m", "statistic", "--mode", "random", "--probability",

@@ -42,8 +42,8 @@ var table = []Variable{
 			"pose as ranks. `goccl run` sets a fresh one",
 		set: text(func(c *Config) *string { return &c.Secret })},
 	{Name: "GOCCL_SOCKET_IFNAME", Alias: "NCCL_SOCKET_IFNAME", Default: "chosen", Brief: "network interface",
-		Doc: "network interfaces: a comma-separated list of name prefixes, as `NCCL_SOCKET_IFNAME`, which is read when " +
-			"this one is not set",
+		Doc: "network interfaces: a comma-separated list of name prefixes in the order of preference, as " +
+			"`NCCL_SOCKET_IFNAME`, which is read when this one is not set",
 		set: text(func(c *Config) *string { return &c.Interface })},
 	{Name: "GOCCL_SOCKET_FAMILY", Alias: "NCCL_SOCKET_FAMILY", Default: "either", Want: "AF_INET or AF_INET6",
 		Brief: "IPv4 or IPv6",

@@ -7,7 +7,8 @@
 namespace goccl {
 namespace collective {
 
-// Scaled says that a pre-multiplied sum may be asked for.
+// Scaled says that a pre-multiplied sum may be asked for. The terms of an average are scaled, too, where their sum may
+// overflow.
 template <Type T, Op O, bool Scaled = true>
 struct Reducer {
   static constexpr bool folds = true;
@@ -37,6 +38,7 @@ struct Reducer {
   // scaled is what a rank does to its own data before another rank sees it: each rank of a pre-multiplied sum has its
   // own factor.
   GOCCL_DEVICE uint4 scaled(const uint4& v) const {
+    if (sumOverflows<T> && avg && (n & scaledTerms) == 0) return Sum::averageTerm(v, n);
     if (!Scaled || !pre) return v;
     Sum own;
     own.loadScaled(v, factor);
@@ -45,12 +47,18 @@ struct Reducer {
   // scale does that to a unit of packets.
   template <class Data>
   GOCCL_DEVICE void scale(Data& d) const {
-    if (Scaled && pre) d.set(scaled(d.vector()));
+    if ((Scaled && pre) || (sumOverflows<T> && avg)) d.set(scaled(d.vector()));
   }
   GOCCL_DEVICE void begin(Sum& sum, const uint4& v) const { sum.load(v); }
   GOCCL_DEVICE void add(Sum& sum, const uint4& v) const { sum.add(v); }
+  GOCCL_DEVICE void divide(Sum& sum, bool asUnsignedElements = false) const {
+    if constexpr (sumOverflows<T>)
+      sum.divideScaled(n);
+    else
+      sum.divide(n, asUnsignedElements);
+  }
   GOCCL_DEVICE uint4 end(Sum& sum) const {
-    if (avg) sum.divide(n);
+    if (avg) divide(sum);
     return sum.result();
   }
 };
@@ -85,7 +93,7 @@ struct AnyReducer {
       s.template fold<Op::sum>(x);
   }
   GOCCL_DEVICE uint4 end(Sum& s) const {
-    if (sum.avg) s.divide(sum.n, bias != A(0));
+    if (sum.avg) sum.divide(s, bias != A(0));
     return s.result();
   }
 };

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "a7a78221455499545ab2d190cd7df4d53e37ebb0be0892f51e0b8c39df1c2595",
+	Source:   "ed0198ab362be8a7237093de22d17e9c5b4a2215f9d8e8dc8556e053335f994f",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16_sum_n2",

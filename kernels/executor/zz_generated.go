@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "d218677f25fc072696fc0d2b0eb56957552794d6231942a2b72bc05eb43af5fb",
+	Source:   "c2149fde631eb65f28a36614801faa32620638956fea8022a718704b2b86276b",
 	Kernels: []string{
 		"ncclDevKernel_goccl_execute_bfloat16",
 		"ncclDevKernel_goccl_execute_float16",

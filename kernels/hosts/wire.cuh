@@ -42,7 +42,7 @@ enum Own : uint16_t {
 // Reduction is x0 op x1 op …, in the order of its peers. Where the peer is this rank, x is at own.
 struct Reduction {
   const uint8_t* own;
-  uint32_t op, ranks;     // Operator; the number that an average is divided by
+  uint32_t op, ranks;     // Operator; the number that an average is divided by, with scaledTerms
   uint16_t first, count;  // its peers in Args::peers
   uint16_t moves, pad;    // Own
 };
@@ -177,7 +177,7 @@ GOCCL_DEVICE void fold(const collective::AnyReducer<T>& reducer, uint32_t rank, 
 #pragma unroll
       for (uint32_t u = 0; u < inFlight; ++u) {
         const uint64_t i = base + u * blockDim.x;
-        if (i < vectors) x[u] = source.load(i, n);
+        if (i < vectors) x[u] = reducer.scaled(source.load(i, n));
       }
 #pragma unroll
       for (uint32_t u = 0; u < inFlight; ++u) {

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "hosts",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "4c79acd51b092b4028e8168dddbbd1fccf3fae4f3b7824f9a70783794770da0c",
+	Source:   "dd0948ae33de6f2a5bdd27441a8e2d8671c31e64cae82b432ef608926644f3ba",
 	Kernels: []string{
 		"ncclDevKernel_goccl_wire_few_move",
 		"ncclDevKernel_goccl_wire_few_reduce_bfloat16",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "ring",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "e17c6bb391a657f13b25d52be0aa3c5283c5f4b6bcc0f14de55938eebc14bf2a",
+	Source:   "2909ab6caaefeee48545cb7cb17388435fb912ffe48476be72ebc443a3fd1feb",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_gather_ring",
 		"ncclDevKernel_goccl_all_gather_ring_words",

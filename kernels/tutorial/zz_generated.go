@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "tutorial",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "73cb199d60b1f8b705658bfc17c934df456d4f433119ee5c087eea15bad49b72",
+	Source:   "7c60ef9340793b390ad4e1cd5667fd15c697c205fe16a42b54bfa0157f1663ee",
 	Kernels: []string{
 		"tutorial_get",
 		"tutorial_init_mesh",

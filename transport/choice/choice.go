@@ -3,6 +3,7 @@
 //  1. Every rank looks for the networks that it has, and for the adapter of each that is nearest to its device.
 //  2. The ranks exchange what they have found.
 //  3. All of them take the first network that all have.
+//  4. Interfaces of TCP are tried, where a host has several (interfaces.go).
 //
 // # Lifetime and threads
 //
@@ -14,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +23,7 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/netif"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/topo"
 	"github.com/goccl/goccl/transport"
@@ -74,6 +77,8 @@ const (
 type offers struct {
 	Forced string // GOCCL_NET, or NCCL_NET
 	Offers []offer
+	// Interfaces are TCP's.
+	Interfaces []netif.NIC
 }
 
 // Make chooses. It is collective.
@@ -107,14 +112,26 @@ func Make(ctx context.Context, c Config) (*Choice, error) {
 	}
 	i := slices.IndexFunc(mine.Offers, func(o offer) bool { return o.Kind == kind })
 	o := &mine.Offers[i]
+	if kind == kindTCP {
+		var note string
+		if o, note, err = c.interfaces(ctx, ranks); err != nil {
+			return nil, err
+		}
+		why += note
+	}
 	return &Choice{o.net, o.nic, strings.TrimSpace(o.Name + " " + o.NIC + why)}, nil
 }
 
 // offers looks for every kind of network.
 func (c *Config) offers(cfg *setting.Config) offers {
-	return offers{Forced: cfg.Net, Offers: []offer{
+	nics, _ := netif.NICs(cfg.Interface, cfg.Family) // the offer of TCP has the error
+	return offers{Forced: cfg.Net, Interfaces: nics, Offers: []offer{
 		c.offer(kindPlugin, func() (transport.Net, error) {
-			return plugin.Open(cfg.NetPlugin, plugin.Options{Timeout: c.Timeout})
+			n, err := plugin.Open(cfg.NetPlugin, plugin.Options{Timeout: c.Timeout})
+			if err != nil && cfg.NetPlugin != "" && cfg.NetPlugin != "none" && bootstrap.LocalRank(c.Bootstrap) == 0 {
+				slog.Warn("goccl: the network plugin that NCCL_NET_PLUGIN names is not used", "error", err)
+			}
+			return n, err
 		}),
 		c.offer(kindIB, func() (transport.Net, error) { return ib.New(ib.Options{IB: cfg.IB}), nil }),
 		c.offer(kindTCP, func() (transport.Net, error) { return tcp.Configured(cfg, c.Timeout), nil }),

@@ -1,8 +1,12 @@
 package choice
 
 import (
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/goccl/goccl/internal/netif"
 )
 
 func TestChooseNetwork(t *testing.T) {
@@ -14,7 +18,7 @@ func TestChooseNetwork(t *testing.T) {
 			}
 			return o
 		}
-		return offers{forced, []offer{make(kindPlugin, plugin, plugin), make(kindIB, "ib", ib),
+		return offers{Forced: forced, Offers: []offer{make(kindPlugin, plugin, plugin), make(kindIB, "ib", ib),
 			make(kindTCP, "tcp", tcp)}}
 	}
 	for name, c := range map[string]struct {
@@ -42,6 +46,43 @@ func TestChooseNetwork(t *testing.T) {
 		}
 		if kind != c.kind || (err == nil) != (c.kind != "") || !strings.Contains(text, c.text) || c.text == "" && text != "" {
 			t.Errorf("%s: %q, %q, %v", name, kind, why, err)
+		}
+	}
+}
+
+func TestCommonFamily(t *testing.T) {
+	rank := func(addrs ...string) offers {
+		n := netif.NIC{Name: "eth0"}
+		for _, a := range addrs {
+			n.Addrs = append(n.Addrs, netip.MustParseAddr(a))
+		}
+		return offers{Interfaces: []netif.NIC{n}}
+	}
+	both, four, six := rank("10.0.0.1", "fd00::1"), rank("10.0.0.2"), rank("fd00::2")
+	for _, c := range []struct {
+		ranks []offers
+		want  int
+	}{{[]offers{both, both}, 4}, {[]offers{both, four}, 4}, {[]offers{six, both}, 6}, {[]offers{six, both, four}, 0}} {
+		got, err := commonFamily(c.ranks)
+		if got != c.want || (err == nil) != (c.want != 0) || err != nil && !strings.Contains(err.Error(),
+			"rank 0 has no IPv4 address on [eth0], and rank 2 no IPv6") {
+			t.Errorf("%d, want %d: %v", got, c.want, err)
+		}
+	}
+}
+
+// TestPartners: between two hosts, every pair of ranks is tried; with many hosts a rank tries few.
+func TestPartners(t *testing.T) {
+	for _, c := range []struct {
+		hosts []int
+		rank  int
+		want  []int
+	}{
+		{[]int{0, 0, 1, 1}, 1, []int{2, 3}}, {[]int{0, 0, 1, 1}, 2, []int{0, 1}},
+		{[]int{0, 1, 0, 1, 2, 2, 3}, 2, []int{1, 3, 5, 6}},
+	} {
+		if got := partners(c.rank, c.hosts); !slices.Equal(got, c.want) {
+			t.Errorf("rank %d of %v: %v, want %v", c.rank, c.hosts, got, c.want)
 		}
 	}
 }

@@ -88,7 +88,8 @@ func Listen(at netip.AddrPort, opt Options) (*Node, error) {
 	}
 	l, err := sockets.Listen("tcp", at.String())
 	if err != nil {
-		return nil, fmt.Errorf("tcp: listen on %v: %w: choose another with GOCCL_SOCKET_IFNAME or WithListenAddress", at, err)
+		return nil, fmt.Errorf("tcp: listen on %v: %w: choose another with GOCCL_SOCKET_IFNAME or WithListenAddress", at,
+			sockets.Explain(err))
 	}
 	n := &Node{
 		opt: opt, listener: l, addr: l.Addr().(*net.TCPAddr).AddrPort(), lobby: sockets.NewLobby(maxPending),
@@ -272,7 +273,7 @@ func (n *Node) greet(ctx context.Context, to netip.AddrPort, cred *Credential, f
 	}
 	c, err := d.DialContext(ctx, "tcp", to.String())
 	if err != nil {
-		return nil, err
+		return nil, sockets.Explain(err)
 	}
 	sockets.Tune(c, partition)
 	deadline := time.Now().Add(handshakeTimeout)

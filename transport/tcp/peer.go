@@ -101,7 +101,8 @@ func (p *Peer) Connect(ctx context.Context, remote []byte) error {
 		}
 	}
 	if err != nil {
-		err = fmt.Errorf("tcp: connect to %v: %w", a.at, err)
+		err = fmt.Errorf("tcp: connect to %v from %v (NCCL_SOCKET_IFNAME chooses interfaces): %w", a.at,
+			p.port.node.Addr().Addr(), err)
 		p.fail(err)
 	}
 	return err

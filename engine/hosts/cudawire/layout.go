@@ -74,6 +74,9 @@ type fewArgs struct {
 
 const unsignedBit = 8
 
+// scaledTerms is kernels/include/goccl/reduce.cuh's: a bit of reduction.ranks.
+const scaledTerms = 1 << 31
+
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(linkWords{})-64]
 	_ = [1]struct{}{}[unsafe.Sizeof(head{})-104]

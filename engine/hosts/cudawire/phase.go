@@ -181,8 +181,12 @@ func (b *builder) reduce(r *wire.Reduction, moves uint16) error {
 	if r.Type.Unsigned() {
 		op |= unsignedBit
 	}
+	ranks := uint32(r.Ranks)
+	if r.Scaled {
+		ranks |= scaledTerms
+	}
 	x := &b.reduction[b.reductions]
-	*x = reduction{own: uint64(r.Own), op: op, ranks: uint32(r.Ranks), first: uint16(b.listed),
+	*x = reduction{own: uint64(r.Own), op: op, ranks: ranks, first: uint16(b.listed),
 		count: uint16(len(r.Peers)), moves: moves}
 	for _, q := range r.Peers {
 		b.peers[b.listed] = uint16(q)

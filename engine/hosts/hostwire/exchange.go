@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/hosts/links"
 	"github.com/goccl/goccl/engine/hosts/wire"
@@ -211,8 +212,15 @@ func (x *exchange) reduce(i int) (moved bool, err error) {
 			x.srcs = append(x.srcs, b[headerBytes:headerBytes+n])
 		}
 		dst := device.Bytes(s.Dst.Add(s.done), n)
-		if err := hostreduce.Reduce(dst, x.srcs, s.Type, s.Op, [8]byte{}, s.Ranks); err != nil {
+		op := s.Op
+		if s.Scaled {
+			op = datatype.Sum
+		}
+		if err := hostreduce.Reduce(dst, x.srcs, s.Type, op, [8]byte{}, s.Ranks); err != nil {
 			return moved, x.w.error(x.op, -1, err)
+		}
+		if s.Scaled {
+			hostreduce.EndAverage(dst, s.Type, s.Ranks)
 		}
 		moved = true
 		s.done += n

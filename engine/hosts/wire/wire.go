@@ -88,13 +88,14 @@ type Part struct {
 
 // Reduction receives Count elements from each of Peers but this rank, and writes x0 op x1 op ... in the order of Peers
 // to Dst, where this rank's x is at Own. Ranks that use the same order get the same bits. Dst may be Own. Op is never
-// PreMulSum. An Avg is divided by Ranks.
+// PreMulSum. An Avg is divided by Ranks. Scaled says that the terms of an Avg were scaled (hostreduce.BeforeAverage).
 type Reduction struct {
-	Peers []int // includes this rank
-	Own   device.Ptr
-	Dst   device.Ptr
-	Count int64
-	Type  datatype.Type
-	Op    datatype.Op
-	Ranks int
+	Peers  []int // includes this rank
+	Own    device.Ptr
+	Dst    device.Ptr
+	Count  int64
+	Type   datatype.Type
+	Op     datatype.Op
+	Ranks  int
+	Scaled bool
 }

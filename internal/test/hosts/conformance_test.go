@@ -59,3 +59,13 @@ func TestEverythingAcrossHosts(t *testing.T) {
 		})
 	}
 }
+
+// TestAveragesAcrossHosts averages elements near the limits of types: hosts have equal and unequal numbers of ranks.
+func TestAveragesAcrossHosts(t *testing.T) {
+	for _, hosts := range layouts {
+		comms := commtest.NewOn(t, hosts, commtest.Host, nil)
+		for _, c := range conformance.Averages(len(hosts), 1, 127, 65537, 300_001) {
+			run(t, comms, c)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package hosts_test
 import (
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,4 +28,22 @@ func TestPlugin(t *testing.T) {
 		tk.By[r] = []string{"env", "NCCL_NET_PLUGIN=" + file, "NCCL_NET=Sockets", "PLUGIN_ADDRESS=" + w.Address(h)}
 	}
 	start(t, w.Network, hosts, tk).Await("done", commtest.Everyone(len(hosts)), time.Minute)
+}
+
+// TestMissingPlugin names a plugin that is not there: each host says so once, and the ranks use TCP.
+func TestMissingPlugin(t *testing.T) {
+	t.Parallel()
+	hosts := []int{0, 0, 1}
+	w := testutil.NewNetwork(t, 2)
+	tk := commtest.Task{Do: "rounds", Rounds: 3, By: map[int][]string{}}
+	for r := range hosts {
+		tk.By[r] = []string{"env", "NCCL_NET_PLUGIN=/nowhere/libnccl-net.so"}
+	}
+	j := start(t, w.Network, hosts, tk)
+	j.Await("done", commtest.Everyone(len(hosts)), time.Minute)
+	for r, want := range []bool{true, false, true} {
+		if strings.Contains(j.Log(r), "NCCL_NET_PLUGIN") != want {
+			t.Errorf("rank %d: %s", r, j.Log(r))
+		}
+	}
 }

@@ -52,6 +52,51 @@ constexpr GOCCL_HOST_DEVICE bool isFloat() {
   return A(1) / A(2) != A(0);
 }
 
+// An average of finite elements is finite, and their sum may not be. So the terms are multiplied by 2^-k before anybody
+// adds them, where 2^k is at least the number of ranks, and the sum is multiplied by 2^k over that number. Results are
+// the same bits, unless a sum is below 2^k times the smallest normal number.
+//
+// scaledTerms is a bit of the number of ranks and says so. sumOverflows: sums overflow even before they are rounded.
+constexpr uint32_t scaledTerms = 1u << 31;
+
+template <Type T>
+constexpr bool sumOverflows = T == Type::bfloat16 || T == Type::float32 || T == Type::float64;
+
+// averageShift is that k.
+GOCCL_DEVICE uint32_t averageShift(uint32_t n) {
+#if GOCCL_CUDA
+  return n <= 1 ? 0 : 32 - static_cast<uint32_t>(__clz(static_cast<int>(n - 1)));
+#else
+  return n <= 1 ? 0 : 32 - static_cast<uint32_t>(__builtin_clz(n - 1));
+#endif
+}
+
+// powerOfTwo is 2^k for small k.
+template <class A>
+GOCCL_DEVICE A powerOfTwo(int32_t k) {
+  if constexpr (sizeof(A) == 4) {
+    return bitsFloat(static_cast<uint32_t>(127 + k) << 23);
+  } else {
+    const uint64_t bits = static_cast<uint64_t>(1023 + k) << 52;
+#if GOCCL_CUDA
+    return __longlong_as_double(static_cast<long long>(bits));
+#else
+    A v;
+    std::memcpy(&v, &bits, 8);
+    return v;
+#endif
+  }
+}
+
+// largest is the largest finite number of a floating type of at least 16 bits.
+template <Type T, class A>
+constexpr GOCCL_HOST_DEVICE A largest() {
+  if constexpr (T == Type::float16) return A(65504);
+  if constexpr (T == Type::bfloat16) return A(3.3895313892515355e38);
+  if constexpr (T == Type::float32) return A(3.4028234663852886e38);
+  return sizeof(A) == 8 ? A(1.7976931348623157e308) : A(57344);
+}
+
 // widen and narrow convert one element between memory and accumulator.
 template <Type T>
 GOCCL_DEVICE typename Element<T>::Accumulator widen(typename Element<T>::Storage v) {
@@ -228,12 +273,35 @@ struct Accumulator {
     for (uint32_t i = 0; i < count; ++i) v[i] = apply<Op::prod>(v[i], scalar);
   }
 
+  // averageTerm is a term of an average over n ranks: scaled, where the sum overflows.
+  static GOCCL_DEVICE uint4 averageTerm(const uint4& x, uint32_t n) {
+    if constexpr (!sumOverflows<T>) return x;
+    Accumulator own;
+    own.loadScaled(x, powerOfTwo<A>(-static_cast<int32_t>(averageShift(n))));
+    return own.result();
+  }
+  // divideScaled ends a sum of scaled terms. Rounding may take it beyond the largest number, which is the average then.
+  GOCCL_DEVICE void divideScaled(uint32_t n) {
+    constexpr A most = largest<T, A>();
+    n &= ~scaledTerms;
+    const A after = A(1) / static_cast<A>(n) * powerOfTwo<A>(static_cast<int32_t>(averageShift(n)));
+#pragma unroll
+    for (uint32_t i = 0; i < count; ++i) {
+      const A average = v[i] * after, size = average < A(0) ? -average : average;
+      const bool finite = v[i] - v[i] == A(0);
+      v[i] = size > most && finite ? (average < A(0) ? -most : most) : average;
+    }
+  }
+
   // divide turns a sum over n ranks into the average: floats by multiplication with 1/n, integers rounding toward zero.
   // A sum of integers wraps in its own type first, also where the accumulator is wider: NCCL and the host device do so,
   // too. asUnsignedElements: elements of a signed type stand for unsigned ones.
   GOCCL_DEVICE void divide(uint32_t n, bool asUnsignedElements = false) {
     if constexpr (isFloat<A>()) {
-      scale(A(1) / static_cast<A>(n));
+      if ((n & scaledTerms) != 0)
+        divideScaled(n);
+      else
+        scale(A(1) / static_cast<A>(n));
     } else {
 #pragma unroll
       for (uint32_t i = 0; i < count; ++i) {

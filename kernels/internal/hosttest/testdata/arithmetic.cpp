@@ -167,6 +167,30 @@ void checkType() {
     CHECK(equal<T>(out[i], narrow<T>(static_cast<A>(i % 8 * 2))), "average of type %u", static_cast<uint32_t>(T));
 }
 
+// The average of the largest number over any number of ranks is that number.
+template <Type T>
+void checkLargest() {
+  using S = typename Element<T>::Storage;
+  using A = typename Element<T>::Accumulator;
+  constexpr uint32_t n = Element<T>::perVector;
+  const A most = largest<T, A>();
+  alignas(16) S in[n], out[n];
+  for (uint32_t i = 0; i < n; ++i) in[i] = narrow<T>(i % 2 ? -most : most);
+  for (uint32_t ranksN = 1; ranksN < 200; ++ranksN) {
+    const A before = powerOfTwo<A>(-static_cast<int32_t>(averageShift(ranksN)));
+    Accumulator<T, Op::sum> acc;
+    acc.loadScaled(loadVec(in), before);
+    for (uint32_t r = 1; r < ranksN; ++r) acc.addScaled(loadVec(in), before);
+    acc.divide(ranksN | scaledTerms);
+    storeVec(out, acc.result());
+    for (uint32_t i = 0; i < n; ++i) {
+      const A a = widen<T>(out[i]), b = widen<T>(in[i]);
+      CHECK(a / b > A(0.99999) && a / b <= A(1), "type %u, %u ranks: %g of %g", static_cast<uint32_t>(T), ranksN,
+            static_cast<double>(a), static_cast<double>(b));
+    }
+  }
+}
+
 // What the kernels of signed type T do for unsigned type U of its size, beside what U's own accumulator does.
 template <Type T, Type U>
 void checkUnsigned() {
@@ -228,6 +252,8 @@ void checkCopy() {
 }
 
 int main() {
+  checkLargest<Type::float16>(), checkLargest<Type::bfloat16>();
+  checkLargest<Type::float32>(), checkLargest<Type::float64>();
   checkCopy();
   checkFormat<Float16, 5, 10, true, false>("float16");
   checkFormat<Bfloat16, 8, 7, true, false>("bfloat16");

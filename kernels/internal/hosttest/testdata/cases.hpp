@@ -28,9 +28,15 @@ struct Brain {
 template <class E>
 using Wide = std::conditional_t<std::is_same_v<E, Brain>, float, E>;
 
+// Every other average is one of numbers near the limit of the type, where their sum is infinite.
 template <class E>
-inline void put(uint8_t* p, uint64_t i, uint8_t v) {
-  E e = static_cast<E>(v);
+inline float lift(uint32_t op, uint32_t launch) {
+  return op == opAvg && launch % 2 == 1 && !std::is_same_v<E, uint8_t> ? 0x1p120f : 1.0f;
+}
+
+template <class E>
+inline void put(uint8_t* p, uint64_t i, uint8_t v, float lift = 1) {
+  E e = static_cast<E>(static_cast<float>(v) * lift);
   std::memcpy(p + i * sizeof(E), &e, sizeof e);
 }
 template <class E>
@@ -83,7 +89,7 @@ inline void launchOnce(W& w, const Case& c, uint32_t rank, uint32_t launch, uint
   Buffers<E> b(slicedIn ? n * count : count, slicedOut ? n * count : count, fromShift, toShift, inPlace,
                c.what == What::allGather ? rank * count : 0, c.what == What::reduceScatter ? rank * count : 0);
   std::memset(b.to, 0xee, b.out * sizeof(E) + 16);
-  for (uint64_t i = 0; i < b.in; ++i) put<E>(b.from, i, value(rank, launch, i));
+  for (uint64_t i = 0; i < b.in; ++i) put<E>(b.from, i, value(rank, launch, i), lift<E>(op, launch));
 
   Args a = w.args(rank);
   if (slotBytes != 0) a.slotBytes = slotBytes;
@@ -139,6 +145,7 @@ inline void launchOnce(W& w, const Case& c, uint32_t rank, uint32_t launch, uint
         want = value(root, launch, i);
         break;
     }
+    want *= lift<E>(op, launch);
     CHECK(get<E>(b.to, i) == want, "%s: rank %u of %u, launch %u, %lu bytes, operator %u: element %lu is %g, not %g",
           c.name, rank, w.n, launch, static_cast<unsigned long>(bytes), op, static_cast<unsigned long>(i),
           get<E>(b.to, i), want);
