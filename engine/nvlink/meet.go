@@ -16,13 +16,14 @@ import (
 
 // terms are the facts that all ranks must agree on.
 type terms struct {
-	sharing int      // the most ranks on one GPU: their kernels wait for each other, so all must fit at once
-	copies  copyMode // the minimum over all ranks
-	blocks  int64    // the minimum over the ranks' limits of thread blocks of a packet or ring kernel; 0: no limit
-	least   int64    // the maximum over the ranks' lower limits, at most blocks; 0: none
-	sms     int      // the minimum over the ranks' GPUs
-	gpu     GPU      // selects the table
-	ladder  ladder   // chooses the links
+	sharing int                  // the most ranks on one GPU: their kernels wait for each other, so all must fit at once
+	copies  copyMode             // the minimum over all ranks
+	blocks  int64                // the minimum over the ranks' limits of thread blocks of a packet or ring kernel; 0: no limit
+	least   int64                // the maximum over the ranks' lower limits, at most blocks; 0: none
+	policy  collective.CTAPolicy // the maximum over the ranks
+	sms     int                  // the minimum over the ranks' GPUs
+	gpu     GPU                  // selects the table
+	ladder  ladder               // chooses the links
 }
 
 // hello describes a rank to the others at set-up.
@@ -30,6 +31,7 @@ type hello struct {
 	Copies       copyMode
 	Blocks       uint16 // GOCCL_MAX_CTAS; 0: no limit
 	Least        uint16 // GOCCL_MIN_CTAS
+	Policy       collective.CTAPolicy
 	GPU, BusID   string
 	Major, Minor int // compute capability
 	SMs          int
@@ -65,7 +67,7 @@ func tuningHash(env *setting.Config) (uint64, error) {
 func introduce(dev *cuda.Device, env *setting.Config) (hello, error) {
 	p := dev.Properties()
 	h := hello{GPU: p.Name, BusID: p.BusID, Major: p.Major, Minor: p.Minor, SMs: p.SMs, Blocks: env.MaxCTAs,
-		Least: env.MinCTAs, Copies: copyMode(env.CopyEngine), Link: env.Link, P2PLevel: env.P2PLevel, NoP2P: env.NoP2P,
+		Least: env.MinCTAs, Policy: env.CTAPolicy, Copies: copyMode(env.CopyEngine), Link: env.Link, P2PLevel: env.P2PLevel, NoP2P: env.NoP2P,
 		NoHostMemory: env.NoHostMemory}
 	var err error
 	h.Tuning, err = tuningHash(env)
@@ -143,7 +145,7 @@ func conclude(rank int, all []hello) (terms, error) {
 		if n := int64(h.Blocks); n > 0 && (t.blocks == 0 || n < t.blocks) {
 			t.blocks = n
 		}
-		t.least = max(t.least, int64(h.Least))
+		t.least, t.policy = max(t.least, int64(h.Least)), max(t.policy, h.Policy)
 		t.sms = min(t.sms, h.SMs)
 		count[h.BusID]++
 		t.sharing = max(t.sharing, count[h.BusID])

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
 )
 
 // defaultStep is the timeout of goccl.h. NCCL's ABI sets a longer one, since ranks may start minutes apart.
@@ -61,7 +62,7 @@ func (c *comm) config(b bootstrap.Bootstrap) goccl.Config {
 func (c *Config) to(cfg *goccl.Config) {
 	cfg.Timeout, cfg.OpTimeout, cfg.Name = c.Timeout, c.OpTimeout, c.Name
 	cfg.SeparateGraphs, cfg.UnorderedCaptures = c.SeparateGraphs, c.UnorderedCaptures
-	cfg.MinCTAs, cfg.MaxCTAs = c.MinCTAs, c.MaxCTAs
+	cfg.MinCTAs, cfg.MaxCTAs, cfg.CTAPolicy = c.MinCTAs, c.MaxCTAs, collective.CTAPolicy(c.CTAPolicy)
 }
 
 // over sets up a communicator on a bootstrap, of which it takes ownership.
