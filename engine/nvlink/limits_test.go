@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/setting"
 )
 
@@ -126,5 +127,31 @@ func TestCopyEnginesByPolicy(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The device knows which part of the GPU an operation took: the ring's blocks, or copies and a block of their barriers.
+func TestUseOfGPU(t *testing.T) {
+	engines := mockEngines(t, 2)
+	e, mem := engines[0], make([]device.Ptr, 2)
+	for r, e := range engines {
+		mem[r] = memory(t, e, 2*copyFrom)
+		registerWindow(t, e, mem[r], 2*copyFrom)
+	}
+	s, other := newStream(t, e), memory(t, e, 2*copyFrom)
+	use := func(r collective.Request) cuda.Use {
+		e.dev.TakeUse()
+		must(t, e.Enqueue(1, []collective.Request{r}))
+		return e.dev.TakeUse()
+	}
+	r := allReduce(other, copyFrom/4, s)
+	r.Algorithm, r.MaxCTAs = "ring/64", 7
+	if got := use(r); got != (cuda.Use{Blocks: 7}) {
+		t.Errorf("a ring of 7 channels: %+v", got)
+	}
+	r = moves(e, collective.AllGather, other, mem[0], copyFrom, s)
+	r.CTAPolicy = collective.CTAPolicyZero
+	if got := use(r); got != (cuda.Use{Blocks: 1, Copies: true}) {
+		t.Errorf("copies: %+v", got)
 	}
 }
