@@ -7,7 +7,7 @@
 beside: products of 8192 x 8192 matrices in bfloat16 run on one stream and collectives on another, about as long as
 each other. "both / max" is the time of both over the longer one alone: 1 is perfect. high: PyTorch's
 is_high_priority_stream. alone: microseconds a call, eager and in graphs. Every collective's data and every product is
-checked. Times are those of the slowest rank, the median of the rounds. Without GPUs small sizes on gloo test the
+checked. The slowest rank's time counts, and of the rounds the median. Without GPUs small sizes on gloo test the
 program.
 """
 

@@ -24,8 +24,8 @@ class Step:
     """Training steps of one mode: ddp, fsdp, tp (tensor parallelism with sequence parallelism), or tp_graph, the same
     captured in a CUDA graph.
 
-    Tokens are those of a GPU with ddp and fsdp, and those of all ranks together with tp. Without communication: ddp
-    by no_sync; fsdp by the same model without FSDP and an update of a rank's share of the weights; tp by local copies.
+    With ddp and fsdp every GPU has its own tokens; with tp all ranks share them. Without communication: ddp by no_sync;
+    fsdp by the same model without FSDP and an update of a rank's share of the weights; tp by local copies.
     """
 
     def __init__(self, job, mode, tokens, communicates=True):
@@ -94,8 +94,8 @@ class Step:
         return lambda i: graph.replay()
 
     def share_gradients(self):
-        """Sums the gradients of weights that every rank has whole: each rank has those of its own tokens. Gradients of
-        shares are sums over all tokens already."""
+        """Sums the gradients of weights that every rank has whole: each rank computes them from its own tokens. The
+        gradients of shares are sums over all tokens already."""
         gradients = [p.grad for p in self.model.replicated()]
         flat = torch.cat([g.flatten() for g in gradients])
         dist.all_reduce(flat)

@@ -6,8 +6,8 @@
 
 8 blocks of hidden size 4096 in bfloat16, synthetic tokens, fixed seeds. ddp: DistributedDataParallel with its default
 buckets. fsdp: FSDP2, fully_shard of every block. tp: tensor parallelism with sequence parallelism; tp_graph: its steps
-in a CUDA graph, without the time of PyTorch's host code. Tokens are those of a GPU with ddp and fsdp, and those of all
-ranks with tp. Times are those of the slowest rank in every step; exposed is a step minus the same step without
+in a CUDA graph, without the time of PyTorch's host code. With ddp and fsdp every GPU has so many tokens; with tp all
+ranks share them. The slowest rank's time counts in every step; exposed is a step minus the same step without
 communication. --losses N also trains N steps by deterministic kernels and compares the libraries' losses. Without GPUs
 a tiny model on gloo tests the program.
 """
