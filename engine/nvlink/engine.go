@@ -134,8 +134,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e := &Engine{name: cfg.Name, boot: cfg.Bootstrap, room: room, dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout,
 		names: cfg.Names, failed: cfg.OnFailure, tuning: env.Tuning,
-		maxBlocks: [2]int64{terms.packetBlocks(1), terms.packetBlocks(2)}, ringBlocks: terms.ringBlocks(), own: terms.limits(),
-		p2pChannels: terms.p2pChannels(n), whole: terms.sharing == 1 && terms.blocks == 0,
+		maxBlocks: [2]int64{terms.packetBlocks(1), terms.packetBlocks(2)}, ringBlocks: terms.ringBlocks(),
+		own: terms.limits(), p2pChannels: terms.p2pChannels(n), whole: terms.sharing == 1 && terms.blocks == 0,
 		overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap,
 		args:     new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs),
 		stream: new(p2pArgs)}

@@ -16,14 +16,15 @@ import (
 
 // terms are the facts that all ranks must agree on.
 type terms struct {
-	sharing int                  // the most ranks on one GPU: their kernels wait for each other, so all must fit at once
-	copies  copyMode             // the minimum over all ranks
-	blocks  int64                // the minimum over the ranks' limits of thread blocks of a packet or ring kernel; 0: no limit
-	least   int64                // the maximum over the ranks' lower limits, at most blocks; 0: none
-	policy  collective.CTAPolicy // the maximum over the ranks
-	sms     int                  // the minimum over the ranks' GPUs
-	gpu     GPU                  // selects the table
-	ladder  ladder               // chooses the links
+	sharing int      // the most ranks on one GPU: their kernels wait for each other, so all must fit at once
+	copies  copyMode // the minimum over all ranks
+	blocks  int64    // the minimum over the ranks' limits of thread blocks of a packet or ring kernel; 0: no limit
+	least   int64    // the maximum over the ranks' lower limits, at most blocks; 0: none
+	sms     int      // the minimum over the ranks' GPUs
+	gpu     GPU      // selects the table
+	ladder  ladder   // chooses the links
+
+	policy collective.CTAPolicy // the maximum over the ranks
 }
 
 // hello describes a rank to the others at set-up.
@@ -67,8 +68,8 @@ func tuningHash(env *setting.Config) (uint64, error) {
 func introduce(dev *cuda.Device, env *setting.Config) (hello, error) {
 	p := dev.Properties()
 	h := hello{GPU: p.Name, BusID: p.BusID, Major: p.Major, Minor: p.Minor, SMs: p.SMs, Blocks: env.MaxCTAs,
-		Least: env.MinCTAs, Policy: env.CTAPolicy, Copies: copyMode(env.CopyEngine), Link: env.Link, P2PLevel: env.P2PLevel, NoP2P: env.NoP2P,
-		NoHostMemory: env.NoHostMemory}
+		Least: env.MinCTAs, Policy: env.CTAPolicy, Copies: copyMode(env.CopyEngine), Link: env.Link,
+		P2PLevel: env.P2PLevel, NoP2P: env.NoP2P, NoHostMemory: env.NoHostMemory}
 	var err error
 	h.Tuning, err = tuningHash(env)
 	if err == nil && p.Major < 8 {
