@@ -54,6 +54,9 @@ func (c *Comm) acrossHostsOfGPUs(ctx context.Context, net transport.Net, nic int
 			return e, err
 		},
 		Wire: func(_ int, failed func(error)) (wire.Wire, error) {
+			if most := int(c.cfg.settings.MaxCTAs); most > 0 && (blocks == 0 || most < blocks) {
+				blocks = most
+			}
 			return cudawire.New(cudawire.Config{Bootstrap: c.boot, Device: c.dev, Net: net, NIC: nic,
 				Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning,
 				Name: c.cfg.Name, Graphs: inside.GraphOrder(),

@@ -48,6 +48,9 @@ type Config struct {
 	// MinCTAs and MaxCTAs bound the thread blocks of a collective's kernel on GPUs; 0 is no bound. The largest MinCTAs
 	// and the smallest MaxCTAs of any rank hold for all. GOCCL_MIN_CTAS and GOCCL_MAX_CTAS win.
 	MinCTAs, MaxCTAs int
+	// CTAPolicy says how far collectives spare the SMs of GPUs. The policy of any rank that spares most holds for all.
+	// GOCCL_CTA_POLICY wins.
+	CTAPolicy collective.CTAPolicy
 	// Name appears in logs and errors.
 	Name string
 
@@ -96,5 +99,6 @@ func (cfg *Config) fill() error {
 		}
 	}
 	env.MinCTAs, env.MaxCTAs = cmp.Or(env.MinCTAs, uint16(cfg.MinCTAs)), cmp.Or(env.MaxCTAs, uint16(cfg.MaxCTAs))
+	env.CTAPolicy = cmp.Or(env.CTAPolicy, cfg.CTAPolicy)
 	return nil
 }

@@ -197,6 +197,14 @@ func TestOnMockLamport(t *testing.T) {
 			t.Errorf("%+v launches %s", c, got)
 		}
 	}
+	for most, want := range map[uint16]string{3: "all_reduce_one_shot_ll128_bfloat16_sum_n4 3x256+",
+		10: "fused_reduce_bfloat16 10x256+"} { // packets without flags have less room in a block
+		r := collective.Request{Collective: collective.AllReduce, Send: p, Recv: p, Count: 32 << 10,
+			Type: datatype.Bfloat16, Stream: s, MaxCTAs: most}
+		if got := launched(t, func() error { return comms[0].Submit(r) }); got != want {
+			t.Errorf("in %d blocks it launches %s, want %s", most, got, want)
+		}
+	}
 	if i := lamportOf(comms[0]); i == nil || i.Most < 512<<10 || !i.Forceable {
 		t.Errorf("the catalog has %+v", i)
 	}

@@ -9,7 +9,7 @@
 #   build/            libnccl.so.2, libgoccl.so, libmscclpp.so, libgoccl-profiler.so, goccl, include/: where the
 #                     Python package looks in a checkout
 #   python/, capi/testdata/torch/   the Python package and its GPU suite, PyTorch on libnccl.so.2
-#   bench/            steps of gpu.sh, and inference/, moe/, watch/
+#   bench/            steps of gpu.sh, and their Python programs
 #   capi/testdata/cpp/   programs in C++ with kernels, which are built there
 #   docs/, kernels/, plan/, dsl/   texts and plans that tests of other packages read
 set -euo pipefail
@@ -43,7 +43,8 @@ done
 echo "${packages[*]}" >"$tree/packages"
 
 # 3. Texts: what git knows of these places. No Go sources; kernels as they were compiled are in the programs.
-places=(docs python ':(glob)bench/*.sh' bench/inference bench/moe bench/watch capi/testdata/torch capi/testdata/cpp
+places=(docs python ':(glob)bench/*.sh' bench/inference bench/moe bench/overlap
+        bench/training bench/turns bench/watch capi/testdata/torch capi/testdata/cpp
         capi/testdata/devapi
         plan/testdata/foreign dsl/testdata
         'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.txt' kernels/include kernels/internal/hosttest/testdata)

@@ -18,7 +18,10 @@
 #   perf         time beside NCCL's library in the same run, eager and in graphs
 #   plan         every built-in plan run and checked; plan.time: beside native kernels
 #   python       the Python package: its GPU suite and examples (needs torch)
-#   overlap      GEMMs that overlap an all-gather or a reduce-scatter, beside symm_mem (needs torch; .triton: Triton)
+#   training     steps of a small Llama by DDP, FSDP2 and tensor parallelism, beside NCCL; .losses: 100 steps' losses
+#                (needs torch)
+#   overlap      .beside: collectives beside GEMMs, .alone: collectives alone, beside NCCL; GEMMs that overlap an
+#                all-gather or a reduce-scatter, beside symm_mem (needs torch; .triton: Triton)
 #   torch        PyTorch on libnccl.so.2: collectives, faults, DDP, FSDP, graphs, beside stock NCCL (needs torch)
 #   inference    all-reduces alone, fused and in a decode step, beside NCCL, symmetric memory, peers (needs torch)
 #   moe          mixtures of experts beside DeepEP and all_to_all_single; DeepEP's test on goccl.moe (needs torch)
@@ -339,6 +342,7 @@ elif [ -z "$torch" ]; then
 else
   at python.suite 590 "$work" bash python/tests/gpu/run.sh "$n"
 fi
+. "$work/bench/training.sh"
 . "$work/bench/overlap.sh"
 for s in collectives expandable faults order ddp fsdp graph bf16 decode; do
   if [ $device = host ]; then

@@ -24,7 +24,12 @@ func configOf(c *C.goccl_comm_config) (core.Config, error) {
 	}
 	cfg := core.Config{NonBlocking: c.non_blocking != 0, Timeout: nanoseconds(c.timeout_ns),
 		OpTimeout: nanoseconds(c.op_timeout_ns), SeparateGraphs: c.separate_graphs != 0,
-		UnorderedCaptures: c.separate_graphs == 2, MinCTAs: int(c.min_ctas), MaxCTAs: int(c.max_ctas)}
+		UnorderedCaptures: c.separate_graphs == 2, MinCTAs: int(c.min_ctas), MaxCTAs: int(c.max_ctas),
+		CTAPolicy: uint32(c.cta_policy)}
+	if c.cta_policy > C.GOCCL_CTA_POLICY_ZERO {
+		return cfg, fmt.Errorf("%w: goccl_comm_config.cta_policy is %d: want 0 to 3", core.ErrInvalidArgument,
+			uint32(c.cta_policy))
+	}
 	if c.separate_graphs > 2 {
 		return cfg, fmt.Errorf("%w: goccl_comm_config.separate_graphs is %d: want 0, 1 or 2", core.ErrInvalidArgument,
 			uint64(c.separate_graphs))

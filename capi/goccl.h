@@ -113,6 +113,10 @@ typedef struct goccl_request {
 	const struct goccl_call_config *config; /* NULL: none */
 } goccl_request;
 
+/* How far collectives spare the SMs of a GPU: the fastest launch; few SMs, at little loss of speed; copy engines
+ * wherever they can do the work, even if they are slower. */
+enum { GOCCL_CTA_POLICY_DEFAULT = 1, GOCCL_CTA_POLICY_EFFICIENCY = 2, GOCCL_CTA_POLICY_ZERO = 3 };
+
 /* The configuration of one call, which all ranks give alike. It is read before goccl_submit returns. */
 typedef struct goccl_call_config {
 	uint32_t size; /* sizeof(goccl_call_config) */
@@ -124,7 +128,7 @@ typedef struct goccl_call_config {
 	 * "": the communicator chooses. */
 	const char *algorithms;
 	uint32_t force; /* 1: the call is refused when none of algorithms is there; 0: then the communicator chooses */
-	uint32_t reserved;
+	uint32_t cta_policy; /* a GOCCL_CTA_POLICY; 0: the communicator's */
 	uintptr_t launched; /* a CUevent that is recorded behind the call's work; 0: none */
 	/* all_to_all_v: what each rank sends to each, all_counts[s*R+d] elements from rank s to rank d, or NULL. It is read
 	 * before the call returns. Either all ranks give the same numbers or none gives any. Ranks of one host can then send
@@ -150,7 +154,10 @@ typedef struct goccl_comm_config {
 	uint16_t min_ctas, max_ctas;
 	/* Signals of one-sided calls: contexts, and signals of each peer in a context. 0: 1 of each. */
 	uint16_t rma_contexts, rma_signals;
-	uint64_t reserved[2];   /* zero */
+	/* A GOCCL_CTA_POLICY; 0: GOCCL_CTA_POLICY of the environment, which wins, else the default. The largest of any rank
+	 * holds for all. */
+	uint32_t cta_policy;
+	uint32_t reserved[3]; /* zero */
 } goccl_comm_config;
 
 typedef struct goccl_comm_info {

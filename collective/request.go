@@ -5,6 +5,7 @@ import (
 
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // Collective is the kind of operation of a request.
@@ -127,6 +128,8 @@ type Request struct {
 	// MinCTAs and MaxCTAs bound the thread blocks of the request's kernel on GPUs, within the limits of the
 	// communicator; 0 is no bound of its own. All ranks must give the same bounds.
 	MinCTAs, MaxCTAs uint16
+	// CTAPolicy is the policy of this request; CTAPolicyUnset is the communicator's. All ranks must give the same.
+	CTAPolicy CTAPolicy
 
 	// PartOf, if it is not 0, is the collective that an engine composes of this request and others. Errors name it.
 	PartOf Collective
@@ -154,6 +157,18 @@ func (r *Request) Called() Collective {
 	}
 	return r.Collective
 }
+
+// CTAPolicy says how far collectives spare the SMs of a GPU.
+type CTAPolicy = setting.CTAPolicy
+
+// The policies. Unset is the communicator's policy, and of a communicator Default: the fastest launch. Efficiency
+// takes few SMs, at little loss of speed. Zero takes copy engines wherever they can do the work, even if slower.
+const (
+	CTAPolicyUnset      = setting.CTAPolicyUnset
+	CTAPolicyDefault    = setting.CTAPolicyDefault
+	CTAPolicyEfficiency = setting.CTAPolicyEfficiency
+	CTAPolicyZero       = setting.CTAPolicyZero
+)
 
 // DeviceCounts are the arrays of an all_to_all_v_device. Each has R int64, by rank, in elements, at a multiple of 8
 // bytes, in memory that the device can read. They are read when the operation runs on its stream and must not change

@@ -72,6 +72,14 @@ static ncclResult_t read_config(const ncclConfig_t *in, ncclConfig_t *c, const c
 // blocks is a number of thread blocks, contexts or signals for the core, whose "not given" is 0.
 static uint16_t blocks(int n) { return n == NCCL_CONFIG_UNDEF_INT ? 0 : n > UINT16_MAX ? UINT16_MAX : n; }
 
+// policy converts flags, of which the one that spares most holds.
+static uint32_t policy(int flags) {
+	if (flags == NCCL_CONFIG_UNDEF_INT) return 0;
+	return flags & NCCL_CTA_POLICY_ZERO ? GOCCL_CTA_POLICY_ZERO
+	       : flags			    ? GOCCL_CTA_POLICY_EFFICIENCY
+					    : GOCCL_CTA_POLICY_DEFAULT;
+}
+
 // graphs converts graphUsageMode (0: no graphs, 1: one at a time, 2, the default: any mix) and graphStreamOrdering to
 // goccl_comm_config.separate_graphs. NCCL does not support mode 2 without the order of streams; here the order of
 // graphs goes with it.
@@ -97,7 +105,7 @@ ncclResult_t shim_config(const ncclConfig_t *in, goccl_comm_config *out, const c
 	out->name = c.commName;
 	out->non_blocking = c.blocking == 0;
 	out->separate_graphs = graphs(&c);
-	out->min_ctas = blocks(c.minCTAs), out->max_ctas = blocks(c.maxCTAs);
+	out->min_ctas = blocks(c.minCTAs), out->max_ctas = blocks(c.maxCTAs), out->cta_policy = policy(c.CTAPolicy);
 	out->rma_contexts = blocks(c.numRmaCtx), out->rma_signals = blocks(c.numRmaSig);
 	const char *s = shim_setting("NCCL_COMM_BLOCKING");
 	if (s && (!strcmp(s, "0") || !strcmp(s, "1"))) out->non_blocking = *s == '0';
@@ -127,6 +135,7 @@ ncclResult_t shim_configured(goccl_request *req, const ncclCollConfig_t *in, con
 	const char *bad = bad_call(in);
 	if (bad) return shim_remember(shim_fail(ncclInvalidArgument, "%s: the config of the call: %s", what, bad));
 	goccl_call_config c = {.size = sizeof c, .min_ctas = blocks(in->minCTAs), .max_ctas = blocks(in->maxCTAs),
+			       .cta_policy = policy(in->CTAPolicy),
 			       .algorithms = in->algSelection, .force = in->forceAlgSelection != 0};
 	if (in->size >= sizeof *in && in->version >= 23203) c.launched = (uintptr_t)in->launchCompletionEvent;
 	req->config = &c;

@@ -74,6 +74,10 @@ static void calls(void) {
 	SAYS("minCTAs");
 	c = none, c.maxCTAs = 0;
 	EXPECT(reduce(c), ncclInvalidArgument);
+	c = none, c.CTAPolicy = 4;
+	EXPECT(reduce(c), ncclInvalidArgument);
+	SAYS("CTAPolicy");
+	for (c.CTAPolicy = 0; c.CTAPolicy < 4; c.CTAPolicy++) OK(reduce(c));
 	c = none, c.launchCompletionEvent = (cudaEvent_t)(void *)&c;
 	EXPECT(reduce(c), ncclInvalidArgument);
 	SAYS("event");
@@ -93,7 +97,7 @@ static void communicators(void) {
 	struct { ncclConfig_t known; char unknown[64]; } newer = {NCCL_CONFIG_INITIALIZER};
 	memset(newer.unknown, 0x77, sizeof newer.unknown);
 	newer.known.size = sizeof newer, newer.known.version = 24000;
-	newer.known.maxCTAs = 4;
+	newer.known.maxCTAs = 4, newer.known.CTAPolicy = NCCL_CTA_POLICY_EFFICIENCY | NCCL_CTA_POLICY_ZERO;
 	ncclComm_t c;
 	OK(start(&newer, &c));
 	ncclCollConfig_t call = NCCL_COLLCONFIG_INITIALIZER;
@@ -102,7 +106,10 @@ static void communicators(void) {
 	SAYS("max_ctas is 8, that of the communicator 4");
 	OK(ncclCommDestroy(c));
 	ncclConfig_t none = NCCL_CONFIG_INITIALIZER, bad = none;
-	bad.hostCftMode = ncclHostCftEnable;
+	bad.CTAPolicy = 4;
+	EXPECT(start(&bad, &c), ncclInvalidArgument);
+	SAYS("CTAPolicy");
+	bad = none, bad.hostCftMode = ncclHostCftEnable;
 	EXPECT(start(&bad, &c), ncclInvalidUsage);
 	SAYS("CFT");
 	bad.version = 23007; // did not have this field

@@ -61,6 +61,7 @@ func CanAccessPeer(from, to int) (bool, error) {
 // Device is an open GPU. It implements device.Device.
 type Device struct {
 	gpu *gpu
+	use use
 
 	mu     sync.Mutex
 	live   map[closer]struct{} // open objects made from this Device

@@ -99,6 +99,7 @@ func (s *Stream) LaunchRaw(f *Function, cfg *Config, params []byte) error {
 	if f.d.gpu != s.d.gpu {
 		return failKind(s.d.gpu.ordinal, "launch "+f.name, device.ErrUnsupported, "the kernel is loaded on %s", f.d.ID())
 	}
+	s.d.use.launched(cfg)
 	if err := s.d.gpu.ctx.Launch(f.raw, cfg, s.raw, params); err != nil {
 		return fail(s.d.gpu.ordinal, "launch "+f.name, err)
 	}

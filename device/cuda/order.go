@@ -158,6 +158,7 @@ func (s *Stream) LaunchInOrder(f *Function, cfg *Config, params []byte, o *Order
 	if f.d.gpu != s.d.gpu {
 		return failKind(s.d.gpu.ordinal, "launch "+f.name, device.ErrUnsupported, "the kernel is loaded on %s", f.d.ID())
 	}
+	s.d.use.launched(cfg)
 	if err := s.d.gpu.ctx.LaunchInOrder(f.raw, cfg, s.raw, params, o.raw); err != nil {
 		return fail(s.d.gpu.ordinal, "launch "+f.name, err)
 	}

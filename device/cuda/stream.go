@@ -103,6 +103,7 @@ func (s *Stream) Copy(dst, src device.Ptr, n int64) error {
 	if err := s.check(); err != nil {
 		return err
 	}
+	s.d.use.copied()
 	err := s.d.gpu.ctx.Copy(driver.Ptr(dst), driver.Ptr(src), n, s.raw)
 	if err != nil {
 		return s.doneAt(fmt.Sprintf("copy from %#x", uintptr(src)), dst, err)

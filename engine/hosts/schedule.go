@@ -124,7 +124,7 @@ func (b *builder) perPhase(count, copies int64) int64 {
 // request is a request of the local communicator with the type of b's.
 func (b *builder) request(c collective.Collective, send, recv device.Ptr, count int64) collective.Request {
 	return collective.Request{Collective: c, Send: send, Recv: recv, Count: count, Type: b.r.Type,
-		PartOf: b.r.Called()}
+		PartOf: b.r.Called(), MinCTAs: b.r.MinCTAs, MaxCTAs: b.r.MaxCTAs, CTAPolicy: b.r.CTAPolicy}
 }
 
 // partial is a local reduction, of which other hosts have the rest. Each rank's factor is applied at the beginning. An

@@ -54,7 +54,7 @@ func (e *Engine) Algorithms() []collective.Info {
 			}
 			if e.windows != nil {
 				list = append(list, collective.Info{Name: "copy_engine", Collective: c,
-					Least: uint64(e.copyMode.from(c)) * uint64(e.size), Most: collective.AnySize,
+					Least: uint64(e.copyMode.from(c, e.own.policy)) * uint64(e.size), Most: collective.AnySize,
 					Tags: map[string]uint64{"shots": 1, "copy_engine": 1}})
 			}
 			from := uint64(e.sliceFrom()) * uint64(e.size)

@@ -26,14 +26,17 @@ const (
 // its peers run.
 const (
 	copyFrom          = 1 << 20
+	copyZeroFrom      = 8 << 10 // with CTAPolicyZero: below, a kernel takes one block, as barriers do
 	copyAllGatherFrom = 64 << 20
 	copyAllToAllFrom  = 32 << 20
 )
 
-// from is the smallest slice of a collective that goes through copy engines.
-func (m copyMode) from(c collective.Collective) int64 {
+// from is the smallest slice of a collective that goes through copy engines with policy p.
+func (m copyMode) from(c collective.Collective, p collective.CTAPolicy) int64 {
 	switch {
-	case m == copyAlways:
+	case p == collective.CTAPolicyZero:
+		return copyZeroFrom
+	case m == copyAlways || p == collective.CTAPolicyEfficiency:
 		return copyFrom
 	case c == collective.AllToAll:
 		return copyAllToAllFrom
@@ -45,7 +48,7 @@ func (m copyMode) from(c collective.Collective) int64 {
 // decide alike: by the size, by the offset of recv in its window, which is the same on all ranks by contract, and by
 // the agreed mode.
 func (e *Engine) copyWindow(r *collective.Request) (*share.Window, error) {
-	if e.windows == nil || r.Bytes() < e.copyMode.from(r.Collective) || e.table.forced[r.Collective] ||
+	if e.windows == nil || r.Bytes() < e.copyMode.from(r.Collective, e.call.policy) || e.table.forced[r.Collective] ||
 		r.Algorithm != "" ||
 		r.Collective == collective.AllToAll && r.Send == r.Recv {
 		return nil, nil

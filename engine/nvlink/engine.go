@@ -87,9 +87,9 @@ type Engine struct {
 	counted *allToAllVArgs
 
 	ringBlocks  int64  // the maximum number of ring channels
-	least       int64  // the minimum number of blocks, where there is enough to do
-	call        limits // of the current request
+	own, call   limits // of the communicator; of the current request
 	p2pChannels int    // the maximum number of channels of a lane of messages
+	streams     int    // the maximum number of channels of a stream
 
 	batch batch // messages of the current request
 	cause abort.Cause
@@ -134,8 +134,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e := &Engine{name: cfg.Name, boot: cfg.Bootstrap, room: room, dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout,
 		names: cfg.Names, failed: cfg.OnFailure, tuning: env.Tuning,
-		maxBlocks: [2]int64{terms.packetBlocks(1), terms.packetBlocks(2)}, ringBlocks: terms.ringBlocks(), least: terms.least,
-		p2pChannels: terms.p2pChannels(n), whole: terms.sharing == 1 && terms.blocks == 0,
+		maxBlocks: [2]int64{terms.packetBlocks(1), terms.packetBlocks(2)}, ringBlocks: terms.ringBlocks(),
+		own: terms.limits(), p2pChannels: terms.p2pChannels(n), whole: terms.sharing == 1 && terms.blocks == 0,
 		overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap,
 		args:     new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs),
 		stream: new(p2pArgs)}
@@ -145,7 +145,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if terms.copies != copyNever && n > 1 && terms.gpu.Link < HostMemory {
 		e.windows, e.copyMode = share.NewWindows(cfg.Bootstrap, tags.Window, dev, waitLimit(&cfg)), terms.copies
 	}
-	e.stream.width = uint32(max(1, terms.share(2*streamChannels)/2))
+	e.streams = int(max(1, terms.share(2*streamChannels)/2))
 	if err := e.choose(&terms, env.Algorithms); err != nil {
 		return nil, errors.Join(err, e.free())
 	}
@@ -236,7 +236,7 @@ func (e *Engine) Enqueue(seq uint64, reqs []collective.Request) error {
 		r := &reqs[i]
 		k := i + 1
 		var err error
-		e.call = limitsOf(r, e.least)
+		e.call = e.own.of(r)
 		if s, ok := r.Stream.(*cuda.Stream); !ok {
 			err = fmt.Errorf("%w: the stream belongs to %v, the communicator to %v", collective.ErrInvalidArgument,
 				r.Stream.Device().ID(), e.dev.ID())

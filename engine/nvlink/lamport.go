@@ -10,12 +10,12 @@ import (
 // Lamport is the one-shot all-reduce by packets without flags, one_shot_lamport. Package engine/fused has it, and its
 // memory. It is for one goroutine at a time.
 type Lamport interface {
-	// Takes reports whether it can run r, an all-reduce. The answer is the same on all ranks.
-	Takes(r *collective.Request) bool
+	// Takes reports whether it can run r, an all-reduce, in that many blocks. The answer is the same on all ranks.
+	Takes(r *collective.Request, blocks int64) bool
 	// MostBytes is the largest size that it takes.
 	MostBytes() int64
-	// Launch enqueues r, which it takes, in blocks of at most that many threads.
-	Launch(r *collective.Request, s *cuda.Stream, threads int) error
+	// Launch enqueues r, which it takes, in at most that many blocks of at most that many threads.
+	Launch(r *collective.Request, s *cuda.Stream, threads int, blocks int64) error
 }
 
 // lamportForced is the largest size for which GOCCL_ALGO chooses one_shot_lamport; above, the table chooses.
@@ -30,7 +30,7 @@ func (e *Engine) SetLamport(l Lamport) { e.lamport = l }
 
 // without returns v, or, if v is one_shot_lamport and that cannot run r, what runs instead.
 func (e *Engine) without(v variant, r *collective.Request) variant {
-	if v.protocol != lamport || e.lamport != nil && e.lamport.Takes(r) {
+	if v.protocol != lamport || e.lamport != nil && e.lamport.Takes(r, e.call.most) {
 		return v
 	}
 	v.protocol = ll128
@@ -45,7 +45,7 @@ func (e *Engine) launchLamport(r *collective.Request, s *cuda.Stream, v variant)
 	if e.lamport == nil {
 		return fmt.Errorf("%w: %s was not set up", collective.ErrUnsupported, LamportName)
 	}
-	return e.lamport.Launch(r, s, v.threads)
+	return e.lamport.Launch(r, s, v.threads, e.call.most)
 }
 
 // Submit launches a kernel of another package for the request being enqueued, as LaunchForeign does.

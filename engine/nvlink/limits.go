@@ -1,6 +1,7 @@
 package nvlink
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -8,15 +9,33 @@ import (
 )
 
 // limits bounds the blocks of a launch. They are the same on all ranks.
-type limits struct{ least, most int64 }
+type limits struct {
+	least, most int64
+	policy      collective.CTAPolicy
+}
 
-// limitsOf returns the limits of a request's launches: its own, and the communicator's lower limit.
-func limitsOf(r *collective.Request, least int64) limits {
-	l := limits{max(least, int64(r.MinCTAs)), int64(r.MaxCTAs)}
+// efficientBlocks is the most blocks of a launch with CTAPolicyEfficiency, unless a lower limit is larger.
+const efficientBlocks = 8
+
+// limits returns the communicator's limits, whose bound by policy is left to the request.
+func (t *terms) limits() limits {
+	l := limits{t.least, t.blocks, t.policy}
 	if l.most == 0 {
 		l.most = math.MaxInt64
 	}
+	return l
+}
+
+// of returns the limits of a request's launches: its own within the communicator's. Its own policy wins.
+func (l limits) of(r *collective.Request) limits {
+	if l.least = max(l.least, int64(r.MinCTAs)); r.MaxCTAs > 0 {
+		l.most = min(l.most, int64(r.MaxCTAs))
+	}
 	l.least = min(l.least, l.most)
+	l.policy = cmp.Or(r.CTAPolicy, l.policy)
+	if l.policy == collective.CTAPolicyEfficiency {
+		l.most = min(l.most, max(l.least, efficientBlocks))
+	}
 	return l
 }
 
@@ -38,6 +57,16 @@ func (l limits) channels(slice, wanted, room int64) int64 {
 	room = min(room, l.most)
 	n := min(wanted, room, (slice+ringLeast-1)/ringLeast)
 	return max(n, min(l.least, room, slice/ringPart))
+}
+
+// lane returns the most channels of a lane of messages, at most room: a launch has up to 2n-1 lanes.
+func (l limits) lane(room, n int) int64 { return max(1, min(int64(room), l.most/int64(2*n-1))) }
+
+// streams returns the channels of a stream, at most room, each of which has two blocks, and the blocks that copy a
+// rank's messages to itself.
+func (l limits) streams(room int) (channels, copiers int) {
+	most := int(min(l.most, math.MaxInt32))
+	return max(1, min(room, most*3/8)), max(1, min(streamCopiers, most/4))
 }
 
 // named returns the variant that a request names.

@@ -23,6 +23,8 @@ type terms struct {
 	sms     int      // the minimum over the ranks' GPUs
 	gpu     GPU      // selects the table
 	ladder  ladder   // chooses the links
+
+	policy collective.CTAPolicy // the maximum over the ranks
 }
 
 // hello describes a rank to the others at set-up.
@@ -30,6 +32,7 @@ type hello struct {
 	Copies       copyMode
 	Blocks       uint16 // GOCCL_MAX_CTAS; 0: no limit
 	Least        uint16 // GOCCL_MIN_CTAS
+	Policy       collective.CTAPolicy
 	GPU, BusID   string
 	Major, Minor int // compute capability
 	SMs          int
@@ -65,8 +68,8 @@ func tuningHash(env *setting.Config) (uint64, error) {
 func introduce(dev *cuda.Device, env *setting.Config) (hello, error) {
 	p := dev.Properties()
 	h := hello{GPU: p.Name, BusID: p.BusID, Major: p.Major, Minor: p.Minor, SMs: p.SMs, Blocks: env.MaxCTAs,
-		Least: env.MinCTAs, Copies: copyMode(env.CopyEngine), Link: env.Link, P2PLevel: env.P2PLevel, NoP2P: env.NoP2P,
-		NoHostMemory: env.NoHostMemory}
+		Least: env.MinCTAs, Policy: env.CTAPolicy, Copies: copyMode(env.CopyEngine), Link: env.Link,
+		P2PLevel: env.P2PLevel, NoP2P: env.NoP2P, NoHostMemory: env.NoHostMemory}
 	var err error
 	h.Tuning, err = tuningHash(env)
 	if err == nil && p.Major < 8 {
@@ -143,7 +146,7 @@ func conclude(rank int, all []hello) (terms, error) {
 		if n := int64(h.Blocks); n > 0 && (t.blocks == 0 || n < t.blocks) {
 			t.blocks = n
 		}
-		t.least = max(t.least, int64(h.Least))
+		t.least, t.policy = max(t.least, int64(h.Least)), max(t.policy, h.Policy)
 		t.sms = min(t.sms, h.SMs)
 		count[h.BusID]++
 		t.sharing = max(t.sharing, count[h.BusID])

@@ -172,7 +172,8 @@ type lists struct {
 func (e *Engine) list(a *lists) (aligned, more bool) {
 	b, lanes, per := &e.batch, 0, roundMessages(e.size)
 	aligned = true
-	most := int64(e.p2pChannels)
+	most := e.call.lane(e.p2pChannels, e.size)
+	a.width = uint32(most)
 	for k := 1; k < e.size; k++ {
 		for dir := range 2 {
 			peer := e.rank + k
@@ -228,7 +229,7 @@ func (e *Engine) listOwn(a *lists, own []int32) (bytes int64, rest []int32) {
 		own = own[2:]
 	}
 	if l.count > 0 {
-		l.channels = uint8(min(int64(e.p2pChannels), e.channels(bytes)))
+		l.channels = uint8(min(e.call.lane(e.p2pChannels, e.size), e.channels(bytes)))
 		a.lane[a.lanes] = l
 		a.lanes++
 	}
@@ -256,16 +257,18 @@ func (e *Engine) launchPackets(s *cuda.Stream, own []int32) (more bool, rest []i
 	return more, rest, e.submit(s, f, blocks, p2pThreads, raw)
 }
 
-// streamCopiers is the number of blocks that copy a rank's messages to itself beside the streams.
+// streamCopiers is the most blocks that copy a rank's messages to itself beside the streams.
 const streamCopiers = 16
 
 func (e *Engine) launchStream(s *cuda.Stream, own []int32) (more bool, rest []int32, err error) {
 	a := lists{p2pHead: &e.stream.p2pHead, lane: e.stream.lane[:], message: e.stream.message[:]}
 	_, more = e.list(&a)
-	blocks := 2 * int(e.stream.width)
+	width, copiers := e.call.streams(e.streams)
+	e.stream.width = uint32(width)
+	blocks := 2 * width
 	bytes, rest := e.listOwn(&a, own)
 	if bytes > 0 {
-		blocks += streamCopiers
+		blocks += copiers
 	}
 	return more, rest, e.submit(s, e.kernels.stream, blocks, streamThreads, launcher.Raw(e.stream))
 }

@@ -126,14 +126,14 @@ func TestRingShapes(t *testing.T) {
 		{ringWork{slice: 16 << 20, ranks: 2, chain: true}, 128, ringShape{128, 288, 32 << 10, 3}},
 		{ringWork{slice: 16 << 20, ranks: 4, chain: true}, 64, ringShape{64, 288, 32 << 10, 4}},
 	} {
-		if got := c.work.shape(limits{0, math.MaxInt64}.channels(c.work.slice, c.most, ringChannels)); got != c.want {
+		if got := c.work.shape(limits{most: math.MaxInt64}.channels(c.work.slice, c.most, ringChannels)); got != c.want {
 			t.Errorf("%+v in %d channels: %+v, want %+v", c.work, c.most, got, c.want)
 		}
 	}
 	// All FIFOs fit, with a chunk and one more slot. Workers hold sums of one slot at most, and there are more slots
 	// than a rank's delay.
 	for most := int64(1); most <= ringChannels; most++ {
-		l := limits{most * 3 / 4, math.MaxInt64}
+		l := limits{least: most * 3 / 4, most: math.MaxInt64}
 		for _, w := range []ringWork{{}, {chain: true}} {
 			for _, w.slice = range []int64{1, 100 << 10, 1 << 20, 16 << 20, 1 << 30} {
 				for w.ranks = 2; w.ranks <= 4; w.ranks++ {

@@ -39,6 +39,7 @@ type Config struct {
 	PlanCertificates string // a folder
 	MinCTAs          uint16 // 0: no limit
 	MaxCTAs          uint16 // 0: no limit
+	CTAPolicy        CTAPolicy
 	CopyEngine       Copies
 	SeparateGraphs   bool
 	MoEStages        bool
@@ -99,6 +100,17 @@ const (
 	CopyNever  Copies = iota
 	CopyLarge         // from the sizes where they measured no slower than kernels
 	CopyAlways        // from the sizes where they work
+)
+
+// CTAPolicy says how far collectives spare the SMs of a GPU. Larger is further.
+type CTAPolicy uint8
+
+// The values of CTAPolicy.
+const (
+	CTAPolicyUnset      CTAPolicy = iota
+	CTAPolicyDefault              // the fastest launch
+	CTAPolicyEfficiency           // few SMs, at little loss of speed
+	CTAPolicyZero                 // copy engines wherever they can do the work, even if they are slower
 )
 
 // Link is a way between the GPUs of a host.

@@ -15,7 +15,7 @@ var honoured = []Honoured{
 	{"`NCCL_SOCKET_IFNAME`, `NCCL_SOCKET_FAMILY`", "as in NCCL; `GOCCL_…` of the same names win"},
 	{"`NCCL_HOSTID`", "as `GOCCL_HOSTID`, which wins"},
 	{"`NCCL_NET`, `NCCL_NET_PLUGIN`", "as `GOCCL_NET` and `GOCCL_NET_PLUGIN`, which win"},
-	{"`NCCL_MIN_CTAS`, `NCCL_MAX_CTAS`", "as `GOCCL_MIN_CTAS` and `GOCCL_MAX_CTAS`, which win"},
+	{"`NCCL_MIN_CTAS`, `NCCL_MAX_CTAS`, `NCCL_CTA_POLICY`", "as `GOCCL_…` of the same names, which win"},
 	{"`NCCL_PROFILER_PLUGIN`, `NCCL_TUNER_PLUGIN`", "a library, or the x of `libnccl-profiler-x.so` and " +
 		"`libnccl-tuner-x.so`; `none`: no plugin ([from NCCL](nccl-migration.md#plugins))"},
 	{"`NCCL_GRAPH_STREAM_ORDERING`", "`0`: as `ncclConfig_t.graphStreamOrdering` 0, which wins"},
@@ -33,7 +33,7 @@ var honoured = []Honoured{
 
 var ignored = []Ignored{
 	{Warns: true,
-		Names: []string{"NCCL_ALGO", "NCCL_PROTO", "NCCL_NTHREADS", "NCCL_CTA_POLICY", "NCCL_MIN_NCHANNELS",
+		Names: []string{"NCCL_ALGO", "NCCL_PROTO", "NCCL_NTHREADS", "NCCL_MIN_NCHANNELS",
 			"NCCL_MAX_NCHANNELS", "NCCL_BUFFSIZE"}, Why: "`GOCCL_ALGO` and `GOCCL_TUNING` choose"},
 	{Warns: true, Names: []string{"NCCL_P2P_DIRECT_DISABLE", "NCCL_P2P_USE_CUDA_MEMCPY", "NCCL_P2P_READ_ENABLE",
 		"NCCL_SHM_USE_CUDA_MEMCPY", "NCCL_SHM_LOCALITY", "NCCL_TOPO_*", "NCCL_GRAPH_FILE"},

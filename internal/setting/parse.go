@@ -98,6 +98,23 @@ func blocks(field func(*Config) *uint16) setter {
 	}
 }
 
+// setCTAPolicy reads a number or names joined by "|", of which the one that spares most holds, as in NCCL.
+func setCTAPolicy(c *Config, s string) bool {
+	for name := range strings.SplitSeq(strings.ToUpper(s), "|") {
+		switch strings.TrimSpace(name) {
+		case "0", "DEFAULT":
+			c.CTAPolicy = max(c.CTAPolicy, CTAPolicyDefault)
+		case "1", "EFFICIENCY":
+			c.CTAPolicy = max(c.CTAPolicy, CTAPolicyEfficiency)
+		case "2", "ZERO":
+			c.CTAPolicy = max(c.CTAPolicy, CTAPolicyZero)
+		default:
+			return false
+		}
+	}
+	return true
+}
+
 // number parses a number from least to most.
 func number(field func(*Config) *int, least, most int) setter {
 	return func(c *Config, s string) bool {

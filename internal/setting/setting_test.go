@@ -92,6 +92,22 @@ func TestAliases(t *testing.T) {
 	}
 }
 
+// NCCL_CTA_POLICY is a number, or names of which the one that spares most holds, as in NCCL.
+func TestCTAPolicy(t *testing.T) {
+	for s, want := range map[string]CTAPolicy{"": CTAPolicyUnset, "0": CTAPolicyDefault, "1": CTAPolicyEfficiency,
+		"2": CTAPolicyZero, "default": CTAPolicyDefault, "EFFICIENCY": CTAPolicyEfficiency,
+		"Zero|Efficiency": CTAPolicyZero, "DEFAULT|EFFICIENCY": CTAPolicyEfficiency} {
+		if c, err := Parse(from("NCCL_CTA_POLICY", s)); err != nil || c.CTAPolicy != want {
+			t.Errorf("%q: %d, %v", s, c.CTAPolicy, err)
+		}
+	}
+	for _, s := range []string{"3", "NONE", "ZERO|", "ZERO,EFFICIENCY"} {
+		if _, err := Parse(from("NCCL_CTA_POLICY", s)); err == nil || !strings.Contains(err.Error(), "NCCL_CTA_POLICY") {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+}
+
 func TestDefaults(t *testing.T) {
 	c, err := Parse(from())
 	if err != nil || c.StallWarning != 30*time.Second || !c.Overlap || c.CopyEngine != CopyLarge || c.Device != CUDA ||

@@ -110,6 +110,14 @@ var table = []Variable{
 		Doc: "on GPUs, the fewest thread blocks of a collective's kernel (packets, the ring), as far as each of them " +
 			"still has work and `GOCCL_MAX_CTAS` allows. The largest number of any rank holds",
 		set: blocks(func(c *Config) *uint16 { return &c.MinCTAs })},
+	{Name: "GOCCL_CTA_POLICY", Alias: "NCCL_CTA_POLICY", Default: "`DEFAULT`",
+		Want:  "DEFAULT, EFFICIENCY or ZERO, or 0, 1 or 2",
+		Brief: "how far collectives spare the SMs of GPUs",
+		Doc: "on GPUs, how far collectives spare the SMs: `DEFAULT` (0): the fastest launch; `EFFICIENCY` (1): at most 8 " +
+			"thread blocks, and copy engines from 1 MiB a slice; `ZERO` (2): copy engines wherever they can do the work, " +
+			"even if they are slower. The last two use copy engines only where `GOCCL_COPY_ENGINE` is not `0`. The policy " +
+			"that spares most of any rank's holds",
+		set: setCTAPolicy},
 	{Name: "GOCCL_COPY_ENGINE", Default: "large slices", Want: "0 (never), 1 (from 1 MiB a slice), or nothing (large " +
 		"slices)",
 		Brief: "from where copy engines do what kernels do, in windows on GPUs",

@@ -365,3 +365,11 @@ def test_buffers():
     del cap
     del view
     nccl.mem_free(raw)
+
+
+def test_cta_policy():
+    from goccl.nccl import _config
+
+    wanted = {None: 0, 0: 1, 1: 2, 2: 3, 3: 3}  # zero wins over efficiency
+    for flags, value in wanted.items():
+        assert _config.pointer(nccl.NCCLConfig(cta_policy=flags))._obj.cta_policy == value

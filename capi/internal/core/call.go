@@ -14,7 +14,7 @@ type CallConfig struct {
 	Size             uint32
 	MinCTAs, MaxCTAs uint16
 	Algorithms       *byte // a C string, or nil
-	Force, _         uint32
+	Force, CTAPolicy uint32
 	Launched         uintptr
 	AllCounts        unsafe.Pointer // as in Request
 }
@@ -34,6 +34,9 @@ func (c *comm) configure(q *Request, out *collective.Request) error {
 	if cfg.MaxCTAs != 0 && cfg.MinCTAs > cfg.MaxCTAs {
 		return c.argument(q, "min_ctas is %d, max_ctas %d", cfg.MinCTAs, cfg.MaxCTAs)
 	}
+	if cfg.CTAPolicy > uint32(collective.CTAPolicyZero) {
+		return c.argument(q, "cta_policy is %d", cfg.CTAPolicy)
+	}
 	most := cfg.MaxCTAs
 	if m := c.cfg.MaxCTAs; m != 0 && int(most) > m && cfg.Force == 0 {
 		most = uint16(m)
@@ -46,7 +49,7 @@ func (c *comm) configure(q *Request, out *collective.Request) error {
 	if uintptr(cfg.Size) >= unsafe.Sizeof(*cfg) && cfg.AllCounts != nil && out.Collective == collective.AllToAllV {
 		out.AllCounts = unsafe.Slice((*int64)(cfg.AllCounts), c.size*c.size)
 	}
-	out.MinCTAs, out.MaxCTAs = min(cfg.MinCTAs, most), most
+	out.MinCTAs, out.MaxCTAs, out.CTAPolicy = min(cfg.MinCTAs, most), most, collective.CTAPolicy(cfg.CTAPolicy)
 	list := cString(cfg.Algorithms)
 	if list == "" {
 		return nil

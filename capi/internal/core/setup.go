@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/internal/setting"
 )
 
@@ -65,7 +66,7 @@ func (c *Config) to(cfg *goccl.Config) {
 		cfg.OpTimeout = 0 // the variable wins
 	}
 	cfg.SeparateGraphs, cfg.UnorderedCaptures = c.SeparateGraphs, c.UnorderedCaptures
-	cfg.MinCTAs, cfg.MaxCTAs = c.MinCTAs, c.MaxCTAs
+	cfg.MinCTAs, cfg.MaxCTAs, cfg.CTAPolicy = c.MinCTAs, c.MaxCTAs, collective.CTAPolicy(c.CTAPolicy)
 }
 
 // over sets up a communicator on a bootstrap, of which it takes ownership.

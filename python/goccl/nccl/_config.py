@@ -12,19 +12,22 @@ if TYPE_CHECKING:
 
 
 class NCCLConfig:
-    """The options of Communicator.init: timeouts in seconds, a name for logs, and bounds of the thread blocks of a
-    collective's kernel. NCCL's other fields are accepted; goccl needs no tuning by them."""
+    """The options of Communicator.init: timeouts in seconds, a name for logs, bounds of the thread blocks of a
+    collective's kernel, and NCCL's CTA policy (0: default, 1: efficiency, 2: zero). NCCL's other fields are accepted;
+    goccl needs no tuning by them."""
 
     timeout: float | None
     op_timeout: float | None
     comm_name: str | None
     min_ctas: int | None
     max_ctas: int | None
+    cta_policy: int | None
 
     def __init__(self, *, timeout: float | None = None, op_timeout: float | None = None, comm_name: str | None = None,
-                 min_ctas: int | None = None, max_ctas: int | None = None, **others: Any) -> None:
+                 min_ctas: int | None = None, max_ctas: int | None = None, cta_policy: int | None = None,
+                 **others: Any) -> None:
         self.timeout, self.op_timeout, self.comm_name = timeout, op_timeout, comm_name
-        self.min_ctas, self.max_ctas = min_ctas, max_ctas
+        self.min_ctas, self.max_ctas, self.cta_policy = min_ctas, max_ctas, cta_policy
         self.others: dict[str, Any] = others
 
 
@@ -32,7 +35,7 @@ class _Config(ctypes.Structure):
     _fields_ = [("size", ctypes.c_uint32), ("non_blocking", ctypes.c_int32), ("timeout_ns", ctypes.c_int64),
                 ("op_timeout_ns", ctypes.c_int64), ("name", ctypes.c_char_p), ("separate_graphs", ctypes.c_uint64),
                 ("min_ctas", ctypes.c_uint16), ("max_ctas", ctypes.c_uint16), ("rma_contexts", ctypes.c_uint16),
-                ("rma_signals", ctypes.c_uint16), ("reserved", ctypes.c_uint64 * 2)]
+                ("rma_signals", ctypes.c_uint16), ("cta_policy", ctypes.c_uint32), ("reserved", ctypes.c_uint32 * 3)]
 
 
 def pointer(config: NCCLConfig | None) -> Any:
@@ -43,4 +46,7 @@ def pointer(config: NCCLConfig | None) -> Any:
                 nanoseconds(getattr(config, "op_timeout", None)),
                 (getattr(config, "comm_name", None) or "").encode() or None, 0,
                 *(min(getattr(config, name, None) or 0, 0xffff) for name in ("min_ctas", "max_ctas")))
+    flags = getattr(config, "cta_policy", None)
+    if flags is not None:  # zero wins over efficiency
+        c.cta_policy = 1 + (2 if int(flags) & 2 else int(flags))
     return ctypes.byref(c)

@@ -11,6 +11,9 @@
 //	                                                   FOLDER/perf.COLLECTIVE.TYPE.{eager,graph}.json
 //	<!-- docgen: chosen COLLECTIVE -->                 which algorithm runs by size, from engine/nvlink/tables
 //	<!-- docgen: primitives FILE -->                   figures of primitives and their targets
+//	<!-- docgen: training FILE -->                     training steps on both libraries, from bench/training's FILE
+//	<!-- docgen: beside FILE -->                       collectives beside GEMMs, from bench/overlap's FILE
+//	<!-- docgen: alone FILE -->                        collectives alone, likewise
 //	<!-- docgen: environment SECTION -->               environment variables, from internal/setting
 //	<!-- docgen: ops WHICH -->                         the ops of plans, from plan/op_table.go: synchronization or data
 //	<!-- docgen: chaos PART FOLDER… -->                of the scoreboard, from bench/results/FOLDER/chaos*.json, of
@@ -18,6 +21,8 @@
 //	                                                   cells or times on the host device; gpus; fuzz, from the last
 //	                                                   fuzz.json
 //	<!-- docgen: end -->
+//
+// docs/images/steps.svg shows the newest bench/results/*/training.steps.json, if there is one.
 //
 // It also writes into plan/schema.json the names of the ops and what each of them requires.
 package main

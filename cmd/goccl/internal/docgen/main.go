@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/goccl/goccl/plan"
@@ -115,6 +116,13 @@ func generate(root string) (map[string][]byte, error) {
 	if files["docs/images/inference.svg"], err = peers(root); err != nil {
 		return nil, err
 	}
+	steps, err := stepsFile(root)
+	if err == nil && steps != "" {
+		files["docs/images/steps.svg"], err = drawSteps(steps)
+	}
+	if err != nil {
+		return nil, err
+	}
 	files["docs/images/house.svg"] = drawHouse()
 	schema, err := fillSchema(string(plan.Schema))
 	if err != nil {
@@ -168,6 +176,8 @@ func content(root, dir string, spec []string) (string, error) {
 	switch {
 	case len(spec) == 4 && spec[0] == "measured":
 		return measured(root, dir, spec[1], spec[2], spec[3])
+	case len(spec) == 2 && slices.Contains([]string{"training", "beside", "alone"}, spec[0]):
+		return jobTable(root, dir, spec[0], spec[1])
 	case len(spec) == 2 && spec[0] == "chosen":
 		return chosen(root, spec[1])
 	case len(spec) == 2 && spec[0] == "environment":

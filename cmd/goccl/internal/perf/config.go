@@ -135,6 +135,11 @@ type Row struct {
 	BusBW    float64 `json:"busbw_GBps"`
 	Wrong    int64   `json:"wrong"` // elements, over all ranks; -1 when not checked
 	Stray    int64   `json:"stray"` // bytes changed outside of the outputs, over all ranks
+	// On GPUs, of goccl: the thread blocks of an operation's widest launch on any rank, the SMs that they can be on, and
+	// whether copies ran. Blocks is 0 if it is not known.
+	Blocks int  `json:"blocks,omitempty"`
+	SMs    int  `json:"sms,omitempty"`
+	Copies bool `json:"copies,omitempty"`
 	// Ratio is this library's time divided by the first library's in the same run: above 1, the first is faster. 0 for the
 	// first library.
 	Ratio float64 `json:"time_ratio,omitempty"`

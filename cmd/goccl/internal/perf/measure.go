@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
 )
 
 // Rank is the equipment of one rank. Measure opens the communicators and the buffers; the caller closes the rest.
@@ -203,7 +204,7 @@ func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Ro
 	in := m.draw(g, inPlace, 1)
 	for i, comm := range m.comms {
 		m.progress("%s, %s: checking %s", bytesText(g.size), form, m.Libraries[i].Name())
-		r := runner{comm: comm, submit: func() error { return comm.Submit(c.requests...) }, ops: 1}
+		r := runner{comm: comm, submit: m.counted(&out[i], func() error { return comm.Submit(c.requests...) }), ops: 1}
 		if err := m.check(ctx, &r, c, in, 1, &out[i]); err != nil {
 			return nil, err
 		}
@@ -221,7 +222,8 @@ func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Ro
 		r := &runners[i]
 		*r = runner{comm: comm, submit: func() error { return comm.Submit(c.requests...) }, ops: ops}
 		if m.cfg.GraphOps != 0 {
-			if r.graph, err = m.Capturer.Capture(m.Stream, func() error { return repeat(ctx, ops, r.submit) }); err != nil {
+			if r.graph, err = m.Capturer.Capture(m.Stream,
+				m.counted(&out[i], func() error { return repeat(ctx, ops, r.submit) })); err != nil {
 				return nil, fmt.Errorf("capture %s: %w", m.Libraries[i].Name(), err)
 			}
 			defer func() { _ = r.graph.Close() }()
@@ -253,6 +255,20 @@ func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Ro
 		}
 	}
 	return m.gather(ctx, &g, inPlace, ops, runs, out)
+}
+
+// counted returns submit, which then notes in o the part of a GPU that its work takes.
+func (m *measurement) counted(o *outcome, submit func() error) func() error {
+	dev, ok := m.Device.(*cuda.Device)
+	if !ok {
+		return submit
+	}
+	return func() error {
+		dev.TakeUse()
+		err := submit()
+		o.Use, o.SMs = dev.TakeUse(), dev.Properties().SMs
+		return err
+	}
 }
 
 func (m *measurement) draw(g geometry, inPlace bool, round uint64) *inputs {

@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/goccl/goccl/device/cuda"
 )
 
 // outcome is the data that a rank sends to the others about one library at one point.
 type outcome struct {
 	Samples      []sample
 	Wrong, Stray int64
+	Use          cuda.Use
+	SMs          int // of the GPU
 }
 
 // gather combines the outcomes of all ranks.
@@ -55,6 +59,8 @@ func (m *measurement) gather(ctx context.Context, g *geometry, inPlace bool, ops
 			}
 			row.Wrong += o.Wrong
 			row.Stray += o.Stray
+			row.Blocks, row.Copies = max(row.Blocks, o.Use.Blocks), row.Copies || o.Use.Copies
+			row.SMs = max(row.SMs, min(o.Use.Blocks, o.SMs))
 			for k, s := range o.Samples {
 				slowest[k].Time = max(slowest[k].Time, s.Time)
 				slowest[k].CPU = max(slowest[k].CPU, s.CPU)

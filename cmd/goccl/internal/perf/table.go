@@ -82,6 +82,9 @@ func (t *Table) header() {
 			}
 		}
 	}
+	for range len(t.forms) * len(t.libraries) {
+		a += fmt.Sprintf(" %6s", "SMs")
+	}
 	line(a, "")
 	line(b, "")
 }
@@ -118,6 +121,13 @@ func (t *Table) Point(rows []Row) {
 			}
 		}
 	}
+	for k := range len(t.forms) * len(t.libraries) {
+		text := "N/A"
+		if k < len(rows) {
+			text = rows[k].smsText()
+		}
+		fmt.Fprintf(b, " %6s", text)
+	}
 	t.printf("%s\n", b)
 	for _, r := range rows {
 		if r.Refused != "" {
@@ -136,6 +146,19 @@ func (r *Row) timeText() string {
 		return fmt.Sprintf("%.1f", r.Time)
 	}
 	return fmt.Sprintf("%.0f", r.Time)
+}
+
+// smsText is the number of SMs, CE for copy engines whose barriers take one block, both, or - if that is not known.
+func (r *Row) smsText() string {
+	switch {
+	case r.Copies && r.Blocks > 1:
+		return fmt.Sprintf("%d+CE", r.SMs)
+	case r.Copies:
+		return "CE"
+	case r.Blocks > 0:
+		return fmt.Sprint(r.SMs)
+	}
+	return "-"
 }
 
 func (r *Row) rate(v float64) string {

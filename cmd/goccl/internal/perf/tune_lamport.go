@@ -3,6 +3,7 @@ package perf
 import (
 	"context"
 	"errors"
+	"math"
 
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
@@ -37,5 +38,5 @@ func lamportOf(ctx context.Context, e *nvlink.Engine, boot bootstrap.Bootstrap, 
 // takes reports whether it runs count elements of a sweep. Where it does not, the engine runs something else.
 func (l lamportTuned) takes(w sweep, count int64) bool {
 	return l.Lamport != nil && l.Takes(&collective.Request{Collective: collective.AllReduce, Count: count,
-		Type: w.elements(), Op: datatype.Sum})
+		Type: w.elements(), Op: datatype.Sum}, math.MaxInt64)
 }

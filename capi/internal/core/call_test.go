@@ -1,0 +1,32 @@
+package core
+
+import (
+	"errors"
+	"testing"
+	"unsafe"
+
+	"github.com/goccl/goccl/collective"
+)
+
+// The limits and the policy of a call reach its request; a policy that does not exist is refused.
+func TestCallConfigOfCTAs(t *testing.T) {
+	all := world(t, 1, Config{MaxCTAs: 16, CTAPolicy: uint32(collective.CTAPolicyEfficiency)})
+	c, err := comms.get(all[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := CallConfig{Size: uint32(unsafe.Sizeof(CallConfig{})), MinCTAs: 2, MaxCTAs: 32,
+		CTAPolicy: uint32(collective.CTAPolicyZero)}
+	var r collective.Request
+	if err := c.configure(&Request{Config: &cfg}, &r); err != nil || r.MinCTAs != 2 || r.MaxCTAs != 16 ||
+		r.CTAPolicy != collective.CTAPolicyZero {
+		t.Errorf("%+v, %v", r, err)
+	}
+	cfg.CTAPolicy++
+	if err := c.configure(&Request{Config: &cfg}, &r); !errors.Is(err, ErrInvalidArgument) {
+		t.Errorf("policy %d: %v", cfg.CTAPolicy, err)
+	}
+	if got := c.config(nil); got.CTAPolicy != collective.CTAPolicyEfficiency || got.MaxCTAs != 16 {
+		t.Errorf("%+v", got)
+	}
+}
