@@ -235,6 +235,25 @@ func random(rng *rand.Rand) *fabric.Document {
 	return doc
 }
 
+// Pipelines over NICs of different rates are proven: threads of a block that push transfers by turns settle.
+func TestPipelinesOverUnequalNICs(t *testing.T) {
+	g := parse(t, star("unequal NICs", 2, 150, 25, 50))
+	o := Options{Graph: g, Collective: plan.AllReduce, Size: 64 << 20, Machine: machine(t), Name: "pipeline"}
+	list, _, err := families(o, ranks(g.Ranks()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range list {
+		p, err := f.build(o, shape{lanes: 1, instances: 1, unit: 64 << 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := plan.Check(p, plan.VerifyOptions{}); err != nil {
+			t.Error(f, err)
+		}
+	}
+}
+
 // No plan that is found or ships takes less time than the bound says. With GOCCL_FULL=1 whatever the collective, and on
 // more topologies.
 func TestNoPlanBeatsItsBound(t *testing.T) {
