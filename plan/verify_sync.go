@@ -233,7 +233,7 @@ func (v *verifier) consume(b *blockState, lane, at int) error {
 		if known && without < need {
 			b.lanes[lane] = append(b.lanes[lane], a.knows)
 		}
-		if !known || without >= need || v.second.shared[at] {
+		if known && without >= need || v.second.shared[at] { // no wait will ever know of the others
 			kept = append(kept, a)
 		}
 	}
