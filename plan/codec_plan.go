@@ -24,6 +24,12 @@ func (c *codec) plan(p *Plan) {
 				func(_ int, e *Postcond) { c.postcond(e) })
 		}
 		list(c, "gpus", "ranks", c.r.limits.Ranks, true, &p.GPUs, func(i int, g *GPU) {
+			if c.w != nil && c.w.gpu != nil {
+				one := c.w.gpu(i)
+				c.gpu(&one)
+				c.w.flush()
+				return
+			}
 			defer c.within(Pos{i, -1, -1, -1})()
 			c.gpu(g)
 		})

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 )
@@ -9,11 +10,54 @@ import (
 // the same bytes. It always writes SchemaVersion, and omits fields that are empty or have no meaning for an op.
 func (p *Plan) Encode() []byte {
 	w := &writer{}
+	w.plan(p)
+	return append(w.b, '\n')
+}
+
+// Encode passes the encoding of the plan of all ranks to visit, in parts, until visit fails. The programs of one rank at
+// a time are in memory. A plan that Decode would refuse for its length is ErrLimit, before the first part if the
+// programs of the representatives show it.
+func (f *Folded) Encode(visit func(part []byte) error) error {
+	if err := f.Validate(); err != nil {
+		return err
+	}
+	w, total := &writer{}, 0
+	var err error
+	add := func(bytes int) {
+		if total += bytes; total > Capacity.FileBytes && err == nil {
+			err = &Error{Class: ErrLimit, Pos: nowhere, Detail: fmt.Sprintf("a file of plan %s has over %d MiB and the limit is "+
+				"%d: use fewer ranks or instances, or name the program where a plan is wanted", f.Plan.Name, total>>20,
+				Capacity.FileBytes>>20)}
+		}
+	}
+	for _, r := range f.Symmetry.Representatives() {
+		(&codec{r: writes(), w: w}).gpu(&f.Plan.GPUs[r])
+	}
+	if add(len(w.b) * f.Symmetry.Order()); err != nil {
+		return err
+	}
+	w, total = &writer{gpu: f.GPU}, 0
+	w.flush = func() {
+		if add(len(w.b)); err == nil {
+			err = visit(w.b)
+		}
+		w.b = w.b[:0]
+	}
+	w.plan(f.Plan)
+	w.b = append(w.b, '\n')
+	w.flush()
+	return err
+}
+
+// writes returns the decoder of a codec that writes: it limits nothing.
+func writes() *decoder {
+	return &decoder{limits: &Limits{TotalOps: math.MaxInt, TotalOperands: math.MaxInt}, pos: nowhere}
+}
+
+func (w *writer) plan(p *Plan) {
 	q := *p
 	q.SchemaVersion = SchemaVersion
-	unlimited := &Limits{TotalOps: math.MaxInt, TotalOperands: math.MaxInt}
-	(&codec{r: &decoder{limits: unlimited, pos: nowhere}, w: w}).plan(&q)
-	return append(w.b, '\n')
+	(&codec{r: writes(), w: w}).plan(&q)
 }
 
 // writer appends JSON. fresh is true right after an opening bracket, where no comma is due. lines is true in an object
@@ -23,6 +67,9 @@ type writer struct {
 	fresh bool
 	lines bool
 	depth int
+
+	gpu   func(rank int) GPU // makes the programs of a folded plan, or nil
+	flush func()             // takes b after each rank
 }
 
 func (w *writer) comma() {

@@ -51,3 +51,28 @@ func TestUnorderedAcquirers(t *testing.T) {
 	p.emit(0, 1, ops[len(ops)-1]) // behind its acquire
 	expect(t, "one acquirer makes way for the other", p, "ambiguous")
 }
+
+// preacquired is an all-gather of one rank. Block 0 copies and releases a semaphore that starts at 1. Block 1 acquires it
+// twice, so that the second comes after the copy, and gives one back when it is done.
+func preacquired(block1 ...Op) *Plan {
+	p := mesh("preacquired", AllGather, 1, 2, 1, 1, 1)
+	p.GPUs[0].Semaphores = []Semaphore{{InitValue: 1}, {}}
+	p.emit(0, 0, copyOp(Local(Input, 0, 1), Local(Scratch, 0, 1)), nop, Op{Name: SemRelease, SemaphoreIDs: []int{0}})
+	p.emit(0, 1, block1...)
+	return p
+}
+
+// TestOwnReleases: what a block releases after an acquire is not what it acquired. What it has released before may be,
+// and what another of its threads releases before all threads meet.
+func TestOwnReleases(t *testing.T) {
+	sem := func(name OpName, ids ...int) Op { return Op{Name: name, SemaphoreIDs: ids} }
+	take, give := sem(SemAcquire, 0), sem(SemRelease, 0)
+	copied := copyOp(Local(Scratch, 0, 1), Local(Output, 0, 1))
+	expect(t, "given back at the end", preacquired(take, take, nop, copied, nop, give), "")
+	expect(t, "given back by the thread that acquires", preacquired(take, take, give, nop, copied, nop), "")
+	expect(t, "given back too early", preacquired(take, give, take, nop, copied, nop), "data race")
+	expect(t, "given back by another thread", preacquired(take, take, sem(SemRelease, 1, 0), nop, copied, nop,
+		sem(SemAcquire, 1), nop), "data race")
+	expect(t, "and that after all have met", preacquired(take, take, nop, copied, nop, sem(SemRelease, 1, 0), nop,
+		sem(SemAcquire, 1), nop), "")
+}

@@ -12,6 +12,8 @@ type VerifyOptions struct {
 	MaxBytes int64 // of memory, estimated; default 2<<30
 	Whole    bool  // examine every rank and chunk, even where they do alike
 	Alike    bool  // examine one of what is alike, even of few ranks, and answer with its counterexample
+
+	every bool // run all combinations of launches, for tests
 }
 
 // Report describes a correct plan.

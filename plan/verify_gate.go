@@ -60,6 +60,7 @@ func (v *verifier) tick() (bool, error) {
 				return false, err
 			}
 		}
+		v.between()
 		return len(turns) > 0, nil
 	}
 	next := tick{launch: -1}

@@ -24,19 +24,28 @@ type snapshot struct {
 	out     hash.Hash // nil in the first pass
 }
 
-func (v *verifier) snapshot(t *tick) {
+// write returns the digest of what state writes.
+func (v *verifier) write(state func(*snapshot)) (*snapshot, digest) {
 	s := &snapshot{v: v, entries: make([][]uint32, v.time.count), seen: map[*page]bool{}, texts: map[*page][]byte{}}
 	for i := range s.entries {
 		s.entries[i] = []uint32{0}
 	}
-	s.state(t)
+	state(s)
 	for i := range s.entries {
 		slices.Sort(s.entries[i])
 		s.entries[i] = slices.Compact(s.entries[i])
 	}
 	s.out = sha256.New()
-	s.state(t)
-	t.core, t.seen = s.sum(), true
+	state(s)
+	return s, s.sum()
+}
+
+func (v *verifier) snapshot(t *tick) {
+	s, core := v.write(func(s *snapshot) {
+		s.state()
+		s.memory(t)
+	})
+	t.core, t.seen = core, true
 	t.windows = make([]digest, v.shape.at(t.launch).n[t.class])
 	for w := range t.windows {
 		s.cells(func(c, atom int) bool { return c == t.class && v.shape.atoms[atom].window == w })
@@ -184,8 +193,8 @@ func (s *snapshot) after(comp int, t uint32) int {
 	return at
 }
 
-// state writes all but the windows of the class of t.
-func (s *snapshot) state(t *tick) {
+// state writes all except what is in memory.
+func (s *snapshot) state() {
 	v := s.v
 	for _, b := range v.blocks {
 		s.block(b)
@@ -220,6 +229,11 @@ func (s *snapshot) state(t *tick) {
 	for i := 0; i < len(v.ports); i += v.quotient.order() { // the images have no transfers of their own
 		s.port(i)
 	}
+}
+
+// memory writes all cells except the windows of the class of t.
+func (s *snapshot) memory(t *tick) {
+	v := s.v
 	s.cells(func(c, _ int) bool { return c != t.class })
 	for _, at := range slices.Sorted(maps.Keys(v.repeated)) {
 		s.num(at)
@@ -287,7 +301,8 @@ func (s *snapshot) plane(p *planeState) {
 }
 
 // port writes the transfers of a port channel, equal neighbours once: the number that a clock covers grows past all of
-// them or none.
+// them or none. The thread that pushed one matters only in the phase that its block is in (portClock): after that all
+// threads of the block know of it, and others never ask.
 func (s *snapshot) port(i int) {
 	v := s.v
 	pt := &v.ports[i]
@@ -298,7 +313,10 @@ func (s *snapshot) port(i int) {
 	}
 	last := [4]int{}
 	for n, q := range pt.pushes {
-		this := [4]int{s.after(v.reader(i), uint32(n)), s.after(v.writer(i), uint32(n)), s.after(pt.block, q.phase), q.lane}
+		this := [4]int{s.after(v.reader(i), uint32(n)), s.after(v.writer(i), uint32(n)), s.after(pt.block, q.phase), -1}
+		if q.phase == v.blocks[pt.block].phase {
+			this[3] = q.lane
+		}
 		if n == 0 || this != last {
 			s.num(this[:]...)
 			last = this

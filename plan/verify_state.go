@@ -130,6 +130,7 @@ type verifier struct {
 	inst   int64
 	gate   gate
 	second *second
+	starts []digest // state when all ranks begin launch 1, 2, …, as far as no packets are used
 }
 
 // port is the sequence of transfers that one thread block pushed into one port channel.

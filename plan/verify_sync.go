@@ -223,7 +223,9 @@ func (v *verifier) consume(b *blockState, lane, at int) error {
 		without, known := a.nth-1, true
 		launches := int(a.at.launch) + 1
 		for _, e := range c.perBlock {
-			if e.block != a.from {
+			if e.block == b.id && a.from != b.id && !e.loops && !v.second.shared[at] {
+				without += v.ownBefore(b, lane, at)
+			} else if e.block != a.from {
 				without += e.n * launches
 				known = known && !e.loops // there may be any number of them
 			}
@@ -231,12 +233,35 @@ func (v *verifier) consume(b *blockState, lane, at int) error {
 		if known && without < need {
 			b.lanes[lane] = append(b.lanes[lane], a.knows)
 		}
-		if !known || without >= need || v.second.shared[at] {
+		if known && without >= need || v.second.shared[at] { // no wait will ever know of the others
 			kept = append(kept, a)
 		}
 	}
 	c.arrivals = kept
 	return nil
+}
+
+// ownBefore bounds how often b itself may have added to a counter when its thread lane passes a wait: what it has added
+// so far, and what other threads add before all threads of b meet again, because they may run ahead of this one. What
+// comes later in the program comes later in every execution.
+func (v *verifier) ownBefore(b *blockState, lane, at int) (n int) {
+	for _, e := range v.counters[at].sent {
+		if e.block == b.id {
+			n = e.n
+		}
+	}
+	for i := b.pc; i < len(b.program); i++ {
+		s := b.program[i].step
+		if s.Does&(Meets|Joins) != 0 {
+			break
+		}
+		for k := 0; s.Does.Has(Adds) && k < s.Entries(); k++ {
+			if k != lane && v.counterOf(b.rank, s, k, Adds) == at {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // unordered notes that threads wait on a counter in no order, and ends the run. Semaphores can serve them; the state

@@ -32,7 +32,8 @@ func (p *Plan) checkShapes(r *resolved, report *Report, opts *VerifyOptions) err
 	if err != nil {
 		return err
 	}
-	c := &checker{p: p, r: r, l: l, report: report, opts: opts, atoms: atoms, lo: lo, hi: hi, ran: map[string]bool{}}
+	c := &checker{p: p, r: r, l: l, report: report, opts: opts, atoms: atoms, lo: lo, hi: hi, ran: map[string]bool{},
+		combined: combined{map[string]digest{}, map[string]bool{}}}
 	if !l.used {
 		return c.run(nil)
 	}
@@ -49,6 +50,7 @@ type checker struct {
 	atoms  []atom
 	lo, hi int64
 	ran    map[string]bool
+	combined
 }
 
 // turns is how often each class of pipelines runs. An open class runs as often or more often.
@@ -194,6 +196,13 @@ func (c *checker) run(byLaunch []turns) error {
 	if c.ran[key] {
 		return nil
 	}
+	each := slices.Clone(byLaunch)
+	for len(each) > 0 && len(each) < c.report.Launches {
+		each = append(each, each[len(each)-1])
+	}
+	if !c.opts.every && c.follows(each) {
+		return nil
+	}
 	sh := messageShape{atoms: c.atoms, alignment: c.p.Alignment, parts: map[partKey][]sub{}, loops: c.l, turns: byLaunch,
 		fixed: c.lo == c.hi}
 	if c.l.used {
@@ -202,14 +211,18 @@ func (c *checker) run(byLaunch []turns) error {
 	for _, a := range sh.atoms {
 		sh.chunk = max(sh.chunk, a.chunk)
 	}
-	err := c.execute(&sh)
+	starts, err := c.execute(&sh)
+	if err == nil {
+		c.note(each, starts)
+	}
 	c.report.Shapes += len(sh.atoms)
 	c.ran[key] = err == nil
 	return err
 }
 
 // execute runs the verifier, and again as long as it finds that it must rely on less.
-func (c *checker) execute(sh *messageShape) error {
+// It returns the states between launches.
+func (c *checker) execute(sh *messageShape) ([]digest, error) {
 	again := second{mute: map[int]bool{}, shared: map[int]bool{}}
 	for {
 		again.needed = false
@@ -221,9 +234,11 @@ func (c *checker) execute(sh *messageShape) error {
 		switch {
 		case errors.Is(err, errAgain):
 		case err != nil && again.ambiguity != nil:
-			return again.ambiguity
-		case err != nil || !again.needed:
-			return err
+			return nil, again.ambiguity
+		case err != nil:
+			return nil, err
+		case !again.needed:
+			return v.starts, nil
 		}
 	}
 }

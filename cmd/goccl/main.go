@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -189,6 +191,47 @@ func status(ctx context.Context, err error) int {
 type exited int
 
 func (exited) Error() string { return "the parser ended the program" }
+
+// compute calls f, which nothing stops. When ctx ends first it returns without f, for a program that is about to exit.
+func compute[T any](ctx context.Context, f func() (T, error)) (v T, err error) {
+	done := make(chan struct{})
+	var got T
+	var failed error
+	go func() {
+		defer close(done)
+		got, failed = f()
+	}()
+	select {
+	case <-done:
+		return got, failed
+	case <-ctx.Done():
+		return v, &exitError{1, errors.New("interrupted")}
+	}
+}
+
+// busy says in a terminal what is being done and for how long, from the third second on, until end is called.
+func (s *streams) busy(what string) (end func()) {
+	info, err := s.stderr.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return func() {}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		for start := time.Now(); ; {
+			select {
+			case <-ctx.Done():
+				fmt.Fprint(s.stderr, "\r\x1b[K")
+				return
+			case <-time.After(time.Second):
+				if took := time.Since(start); took > 3*time.Second {
+					fmt.Fprintf(s.stderr, "\r\x1b[K%s, %v", what, took.Round(time.Second))
+				}
+			}
+		}
+	})
+	return func() { stop(); ended.Wait() }
+}
 
 // commandPath is, for example, "perf " for a failure while perf's arguments are parsed, and "" before a command is
 // found.

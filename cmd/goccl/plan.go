@@ -2,16 +2,21 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/dsl"
 	"github.com/goccl/goccl/dsl/programs"
+	"github.com/goccl/goccl/dsl/synth"
 	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/fabric"
 	"github.com/goccl/goccl/plan/simulate"
 )
 
@@ -32,7 +37,12 @@ const maxTextBytes = 64 << 20
 
 // planSource names a plan: a file, or a built-in program and its shape.
 type planSource struct {
-	Plan      string `arg:"" help:"A plan file, or the name of a built-in program (goccl plan list), which needs --ranks."`
+	Plan string `arg:"" help:"A plan file, or the name of a built-in program (goccl plan list), which needs --ranks."`
+	planShape
+}
+
+// planShape is the shape of a built-in program.
+type planShape struct {
 	Ranks     int    `short:"n" help:"Ranks, of a built-in program."`
 	Hosts     int    `default:"1" help:"Hosts, of a built-in program (default ${default})."`
 	Instances int    `help:"Copies of every thread block, of a built-in program."`
@@ -49,60 +59,127 @@ func (s *planSource) load() (*plan.Plan, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Plan, err)
 		}
+		if s.Ranks != 0 && s.Ranks != len(p.GPUs) || s.Instances != 0 || s.InPlace || s.Root != 0 || s.Op != "" {
+			return nil, &exitError{2, fmt.Errorf("%s is a plan of %d ranks: --ranks, --instances, --in-place, --root and --op "+
+				"are for built-in programs", s.Plan, len(p.GPUs))}
+		}
+		s.Ranks = len(p.GPUs)
 		return p, nil
 	case !errors.Is(err, os.ErrNotExist) || strings.ContainsAny(s.Plan, "/."):
 		return nil, err
 	}
-	return s.build()
+	p, err := s.build(s.Plan, false)
+	if err != nil {
+		return nil, err
+	}
+	return p.whole, nil
 }
 
-func (s *planSource) build() (*plan.Plan, error) {
-	prog, err := programs.Lookup(s.Plan)
+// build returns a built-in program. With fold it is folded if it has many ranks that do alike.
+func (s *planShape) build(name string, fold bool) (*anyPlan, error) {
+	prog, err := programs.Lookup(name)
 	if err != nil {
 		return nil, &exitError{2, err}
 	}
 	if s.Ranks < 2 {
 		return nil, &exitError{2, fmt.Errorf("%s is a built-in program: give the number of ranks (--ranks N, at least 2)",
-			s.Plan)}
+			name)}
 	}
-	o := s.options()
+	o := programs.Options{Ranks: s.Ranks, Hosts: s.Hosts, Instances: s.Instances, InPlace: s.InPlace, Root: s.Root,
+		ReduceOp: dsl.ReduceOp(s.Op)}
 	if err := prog.Supports(o); err != nil {
 		return nil, &exitError{2, err}
 	}
-	return prog.Build(o)
-}
-
-func (s *planSource) options() programs.Options {
-	return programs.Options{Ranks: s.Ranks, Hosts: s.Hosts, Instances: s.Instances, InPlace: s.InPlace, Root: s.Root,
-		ReduceOp: dsl.ReduceOp(s.Op)}
+	if fold && s.Ranks >= foldFrom {
+		if f, err := prog.Fold(o); f != nil || err != nil {
+			return &anyPlan{folded: f}, err
+		}
+	}
+	p, err := prog.Build(o)
+	return &anyPlan{whole: p}, err
 }
 
 type planBuild struct {
-	planSource
+	Program string `arg:"" help:"The name of a built-in program (goccl plan list)."`
+	planShape
 	Out string `short:"o" placeholder:"FILE" help:"Where to write it. Default: standard output."`
 }
 
-// Run writes the plan.
+// Run writes the plan. It writes no file that goccl plan check would refuse for its length.
 func (c *planBuild) Run(s *streams) error {
-	p, err := c.build()
+	defer s.busy("building")()
+	p, err := c.build(c.Program, true)
 	if err != nil {
 		return err
 	}
-	if c.Out != "" {
-		return os.WriteFile(c.Out, p.Encode(), 0o644)
+	out := s.out
+	var file *os.File
+	write := func(part []byte) error {
+		if c.Out != "" && file == nil {
+			if file, err = os.Create(c.Out); err != nil {
+				return err
+			}
+			out = file
+		}
+		_, err := out.Write(part)
+		return err
 	}
-	_, err = s.out.Write(p.Encode())
-	return err
+	if err := p.encode(write); err != nil {
+		if file != nil {
+			_ = file.Close()
+		}
+		return err
+	}
+	if file != nil {
+		return file.Close()
+	}
+	return nil
 }
 
-type planList struct{}
+type planList struct {
+	JSON bool `name:"json" help:"As a JSON array."`
+}
 
 // Run lists the programs, each with the first line of its description.
 func (c *planList) Run(s *streams) error {
-	var b bytes.Buffer
+	type row struct {
+		Name       string `json:"name"`
+		Collective string `json:"collective"`
+		Doc        string `json:"doc"`
+	}
+	var rows []row
+	wide := 0
 	for _, p := range programs.All() {
 		first, _, _ := strings.Cut(p.Doc, "\n")
-		fmt.Fprintf(&b, "%-24s %-14s %s\n", p.Name, p.Collective, first)
+		of := string(p.Collective)
+		if known, err := collective.ParseCollective(of); err == nil {
+			of = known.String()
+		}
+		rows = append(rows, row{p.Name, of, first})
+		wide = max(wide, len(p.Name))
+	}
+	var b bytes.Buffer
+	if c.JSON {
+		e := json.NewEncoder(&b)
+		e.SetIndent("", " ")
+		if err := e.Encode(rows); err != nil {
+			return err
+		}
+	}
+	for _, r := range rows {
+		if c.JSON {
+			break
+		}
+		fmt.Fprintf(&b, "%-*s  %s\n", wide, r.Name, r.Collective)
+		line := "   "
+		for _, word := range strings.Fields(r.Doc) {
+			if len(line)+1+len(word) > 100 {
+				fmt.Fprintln(&b, line)
+				line = "   "
+			}
+			line += " " + word
+		}
+		fmt.Fprintln(&b, line)
 	}
 	_, err := s.out.Write(b.Bytes())
 	return err
@@ -116,6 +193,8 @@ type planCheck struct {
 // Run verifies a plan. For a wrong plan it prints the counterexample and exits with 1.
 func (c *planCheck) Run(s *streams) error {
 	start := time.Now()
+	done := s.busy("proving")
+	defer done()
 	p, err := c.any()
 	if err != nil {
 		return err
@@ -126,6 +205,7 @@ func (c *planCheck) Run(s *streams) error {
 		}
 	}
 	r, err := p.check()
+	done()
 	if err != nil {
 		return &exitError{1, err}
 	}
@@ -144,7 +224,7 @@ func (c *planCheck) Run(s *streams) error {
 
 type planSimulate struct {
 	planSource
-	Machine string  `default:"h200" help:"A machine that ships with goccl, or a file of one."`
+	Machine string  `default:"h200" help:"A machine or topology that ships with goccl, or a file of one (default h200)."`
 	Size    []size  `short:"b" default:"1M" placeholder:"SIZE" help:"Message sizes (default 1M), separated by commas."`
 	Path    bool    `help:"Print the critical path."`
 	Hook    float64 `name:"hook-us" placeholder:"US" help:"The caller raises hook k (k+1) times this after the launch."`
@@ -154,6 +234,7 @@ type planSimulate struct {
 
 // Run predicts the time of a plan.
 func (c *planSimulate) Run(s *streams) error {
+	defer s.busy("proving and simulating")()
 	p, err := c.any()
 	if err != nil {
 		return err
@@ -170,6 +251,7 @@ func (c *planSimulate) Run(s *streams) error {
 			return &exitError{1, fmt.Errorf("%w\nto simulate it nevertheless: --trust", err)}
 		}
 	}
+	foreign(s, p.head(), m)
 	for i, n := range c.Size {
 		r, err := p.simulate(m, int64(n))
 		if err != nil {
@@ -180,8 +262,7 @@ func (c *planSimulate) Run(s *streams) error {
 			fmt.Fprintln(s.out, strings.TrimRight(r.Critical(), "\n"))
 		}
 		if c.SVG != "" && i == len(c.Size)-1 {
-			if err := os.WriteFile(c.SVG, simulate.Render(r, simulate.RenderOptions{HTML: strings.HasSuffix(c.SVG, ".html")}),
-				0o644); err != nil {
+			if err := draw(r, c.SVG); err != nil {
 				return err
 			}
 		}
@@ -189,9 +270,31 @@ func (c *planSimulate) Run(s *streams) error {
 	return nil
 }
 
-// machine returns the named machine. Its hosts have as many ranks as those of the built-in program.
-func (s *planSource) machine(name string) (*simulate.Machine, error) {
+// foreign says when a plan was found for another machine than it is simulated on.
+func foreign(s *streams, p *plan.Plan, m *simulate.Machine) {
+	own := synth.Topology(p)
+	if own == "" || m.Fabric != nil && m.Fabric.Name == own {
+		return
+	}
+	on := m.Name
+	if m.Fabric != nil {
+		on = m.Fabric.Name
+	}
+	fmt.Fprintf(s.stderr, "goccl: this plan was found for %s, and the times are for %s; --machine takes topologies, too\n",
+		own, on)
+}
+
+// draw writes a picture of a run, or a page if the name of the file ends in .html.
+func draw(r *simulate.Result, file string) error {
+	return os.WriteFile(file, simulate.Render(r, simulate.RenderOptions{HTML: strings.HasSuffix(file, ".html")}), 0o644)
+}
+
+// machine returns the named machine. Its hosts have as many ranks as the plan's hosts.
+func (s *planShape) machine(name string) (*simulate.Machine, error) {
 	m, err := machineModel(name)
+	if err == nil && m.Fabric != nil && m.Fabric.Ranks() != s.Ranks {
+		return nil, &exitError{2, fmt.Errorf("%s has %d GPUs, and the plan %d ranks", name, m.Fabric.Ranks(), s.Ranks)}
+	}
 	if err == nil && s.Hosts > 1 && s.Ranks/s.Hosts != m.RanksPerHost {
 		m.RanksPerHost = s.Ranks / s.Hosts
 		m.NICsPerHost = min(m.NICsPerHost, m.RanksPerHost)
@@ -199,21 +302,40 @@ func (s *planSource) machine(name string) (*simulate.Machine, error) {
 	return m, err
 }
 
+// baseMachine is the model of the thread blocks on topologies.
+const baseMachine = "h200"
+
+// machineModel reads a machine, or a topology whose thread blocks baseMachine models.
 func machineModel(name string) (*simulate.Machine, error) {
 	data, err := regular.Read(name, maxTextBytes)
 	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(name, "/.") {
+		if slices.Contains(fabric.Examples(), name) {
+			return onTopology(name)
+		}
 		m, err := simulate.NamedMachine(name)
 		if err != nil {
-			return nil, &exitError{2, err}
+			return nil, &exitError{2, fmt.Errorf("%w; or a topology: %s", err, strings.Join(fabric.Examples(), ", "))}
 		}
 		return m, nil
 	}
 	if err != nil {
 		return nil, err
 	}
+	var keys map[string]json.RawMessage
+	if json.Unmarshal(data, &keys) == nil && (keys["nodes"] != nil || keys["host"] != nil || keys["gpus"] != nil) {
+		return onTopology(name)
+	}
 	m, err := simulate.ParseMachine(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return m, nil
+}
+
+func onTopology(name string) (*simulate.Machine, error) {
+	m, err := simulate.NamedMachine(baseMachine)
+	if err == nil {
+		m.Fabric, err = topology(name, 1)
+	}
+	return m, err
 }

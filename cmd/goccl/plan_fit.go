@@ -2,10 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -40,6 +42,7 @@ type planFit struct {
 
 // Run fits the parameters, and prints each time beside its prediction.
 func (c *planFit) Run(s *streams) error {
+	defer s.busy("fitting")()
 	m, err := machineModel(c.Machine)
 	if err != nil {
 		return err
@@ -108,7 +111,7 @@ func readTimes(file string, step float64) ([]simulate.Measurement, error) {
 	}
 	var rows []planTime
 	if err := json.Unmarshal(data, &rows); err != nil {
-		return nil, fmt.Errorf("%s: %w; goccl plan run --json writes such a file", file, err)
+		return nil, fmt.Errorf("%s is not a list of times (%s); goccl plan run --json writes such a file", file, inJSON(err))
 	}
 	plans := map[planTime]*plan.Plan{}
 	var out []simulate.Measurement
@@ -128,6 +131,15 @@ func readTimes(file string, step float64) ([]simulate.Measurement, error) {
 	return out, nil
 }
 
+// inJSON says where a JSON file is wrong, in the words of the format.
+func inJSON(err error) string {
+	var t *json.UnmarshalTypeError
+	if errors.As(err, &t) {
+		return strings.TrimSpace(fmt.Sprintf("an unexpected %s at byte %d %s", t.Value, t.Offset, t.Field))
+	}
+	return err.Error()
+}
+
 // appendTimes adds rows to a file of times, which it creates if necessary.
 func appendTimes(file string, rows []planTime) error {
 	var all []planTime
@@ -138,7 +150,7 @@ func appendTimes(file string, rows []planTime) error {
 		return err
 	default:
 		if err := json.Unmarshal(data, &all); err != nil {
-			return fmt.Errorf("%s: %w; it exists and is not a file of times: choose another", file, err)
+			return fmt.Errorf("%s exists and is not a list of times (%s): choose another file", file, inJSON(err))
 		}
 	}
 	data, err = json.MarshalIndent(append(all, rows...), "", " ")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"runtime/debug"
 
@@ -20,14 +21,9 @@ type anyPlan struct {
 
 // any returns the plan, folded if it is a built-in program of many ranks that do alike.
 func (s *planSource) any() (*anyPlan, error) {
-	_, missing := os.Stat(s.Plan) // a file comes before a program of its name
-	if prog, err := programs.Lookup(s.Plan); err == nil && s.Ranks >= foldFrom && missing != nil {
-		o := s.options()
-		if err := prog.Supports(o); err != nil {
-			return nil, &exitError{2, err}
-		}
-		if f, err := prog.Fold(o); f != nil || err != nil {
-			return &anyPlan{folded: f}, err
+	if _, err := os.Stat(s.Plan); err != nil { // a file comes before a program of its name
+		if _, err := programs.Lookup(s.Plan); err == nil {
+			return s.build(s.Plan, true)
 		}
 	}
 	debug.SetGCPercent(40) // the proof of a whole plan keeps most of what it allocates for long
@@ -41,6 +37,22 @@ func (p *anyPlan) head() *plan.Plan {
 		return p.folded.Plan
 	}
 	return p.whole
+}
+
+// encode passes the whole plan's encoding to visit, in parts.
+func (p *anyPlan) encode(visit func(part []byte) error) error {
+	if p.folded != nil {
+		return p.folded.Encode(visit)
+	}
+	if err := p.whole.Validate(&plan.Capacity); err != nil {
+		return err
+	}
+	data := p.whole.Encode()
+	if len(data) > plan.Capacity.FileBytes {
+		return fmt.Errorf("%s: %w: a file of it has %d MiB, the limit is %d; use fewer ranks or instances", p.whole.Name,
+			plan.ErrLimit, len(data)>>20, plan.Capacity.FileBytes>>20)
+	}
+	return visit(data)
 }
 
 func (p *anyPlan) check() (*plan.Report, error) {

@@ -193,9 +193,10 @@ func (c *planRun) cases(p *plan.Plan, even bool) ([]planrun.Case, error) {
 		if even { // a multiple of the plan's alignment, and so of the element
 			unit = p.EvenUnit()
 		}
-		if m > unit {
-			m -= m % unit
+		if m %= unit; m == uint64(n) && m > 0 {
+			return nil, fmt.Errorf("-b %d: this plan takes multiples of %d bytes of %v", n, unit, t)
 		}
+		m = uint64(n) - m
 		if _, err := p.NewLayout(m); err != nil {
 			return nil, err
 		}

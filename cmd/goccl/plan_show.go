@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/goccl/goccl/plan"
@@ -16,11 +15,13 @@ type planShow struct {
 	JSON    bool   `name:"json" help:"As goccl writes it."`
 	SVG     string `name:"svg" placeholder:"FILE" help:"Draw a simulated run: ranks and thread blocks over time. A name that ends in .html gets a page."`
 	Size    size   `short:"b" default:"1M" placeholder:"SIZE" help:"Message size of the drawing (default 1M)."`
-	Machine string `default:"h200" help:"Machine of the drawing."`
+	Machine string `default:"h200" help:"Machine or topology of the drawing (default h200)."`
 }
 
 // Run prints or draws the plan.
 func (c *planShow) Run(s *streams) error {
+	done := s.busy("reading the plan")
+	defer done()
 	p, err := c.load()
 	if err != nil {
 		return err
@@ -37,8 +38,10 @@ func (c *planShow) Run(s *streams) error {
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(c.SVG, simulate.Render(r, simulate.RenderOptions{HTML: strings.HasSuffix(c.SVG, ".html")}), 0o644)
+		foreign(s, p, m)
+		return draw(r, c.SVG)
 	}
+	done()
 	if c.JSON {
 		_, err := s.out.Write(p.Encode())
 		return err

@@ -53,8 +53,12 @@ func (c *synthCommand) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	start := time.Now()
-	r, err := synth.Run(synth.Options{Graph: g, Collective: collective, Root: c.Root, InPlace: c.InPlace, Only: c.Only,
-		Size: int64(c.Size), Machine: m})
+	done := s.busy("searching")
+	r, err := compute(ctx, func() (*synth.Result, error) {
+		return synth.Run(synth.Options{Graph: g, Collective: collective, Root: c.Root, InPlace: c.InPlace, Only: c.Only,
+			Size: int64(c.Size), Machine: m})
+	})
+	done()
 	if err != nil {
 		return err
 	}
@@ -76,12 +80,13 @@ func (c *synthCommand) Run(ctx context.Context, s *streams) error {
 func (c *synthCommand) report(s *streams, g *fabric.Graph, r *synth.Result, took time.Duration) {
 	fmt.Fprintf(s.out, "%s: %s over %d ranks, %d bytes\n", g.Name, r.Plan.Collective, g.Ranks(), r.Simulated.Size)
 	if b := r.Bound; b != nil {
-		each, what, per := "root", "trees", "root"
+		each, what := "root", "trees"
 		if b.Pairs {
-			each, what, per = "pair", "paths", "pair"
+			each, what = "pair", "paths"
 		}
 		fmt.Fprintf(s.out, "best rate of any plan: %.4g GB/s for each %s: %s\n", b.GBps, each, b.Reason(g))
-		fmt.Fprintf(s.out, "rate of the plan's %s: %.1f %% of it, with %d per %s\n", what, 100*r.Share, r.Trees, per)
+		fmt.Fprintf(s.out, "no plan takes less than %.2f us; this one takes %.2f times that, with %d %s per %s\n", r.BoundMicros,
+			r.Simulated.Micros/r.BoundMicros, r.Trees, what, each)
 	}
 	for i, k := range r.Candidates {
 		if i >= 5 && !c.All && !k.Shipped {

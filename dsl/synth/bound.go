@@ -3,6 +3,7 @@ package synth
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/goccl/goccl/plan/fabric"
@@ -19,7 +20,10 @@ type Bound struct {
 	CutGBps float64
 	// Pairs: GBps is the rate of every pair of ranks at the same time, the optimum of a linear program, without a cut.
 	Pairs bool
-	Twice bool // data passes cuts twice: first contributions, then results
+	// Reduces: the bound of an all-reduce, for a rank's share of the message. CutGBps is of the links out of, or into,
+	// Parts groups of ranks; of one group if Parts is 0.
+	Reduces bool
+	Parts   int
 }
 
 // unitsPerGBps is the resolution of rates in exact computations.
@@ -120,24 +124,117 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// with is the bound of an all-reduce as a reduce-scatter, which b's counterpart bounds, and an all-gather: the same cut
-// must pass the data twice.
-func (b *Bound) with(back *Bound) *Bound {
-	both := *b
-	both.GBps = 1 / (1/b.GBps + 1/back.GBps)
-	both.Twice = true
-	return &both
+// ofAllReduce computes a bound for all-reduces. For each partition of the ranks into parts:
+//
+//   - Contributions of each part must leave it, and results of the others enter it. So its links out, and in, pass each
+//     byte of the message once or more.
+//   - All links out, and all links in, pass each byte twice for each part except one. Take the first moment at which
+//     some part has a result. By then each other part has sent a contribution. After it each other part must receive
+//     one message or more, because it has no result yet.
+//
+// The links out of a part are the minimum cut between its ranks and all others. The argument does not depend on the way
+// of the data, so plans that reduce at other ranks, in trees or by exchange, are bound by it too. Partitions are into
+// single ranks, hosts, and ranks that links of some rate or more connect.
+func ofAllReduce(g *fabric.Graph) *Bound {
+	best := &Bound{GBps: math.Inf(1)}
+	n := float64(g.Ranks())
+	lower := func(parts int, gbps float64) {
+		passes := 1
+		if parts > 0 {
+			passes = 2 * (parts - 1)
+		}
+		if rate := gbps / float64(passes) / n; rate < best.GBps {
+			best = &Bound{GBps: rate, CutGBps: gbps, Reduces: true, Parts: parts}
+		}
+	}
+	for _, dir := range []*fabric.Graph{g, g.Reverse()} {
+		f := newFlow(len(g.Nodes) + 2)
+		from, to := len(g.Nodes), len(g.Nodes)+1
+		for _, e := range dir.Edges {
+			f.arc(e.From, e.To, int64(math.Round(e.GBps*unitsPerGBps)))
+		}
+		var ends [][2]int // arcs by rank
+		for r := range g.Ranks() {
+			ends = append(ends, [2]int{f.arc(from, g.Node(r), 0), f.arc(g.Node(r), to, 0)})
+		}
+		out := func(inside, outside func(rank int) bool) float64 {
+			for r, e := range ends {
+				f.set(e[0], 0)
+				f.set(e[1], 0)
+				switch {
+				case inside(r):
+					f.set(e[0], endless)
+				case outside(r):
+					f.set(e[1], endless)
+				}
+			}
+			return float64(f.max(from, to, endless)) / unitsPerGBps
+		}
+		is := func(a int) func(int) bool { return func(b int) bool { return a == b } }
+		for r := 1; r < g.Ranks(); r++ { // the narrowest of all cuts is between rank 0 and another
+			lower(0, out(is(0), is(r)))
+			lower(0, out(is(r), is(0)))
+		}
+		for _, part := range partitions(g) {
+			sum, parts := 0.0, slices.Max(part)+1
+			for p := range parts {
+				sum += out(func(r int) bool { return part[r] == p }, func(r int) bool { return part[r] != p })
+			}
+			lower(parts, sum)
+		}
+	}
+	return best
 }
 
-// share is what plans for both halves reach together of the bound.
-func (b *Bound) share(s scaled, back *Bound, t scaled) float64 {
-	return (1/b.GBps + 1/back.GBps) / (1/(b.GBps*s.share) + 1/(back.GBps*t.share))
+// partitions returns partitions of the ranks into two parts or more: the part of each rank, from 0 without gaps.
+func partitions(g *fabric.Graph) (out [][]int) {
+	add := func(name func(rank int) int) {
+		number, part := map[int]int{}, make([]int, g.Ranks())
+		for r := range part {
+			if _, ok := number[name(r)]; !ok {
+				number[name(r)] = len(number)
+			}
+			part[r] = number[name(r)]
+		}
+		if len(number) > 1 {
+			out = append(out, part)
+		}
+	}
+	add(func(r int) int { return r })
+	add(func(r int) int { return g.Nodes[g.Node(r)].Host })
+	rates := map[float64]bool{}
+	for _, e := range g.Edges {
+		if rates[e.GBps] {
+			continue
+		}
+		rates[e.GBps] = true
+		o := newOrbits(len(g.Nodes))
+		for _, x := range g.Edges {
+			if x.GBps >= e.GBps {
+				o.join(x.From, x.To)
+			}
+		}
+		add(func(r int) int { return o.of(g.Node(r)) })
+	}
+	return out
+}
+
+// Micros is the least time of a plan for a message of size bytes that n roots share.
+func (b *Bound) Micros(size int64, n int) float64 {
+	return float64(size) / float64(n) / b.GBps * 1e-3
 }
 
 // Reason says why no plan is faster.
 func (b *Bound) Reason(g *fabric.Graph) string {
 	if b.Pairs {
 		return "the optimum of the linear program of its flows"
+	}
+	if b.Reduces && b.Parts > 0 {
+		return fmt.Sprintf("an all-reduce of %d groups of ranks sends %d messages from group to group, over %.4g GB/s of links",
+			b.Parts, 2*(b.Parts-1), b.CutGBps)
+	}
+	if b.Reduces {
+		return fmt.Sprintf("the whole message must pass %.4g GB/s of links between some ranks and the others", b.CutGBps)
 	}
 	inside := map[int]bool{}
 	for _, n := range b.Cut {
@@ -154,10 +251,6 @@ func (b *Bound) Reason(g *fabric.Graph) string {
 	if ranks > 4 {
 		outside = append(outside[:3], "…")
 	}
-	times := ""
-	if b.Twice {
-		times = ", once as contributions and once as results"
-	}
-	return fmt.Sprintf("data of %d ranks must pass %.4g GB/s of links to reach %s%s", b.Roots, b.CutGBps,
-		strings.Join(outside, ", "), times)
+	return fmt.Sprintf("data of %d ranks must pass %.4g GB/s of links to reach %s", b.Roots, b.CutGBps,
+		strings.Join(outside, ", "))
 }

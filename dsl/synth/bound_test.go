@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/fabric"
 )
 
@@ -168,6 +170,128 @@ func TestBoundsOfPods(t *testing.T) {
 		}
 		if rate := out / float64(roots); math.Abs(rate-b.GBps) > 1e-9 || math.Abs(rate-want) > 1e-9 || roots == g.Ranks() {
 			t.Errorf("%s: bound %g GB/s, its cut %g of %d roots, want %g", name, b.GBps, rate, roots, want)
+		}
+	}
+}
+
+// star is hosts of some GPUs on a switch, with one NIC of its own for each rate.
+func star(name string, hosts int, gpu float64, nics ...float64) *fabric.Document {
+	doc := &fabric.Document{Name: name, Hosts: hosts, Host: &fabric.Part{}}
+	node := func(list *[]fabric.DocumentNode, name string, k fabric.Kind) {
+		*list = append(*list, fabric.DocumentNode{Name: name, Kind: k})
+	}
+	node(&doc.Host.Nodes, "switch", fabric.Switch)
+	node(&doc.Nodes, "spine", fabric.Switch)
+	for i, gbps := range nics {
+		g, nic := fmt.Sprintf("gpu%d", i), fmt.Sprintf("nic%d", i)
+		node(&doc.Host.Nodes, g, fabric.GPU)
+		node(&doc.Host.Nodes, nic, fabric.NIC)
+		doc.Host.Links = append(doc.Host.Links, fabric.DocumentLink{A: g, B: "switch", GBps: gpu},
+			fabric.DocumentLink{A: g, B: nic, GBps: gbps})
+		doc.Links = append(doc.Links, fabric.DocumentLink{A: "*/" + nic, B: "spine", GBps: gbps})
+	}
+	return doc
+}
+
+// row is GPUs in a row; the first also has a link to some further ones.
+func row(name string, n int, gbps float64, leaves int, leaf float64) *fabric.Document {
+	doc := &fabric.Document{Name: name}
+	for i := range n + leaves {
+		doc.Nodes = append(doc.Nodes, fabric.DocumentNode{Name: fmt.Sprint(i), Kind: fabric.GPU})
+		switch {
+		case i >= n:
+			doc.Links = append(doc.Links, fabric.DocumentLink{A: fmt.Sprint(i - n), B: fmt.Sprint(i), GBps: leaf})
+		case i > 0:
+			doc.Links = append(doc.Links, fabric.DocumentLink{A: fmt.Sprint(i - 1), B: fmt.Sprint(i), GBps: gbps})
+		}
+	}
+	return doc
+}
+
+// random is a connected topology of 2 to 5 GPUs and some switches.
+func random(rng *rand.Rand) *fabric.Document {
+	doc := &fabric.Document{Name: "random"}
+	n := 2 + rng.IntN(4)
+	m := n + rng.IntN(3)
+	link := func(a, b int) {
+		doc.Links = append(doc.Links, fabric.DocumentLink{A: fmt.Sprint(a), B: fmt.Sprint(b),
+			GBps: float64(1 + rng.IntN(9)), OneWay: len(doc.Links) >= m-1 && rng.IntN(3) == 0})
+	}
+	for i := range m {
+		k, host := fabric.GPU, i%(1+rng.IntN(2))
+		if i >= n {
+			k = fabric.Switch
+		}
+		doc.Nodes = append(doc.Nodes, fabric.DocumentNode{Name: fmt.Sprint(i), Kind: k, Host: &host})
+		if i > 0 {
+			link(i, rng.IntN(i))
+		}
+	}
+	for range rng.IntN(6) {
+		if a, b := rng.IntN(m), rng.IntN(m); a != b {
+			link(a, b)
+		}
+	}
+	return doc
+}
+
+// Pipelines over NICs of different rates are proven: threads of a block that push transfers by turns settle.
+func TestPipelinesOverUnequalNICs(t *testing.T) {
+	g := parse(t, star("unequal NICs", 2, 150, 25, 50))
+	o := Options{Graph: g, Collective: plan.AllReduce, Size: 64 << 20, Machine: machine(t), Name: "pipeline"}
+	list, _, err := families(o, ranks(g.Ranks()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range list {
+		p, err := f.build(o, shape{lanes: 1, instances: 1, unit: 64 << 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := plan.Check(p, plan.VerifyOptions{}); err != nil {
+			t.Error(f, err)
+		}
+	}
+}
+
+// No plan that is found or ships takes less time than the bound says. With GOCCL_FULL=1 whatever the collective, and on
+// more topologies.
+func TestNoPlanBeatsItsBound(t *testing.T) {
+	docs := []*fabric.Document{row("broken ring of 7", 7, 40, 0, 0), row("weak leaves", 3, 40, 3, 5)}
+	rng := rand.New(rand.NewPCG(1, 2))
+	some := 1
+	if full {
+		docs = append(docs, star("3 hosts of 5", 3, 150, 25, 25, 25, 25, 25), star("unequal NICs", 2, 150, 12, 25, 50))
+		some = 100
+	}
+	for range some {
+		docs = append(docs, random(rng))
+	}
+	for i, doc := range docs {
+		size := int64(4 << 20)
+		if i == 0 || full {
+			size = 12 << 20
+		}
+		g := parse(t, doc)
+		for _, c := range []plan.Collective{plan.AllReduce, plan.AllGather, plan.ReduceScatter, plan.Broadcast, plan.AllToAll} {
+			if c != plan.AllReduce && !full {
+				continue
+			}
+			r, err := Run(Options{Graph: g, Collective: c, Size: size, Machine: machine(t)})
+			if err != nil {
+				t.Fatalf("%s, %s: %v", g.Name, c, err)
+			}
+			for _, k := range r.Candidates {
+				if k.Micros > 0 && k.Micros < r.BoundMicros*(1-1e-9) {
+					t.Errorf("%s, %s: %s takes %.2f us, the bound is %.2f: %s", g.Name, c, k.Name, k.Micros, r.BoundMicros,
+						r.Bound.Reason(g))
+				}
+				if k.Err != nil && !k.Shipped {
+					t.Logf("%s, %s: %s: %v", g.Name, c, k.Name, k.Err)
+				}
+			}
+			t.Logf("%s, %s: %.0f us, %+.1f %% over the bound (%s): %s", g.Name, c, r.Best.Micros,
+				100*(r.Best.Micros/r.BoundMicros-1), r.Bound.Reason(g), r.Best.Name)
 		}
 	}
 }

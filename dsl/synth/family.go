@@ -17,41 +17,39 @@ type family struct {
 	paths     *exchange
 }
 
-// families packs trees in two forms: over meshes, and over rings where that does as well. It returns the share of the
-// bound that they reach.
-func families(o Options, roots []int) (list []family, bound *Bound, share float64, err error) {
+// families packs trees in two forms: over meshes, and over rings where that does as well.
+func families(o Options, roots []int) (list []family, bound *Bound, err error) {
 	g := o.Graph
 	if o.Collective == plan.AllToAll {
 		x, err := newExchange(g)
 		if err != nil {
-			return nil, nil, 0, err
+			return nil, nil, err
 		}
-		bound := &Bound{GBps: x.rate, Pairs: true}
-		return []family{{paths: x}}, bound, x.rateOf(x.k, x.count) / x.rate, nil
+		return []family{{paths: x}}, &Bound{GBps: x.rate, Pairs: true}, nil
 	}
 	var out, back *direction
 	if o.Collective != plan.ReduceScatter {
 		if out, err = newDirection(g, roots); err != nil {
-			return nil, nil, 0, err
+			return nil, nil, err
 		}
 		bound = out.bound
 	}
 	if o.Collective == plan.ReduceScatter || o.Collective == plan.AllReduce {
 		if back, err = newDirection(g.Reverse(), roots); err != nil {
-			return nil, nil, 0, err
+			return nil, nil, err
 		}
 		if out == nil {
 			bound = back.bound
 		} else {
 			back.scaled = back.test.fit(out.scaled.k, back.bound.GBps)
-			bound = out.bound.with(back.bound)
+			bound = ofAllReduce(g)
 		}
 	}
 	for _, shifts := range []int{g.Ranks(), 1} {
 		var f family
 		if out != nil {
 			if f.out, err = out.forest(shifts); err != nil {
-				return nil, nil, 0, err
+				return nil, nil, err
 			}
 		}
 		switch {
@@ -59,22 +57,14 @@ func families(o Options, roots []int) (list []family, bound *Bound, share float6
 			f.back = f.out
 		case back != nil:
 			if f.back, err = back.forest(shifts); err != nil {
-				return nil, nil, 0, err
+				return nil, nil, err
 			}
 		}
 		if len(list) == 0 || !reflect.DeepEqual(f, list[0]) {
 			list = append(list, f)
 		}
 	}
-	switch {
-	case out == nil:
-		share = back.scaled.share
-	case back == nil:
-		share = out.scaled.share
-	default:
-		share = out.bound.share(out.scaled, back.bound, back.scaled)
-	}
-	return list, bound, share, nil
+	return list, bound, nil
 }
 
 // shallowFamily returns trees for little data, in the directions that another family has.

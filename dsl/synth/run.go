@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/plan"
@@ -48,18 +49,31 @@ func (c *Candidate) Prove() (*plan.Plan, error) {
 
 // Result is the outcome of a search.
 type Result struct {
-	Plan       *plan.Plan
-	Best       Candidate
-	Simulated  *simulate.Result
-	Bound      *Bound
-	Trees      int     // per root; of an all-to-all chunks per pair
-	Share      float64 // rate of the trees or paths over the bound
-	Candidates []Candidate
-	Checked    *plan.Report
+	Plan        *plan.Plan
+	Best        Candidate
+	Simulated   *simulate.Result
+	Bound       *Bound
+	BoundMicros float64 // no plan takes less time
+	Trees       int     // per root; of an all-to-all chunks per pair
+	Candidates  []Candidate
+	Checked     *plan.Report
 }
 
 // ErrNothing is the class of the error when no candidate runs on the topology.
 var ErrNothing = errors.New("no plan found")
+
+// Names of plans say for which topology they were found: synth_allgather_on_ring-6.
+const namePrefix, nameOf = "synth_", "_on_"
+
+// Topology returns the topology for which a plan was found, from its name, or "".
+func Topology(p *plan.Plan) string {
+	rest, found := strings.CutPrefix(p.Name, namePrefix)
+	_, name, named := strings.Cut(rest, nameOf)
+	if !found || !named {
+		return ""
+	}
+	return name
+}
 
 // mostShallow is the largest message for which shallow trees are looked for.
 const mostShallow = 4 << 20
@@ -74,7 +88,7 @@ const maxBlocks = 96
 //  3. return the fastest that the verifier proves
 func Run(o Options) (*Result, error) {
 	if o.Name == "" {
-		o.Name = fmt.Sprintf("synth_%s_%d", o.Collective, o.Graph.Ranks())
+		o.Name = fmt.Sprintf("%s%s%s%s", namePrefix, o.Collective, nameOf, o.Graph.Name)
 	}
 	roots := []int{o.Root}
 	if o.Collective != plan.Broadcast {
@@ -84,11 +98,11 @@ func Run(o Options) (*Result, error) {
 		}
 	}
 	o.Size -= o.Size % int64(16*o.Graph.Ranks())
-	list, bound, share, err := families(o, roots)
+	list, bound, err := families(o, roots)
 	if err != nil {
 		return nil, err
 	}
-	out := &Result{Bound: bound, Share: share}
+	out := &Result{Bound: bound, BoundMicros: bound.Micros(o.Size, len(roots))}
 	out.Trees, _, _, _ = list[0].chunks(o.Graph.Ranks())
 	machine := *o.Machine
 	machine.Fabric = o.Graph

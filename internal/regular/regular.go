@@ -22,6 +22,9 @@ func Read(path string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("%s is a folder: name a file in it", path)
+	}
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file (mode %v): write its contents to a file first", path,
 			info.Mode().Type())

@@ -21,7 +21,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 	for path, want := range map[string]string{pipe: "not a regular file", link: "not a regular file",
-		"/dev/zero": "not a regular file", dir: "not a regular file"} {
+		"/dev/zero": "not a regular file", dir: "is a folder"} {
 		if _, err := Read(path, 5); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -1,6 +1,7 @@
 package interp_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -219,5 +220,33 @@ func TestCheckBoundsItsMemory(t *testing.T) {
 	_, err = plan.Check(p, plan.VerifyOptions{Whole: true, MaxBytes: 1 << 20})
 	if !errors.Is(err, plan.ErrTooLarge) || !strings.Contains(err.Error(), "MiB of memory") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A folded plan encodes as the plan of all ranks does.
+func TestFoldedEncoding(t *testing.T) {
+	for _, p := range programs.All() {
+		o := programs.Options{Ranks: 6, Hosts: 1, Instances: 2}
+		if p.MultiHost {
+			o.Hosts = 2
+		}
+		f, err := p.Fold(o)
+		if err != nil {
+			t.Fatal(p.Name, err)
+		}
+		if f == nil {
+			continue
+		}
+		var parts []byte
+		if err := f.Encode(func(part []byte) error { parts = append(parts, part...); return nil }); err != nil {
+			t.Fatal(p.Name, err)
+		}
+		if whole := f.Unfold().Encode(); !bytes.Equal(parts, whole) {
+			t.Errorf("%s: %d bytes in parts differ from %d of the whole plan", p.Name, len(parts), len(whole))
+		}
+		stop := errors.New("stop")
+		if err := f.Encode(func([]byte) error { return stop }); !errors.Is(err, stop) {
+			t.Errorf("%s: %v, want the visitor's error", p.Name, err)
+		}
 	}
 }

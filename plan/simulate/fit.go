@@ -93,6 +93,9 @@ func Fit(m *Machine, rows []Measurement, opts FitOptions) (*Fitted, error) {
 		return nil, err
 	}
 	out.Machine, out.Parameters, out.Rounds = f.at(x), f.names, rounds
+	for i := range rows {
+		out.Machine.Rail.Measured = out.Machine.Rail.Measured || m.spans(len(rows[i].Plan.GPUs))
+	}
 	after, err := p.predict(out.Machine)
 	if err != nil {
 		return nil, err

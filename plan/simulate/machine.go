@@ -81,6 +81,7 @@ type Block struct {
 
 // Rail is the network between hosts, with the path to it.
 type Rail struct {
+	Measured  bool    `json:"measured,omitempty"` // fitted to times of several hosts; others are estimates
 	NIC       float64 `json:"nic_gbps" fit:"rail.nic_gbps"`
 	PCIe      float64 `json:"pcie_gbps" fit:"rail.pcie_gbps"` // GPU to NIC
 	Latency   float64 `json:"latency_us" fit:"rail.latency_us"`
@@ -159,6 +160,14 @@ func (m *Machine) Validate() error {
 		}
 	}
 	return nil
+}
+
+// spans reports whether so many ranks are on several hosts.
+func (m *Machine) spans(ranks int) bool {
+	if m.Fabric != nil {
+		return m.Fabric.Hosts() != 1
+	}
+	return ranks > m.RanksPerHost
 }
 
 // JSON encodes the machine for ParseMachine.

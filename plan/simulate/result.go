@@ -134,6 +134,9 @@ func (r *Result) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d ranks, %d bytes on %s\n", r.Plan.Name, len(r.Plan.GPUs), r.Size, r.Machine.Name)
 	fmt.Fprintf(&b, "time %.2f us, algbw %.2f GB/s, busbw %.2f GB/s (%d events)\n", r.Micros, r.AlgBW, r.BusBW, r.Events)
+	if r.Machine.spans(len(r.Plan.GPUs)) && !r.Machine.Rail.Measured {
+		b.WriteString("between hosts: not measured; the figures of the network are estimates\n")
+	}
 	for _, p := range r.Busiest(4) {
 		fmt.Fprintf(&b, "rank %d %s: busy %.2f us (%.0f %%)\n", p.Rank, p.Port, p.Micros, 100*p.Share)
 	}
