@@ -80,7 +80,7 @@ func NewComm(ctx context.Context, cfg Config) (*Comm, error) {
 	for r := range everyone {
 		everyone[r] = r
 	}
-	return join(ctx, "init", cfg, cfg.Bootstrap, everyone, tags.SpaceOfCommunicators)
+	return join(ctx, ctx, "init", cfg, cfg.Bootstrap, everyone, tags.SpaceOfCommunicators)
 }
 
 // join creates a communicator of the given ranks of parent, in the given space. Its errors name ranks by their numbers
@@ -90,11 +90,17 @@ func NewComm(ctx context.Context, cfg Config) (*Comm, error) {
 //  2. Watch the group: from here on a death ends what this rank waits for.
 //  3. Agree on the kind of device, before anything is built on it, and on checking.
 //  4. Set up the engine.
-func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap, ranks []int, space int) (
+//  5. Wait until all ranks have done so. This step ends with the context last, the others with ctx: where the death of
+//     another rank of parent ends ctx, it ends the set-up on all ranks or on none.
+//
+// A rank that fails in step 5 may be the only one. The others have its engine's goodbye then.
+func join(ctx, last context.Context, op string, cfg Config, parent bootstrap.Bootstrap, ranks []int, space int) (
 	*Comm, error,
 ) {
 	ctx, stop := context.WithTimeout(ctx, cfg.Timeout)
 	defer stop()
+	last, stopLast := context.WithTimeout(last, cfg.Timeout)
+	defer stopLast()
 	boot, err := parent.Sub(ctx, ranks, space)
 	if err != nil {
 		return nil, wrap(cfg.Name, op, parent.Rank(), err)
@@ -111,6 +117,11 @@ func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap
 	defer stop2()
 	if err = c.agree(bounded); err == nil {
 		err = c.setUp(bounded)
+	}
+	if err == nil {
+		boundedLast, stop3 := c.status.bound(last)
+		defer stop3()
+		err = c.boot.Barrier(boundedLast)
 	}
 	if err != nil {
 		err = c.blame(op, err, ranks)

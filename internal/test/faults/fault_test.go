@@ -214,9 +214,9 @@ func TestKillCascade(t *testing.T) {
 
 func TestKillInSetUp(t *testing.T) {
 	commtest.OnDevices(t, func(t *testing.T, tk commtest.Task) {
-		steps := []int{1, 2, 3, 4} // Sub, AllGather of agree, AllGather and Barrier of the windows
+		steps := []int{1, 2, 3, 4, 5} // Sub, AllGather of agree, AllGather and Barrier of the windows, Barrier of join
 		if tk.CUDA {
-			steps = append(steps, 5)
+			steps = append(steps, 6)
 		}
 		if testing.Short() {
 			steps = []int{3}
