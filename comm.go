@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
@@ -239,43 +238,6 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 		}
 	}
 	return err
-}
-
-// blameDelay is how long a set-up error that a peer's death may have caused waits for the report of that death.
-const blameDelay = 200 * time.Millisecond
-
-// blame converts err, the error of a failed set-up, to an error in which rank r is called ranks[r]. If a rank has died,
-// the death is the cause and is returned instead of err, which is only its consequence.
-func (c *Comm) blame(op string, err error, ranks []int) error {
-	renamed := func(e *Error, kind error) error {
-		peer := e.Peer
-		if peer >= 0 && peer < len(ranks) {
-			peer = ranks[peer]
-		}
-		return &Error{Op: op, Rank: ranks[c.rank], Peer: peer, Err: kind}
-	}
-	own := func() error {
-		var ae *Error
-		if errors.As(err, &ae) {
-			return renamed(ae, ae.Err)
-		}
-		return wrap(c.cfg.Name, op, ranks[c.rank], err)
-	}
-	for _, kind := range []error{ErrUnsupported, ErrInvalidArgument, ErrMismatch, bootstrap.ErrTimeout,
-		bootstrap.ErrProtocol, device.ErrOutOfMemory} {
-		if errors.Is(err, kind) {
-			return own()
-		}
-	}
-	select {
-	case <-c.status.ctx.Done():
-	case <-time.After(blameDelay):
-	}
-	var dead *Error
-	if errors.As(c.status.err(), &dead) {
-		return renamed(dead, dead.Err)
-	}
-	return own()
 }
 
 // Rank returns this rank's number, from 0 to WorldSize-1.
