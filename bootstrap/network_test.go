@@ -65,6 +65,34 @@ func TestAddressForms(t *testing.T) {
 	}
 }
 
+// TestAddressThatCloses: rank 0 finds its address in use, by its predecessor that is ending, and waits for it.
+func TestAddressThatCloses(t *testing.T) {
+	t.Parallel()
+	for _, network := range []string{"tcp", "unix"} {
+		at, prefix := "127.0.0.1:0", ""
+		if network == "unix" {
+			at, prefix = "@goccl-closing-"+portString(t), "unix:"
+		}
+		l, err := net.Listen(network, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		b := NewTCP(0, 1, quiet(), WithTimeout(time.Minute))
+		go func() { done <- b.InitAddress(context.Background(), prefix+l.Addr().String()) }()
+		select {
+		case err := <-done:
+			t.Errorf("%s: rank 0 does not wait: %v", network, err)
+		case <-time.After(100 * time.Millisecond): // it has tried by now; otherwise this test covers less
+			_ = l.Close()
+			if err := <-done; err != nil {
+				t.Errorf("%s: %v", network, err)
+			}
+		}
+		_, _ = l.Close(), b.Close()
+	}
+}
+
 func TestAddressErrors(t *testing.T) {
 	ctx := context.Background()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -72,7 +100,7 @@ func TestAddressErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	if err := NewTCP(0, 2, quiet()).InitAddress(ctx, l.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) ||
+	if err := NewTCP(0, 2, quiet(), WithTimeout(time.Second)).InitAddress(ctx, l.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) ||
 		!strings.Contains(err.Error(), "MASTER_PORT") {
 		t.Error(err)
 	}
