@@ -147,7 +147,7 @@ func TestCommID(t *testing.T) {
 	if err := errors.Join(err1, err2); err != nil || a != b {
 		t.Fatalf("%v and %v: %v", a, b, err)
 	}
-	bs, _ := joinAll(t, a, 3)
+	bs := joinAll(t, a, 3)
 	if !t.Failed() {
 		each(t, bs, func(b Bootstrap) error { return b.Barrier(context.Background()) })
 	}
@@ -188,7 +188,7 @@ func TestTwoHosts(t *testing.T) {
 				ns = b
 			}
 			ranks = append(ranks, startRank(t, what, r, 4, ns, "MASTER_ADDR="+master,
-				fmt.Sprintf("MASTER_PORT=%d", 20000+len(what))))
+				fmt.Sprintf("MASTER_PORT=%d", 20000+len(what)), "GOCCL_TIMEOUT=1h"))
 		}
 		return ranks
 	}
@@ -205,19 +205,12 @@ func TestTwoHosts(t *testing.T) {
 	if out, err := exec.Command("ip", "-n", b, "link", "set", testutil.Cable, "down").CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
 	}
-	cut := time.Now()
-	for _, r := range ranks {
+	for _, r := range ranks { // by the partition timeout of three seconds, not by the ranks' deadline
 		line := r.expect(t, "failed peer=", 25*time.Second)
 		if other := fmt.Sprintf("peer=%d", 2-2*(r.rank/2)); !strings.Contains(line, other) &&
 			!strings.Contains(line, fmt.Sprintf("peer=%d", 3-2*(r.rank/2))) {
 			t.Errorf("rank %d: %s", r.rank, line)
 		}
-	}
-	// The partition timeout is three seconds; the ranks' deadline is thirty.
-	if d := time.Since(cut); d > 20*time.Second {
-		t.Errorf("noticed after %v", d)
-	} else {
-		t.Logf("noticed after %v", d)
 	}
 }
 
