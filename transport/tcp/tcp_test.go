@@ -277,19 +277,15 @@ func TestFlushEndsWithTheContextAndWithTheNode(t *testing.T) {
 
 // A peer that admits and then reads nothing must not delay Close.
 func TestHurryFreesASender(t *testing.T) {
-	a := node(t, Options{Timeout: 30 * time.Second})
+	a := node(t, Options{Timeout: time.Hour})
 	l := dialSilent(t, a)
 	src, _ := memory(t, 64<<20)
 	done := make(chan error, 1)
 	go func() { done <- l.Write(transport.Remote{Region: 1}, src, 64<<20) }()
 	time.Sleep(100 * time.Millisecond)
-	start := time.Now()
 	l.Hurry()
 	if err := <-done; !errors.Is(err, transport.ErrPeerGone) {
 		t.Fatal(err)
-	}
-	if d := time.Since(start); d > 15*time.Second { // half of the Node's timeout
-		t.Fatalf("it took %v", d)
 	}
 }
 
