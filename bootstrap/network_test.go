@@ -100,7 +100,8 @@ func TestAddressErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	if err := NewTCP(0, 2, quiet(), WithTimeout(time.Second)).InitAddress(ctx, l.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) ||
+	if err := NewTCP(0, 2, quiet(), WithTimeout(time.Second)).InitAddress(ctx, l.Addr().String()); !errors.Is(err,
+		syscall.EADDRINUSE) ||
 		!strings.Contains(err.Error(), "MASTER_PORT") {
 		t.Error(err)
 	}

@@ -80,7 +80,8 @@ func newConfig(opts []Option) (*config, error) {
 	}
 	c := &config{
 		timeout: env.TimeoutOr(DefaultTimeout), partition: DefaultPartition, heartbeat: DefaultHeartbeat,
-		rootLife: defaultRootLife, lateLife: lateErrorLife, log: slog.Default(), secret: []byte(env.Secret), commID: env.CommID,
+		rootLife: defaultRootLife, lateLife: lateErrorLife,
+		log: slog.Default(), secret: []byte(env.Secret), commID: env.CommID,
 		iface: env.Interface, family: env.Family, hostID: env.HostID,
 		webFrom: webStart, guests: mostGuests,
 	}

@@ -159,8 +159,8 @@ func TestFirstFailure(t *testing.T) {
 			137},
 		"ignores SIGTERM": {`[ $RANK = 0 ] && exit 1; trap "" TERM; while :; do sleep 1; done`, ExitError{Rank: 0, Code: 1},
 			1},
-		"grandchildren": {`[ $RANK = 0 ] && { sleep 0.3; exit 4; }; sleep 3600 & sleep 3600 & wait`, ExitError{Rank: 0, Code: 4},
-			4},
+		"grandchildren": {`[ $RANK = 0 ] && { sleep 0.3; exit 4; }; sleep 3600 & sleep 3600 & wait`,
+			ExitError{Rank: 0, Code: 4}, 4},
 		"early success": {`[ $RANK = 0 ] && exit 0; [ $RANK = 1 ] && { sleep 0.2; exit 9; }; sleep 3600`,
 			ExitError{Rank: 1, Code: 9}, 9},
 	} {

@@ -5,7 +5,8 @@
 //  2. A rank that gets a hello makes its half too, if it has none, and answers with its own hello. A goroutine of its
 //     process does that, so the peer may be in any call, or in none.
 //  3. The rank that has both hellos connects.
-//  4. A rank that fails in any of these steps sends a refusal with the reason. It ends the connection on the other side.
+//  4. A rank that fails in any of these steps sends a refusal with the reason, which ends the connection on the other
+//     side.
 //
 // Both ranks may begin at the same time: each sends one hello and gets one.
 //

@@ -164,7 +164,9 @@ func TestStoppedRank(t *testing.T) {
 		t.Run(fmt.Sprint(victim), func(t *testing.T) {
 			t.Parallel()
 			tk := commtest.Task{Victims: []int{victim}, OpTimeout: 3 * time.Second * commtest.Slowness}
-			errs := failingAs(t, tk, func(_ *testutil.Network, j *commtest.Job) { j.Signal(victim, syscall.SIGSTOP) })
+			errs := failingAs(t, tk, func(_ *testutil.Network, j *commtest.Job) {
+				j.Signal(victim, syscall.SIGSTOP)
+			})
 			for r, e := range errs {
 				if e.Peer != victim || e.Kind != goccl.ErrTimeout.Error() {
 					t.Errorf("rank %d: %+v", r, e)
