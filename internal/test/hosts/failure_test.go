@@ -156,8 +156,8 @@ func TestStoppedForAWhile(t *testing.T) {
 	})
 }
 
-// TestStoppedRank stops a rank for longer than OpTimeout: all others name it, whether they wait for it themselves or for
-// a rank of their host or of the other one that does, and go on without it.
+// TestStoppedRank stops a rank for longer than OpTimeout: all others name it and go on without it, also those that wait
+// for a rank that waits for it.
 func TestStoppedRank(t *testing.T) {
 	t.Parallel()
 	for victim := range 4 {
