@@ -41,12 +41,12 @@ func (c *Comm) acrossHosts(ctx context.Context) (collective.Engine, error) {
 		) {
 			return shm.New(ctx, shm.Config{Bootstrap: boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout,
 				StallWarning: c.cfg.settings.StallWarning, Name: c.cfg.Name, Algorithms: c.cfg.settings.Algorithms, Names: names,
-				OnFailure: failed})
+				Explain: c.explainLate, OnFailure: failed})
 		},
 		Wire: func(peers int, failed func(error)) (wire.Wire, error) {
 			return hostwire.New(hostwire.Config{Bootstrap: c.boot, Net: net, NIC: nic, Peers: peers,
 				Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning,
-				Name: c.cfg.Name, OnFailure: failed})
+				Name: c.cfg.Name, Explain: c.explainLate, OnFailure: failed})
 		}})
 }
 

@@ -39,7 +39,7 @@ func (c *Comm) acrossHostsOfGPUs(ctx context.Context, net transport.Net, nic int
 	overlaps, blocks := false, 0
 	e, err := hosts.New(ctx, hosts.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Network: why,
 		NetworkName: net.Name(), Tuning: c.cfg.settings.Tuning, Algorithms: c.cfg.settings.Algorithms,
-		Order: order, OnFailure: c.failAlone, Crowded: hosts.Crowded(crowd),
+		Order: order, Explain: c.explainLate, OnFailure: c.failAlone, Crowded: hosts.Crowded(crowd),
 		Local: func(ctx context.Context, boot bootstrap.Bootstrap, names []int, failed func(error)) (
 			collective.Engine, error,
 		) {

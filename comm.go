@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
@@ -83,7 +82,7 @@ func NewComm(ctx context.Context, cfg Config) (*Comm, error) {
 	for r := range everyone {
 		everyone[r] = r
 	}
-	return join(ctx, "init", cfg, cfg.Bootstrap, everyone, tags.SpaceOfCommunicators)
+	return join(ctx, ctx, "init", cfg, cfg.Bootstrap, everyone, tags.SpaceOfCommunicators)
 }
 
 // join creates a communicator of the given ranks of parent, in the given space. Its errors name ranks by their numbers
@@ -93,11 +92,17 @@ func NewComm(ctx context.Context, cfg Config) (*Comm, error) {
 //  2. Watch the group: from here on a death ends what this rank waits for.
 //  3. Agree on the kind of device, before anything is built on it, and on checking.
 //  4. Set up the engine.
-func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap, ranks []int, space int) (
+//  5. Wait until all ranks have done so. This step ends with the context last, the others with ctx: where the death of
+//     another rank of parent ends ctx, it ends the set-up on all ranks or on none.
+//
+// A rank that fails in step 5 may be the only one. The others have its engine's goodbye then.
+func join(ctx, last context.Context, op string, cfg Config, parent bootstrap.Bootstrap, ranks []int, space int) (
 	*Comm, error,
 ) {
 	ctx, stop := context.WithTimeout(ctx, cfg.Timeout)
 	defer stop()
+	last, stopLast := context.WithTimeout(last, cfg.Timeout)
+	defer stopLast()
 	boot, err := parent.Sub(ctx, ranks, space)
 	if err != nil {
 		return nil, wrap(cfg.Name, op, parent.Rank(), err)
@@ -114,6 +119,11 @@ func join(ctx context.Context, op string, cfg Config, parent bootstrap.Bootstrap
 	defer stop2()
 	if err = c.agree(bounded); err == nil {
 		err = c.setUp(bounded)
+	}
+	if err == nil {
+		boundedLast, stop3 := c.status.bound(last)
+		defer stop3()
+		err = c.boot.Barrier(boundedLast)
 	}
 	if err != nil {
 		err = c.blame(op, err, ranks)
@@ -231,43 +241,6 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 		}
 	}
 	return err
-}
-
-// blameDelay is how long a set-up error that a peer's death may have caused waits for the report of that death.
-const blameDelay = 200 * time.Millisecond
-
-// blame converts err, the error of a failed set-up, to an error in which rank r is called ranks[r]. If a rank has died,
-// the death is the cause and is returned instead of err, which is only its consequence.
-func (c *Comm) blame(op string, err error, ranks []int) error {
-	renamed := func(e *Error, kind error) error {
-		peer := e.Peer
-		if peer >= 0 && peer < len(ranks) {
-			peer = ranks[peer]
-		}
-		return &Error{Op: op, Rank: ranks[c.rank], Peer: peer, Err: kind}
-	}
-	own := func() error {
-		var ae *Error
-		if errors.As(err, &ae) {
-			return renamed(ae, ae.Err)
-		}
-		return wrap(c.cfg.Name, op, ranks[c.rank], err)
-	}
-	for _, kind := range []error{ErrUnsupported, ErrInvalidArgument, ErrMismatch, bootstrap.ErrTimeout,
-		bootstrap.ErrProtocol, device.ErrOutOfMemory} {
-		if errors.Is(err, kind) {
-			return own()
-		}
-	}
-	select {
-	case <-c.status.ctx.Done():
-	case <-time.After(blameDelay):
-	}
-	var dead *Error
-	if errors.As(c.status.err(), &dead) {
-		return renamed(dead, dead.Err)
-	}
-	return own()
 }
 
 // Rank returns this rank's number, from 0 to WorldSize-1.

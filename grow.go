@@ -61,7 +61,7 @@ func (c *Comm) Grow(ctx context.Context, size int, id *bootstrap.UniqueID, chang
 		everyone[r] = r
 	}
 	cfg.Bootstrap, cfg.ranks = boot, nil
-	grown, err = join(bounded, "grow", cfg, boot, everyone, tags.SpaceOfCommunicators)
+	grown, err = join(bounded, ctx, "grow", cfg, boot, everyone, tags.SpaceOfCommunicators)
 	if err != nil {
 		return nil, errors.Join(c.joinError(err), boot.Close())
 	}

@@ -25,15 +25,19 @@ type jointCall struct {
 	c      *Comm
 	number atomic.Uint64
 	stop   func()
+	// last is for the step in which the ranks tell each other that they have succeeded. Only a stopped peer ends it:
+	// where it begins on one rank, it begins on all, whatever becomes of the communicator.
+	last context.Context
 }
 
 // beginJoint begins a joint call. The context derived from ctx also ends with the communicator, or when a peer that has
 // not completed this call calls Shrink. The caller calls end.
 func (c *Comm) beginJoint(ctx context.Context, op string) (context.Context, *jointCall) {
-	j := &jointCall{c: c}
-	j.number.Store(c.joint.Add(1))
-	ctx, cancel := context.WithCancelCause(ctx)
+	last, cancelAll := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(last)
 	bounded, stop := c.status.bound(ctx)
+	j := &jointCall{c: c, last: last}
+	j.number.Store(c.joint.Add(1))
 	c.council.Listen()
 	begun := time.Now()
 	done := make(chan struct{})
@@ -47,24 +51,24 @@ func (c *Comm) beginJoint(ctx context.Context, op string) (context.Context, *joi
 			if peer >= 0 {
 				cancel(&Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: peer,
 					Err: fmt.Errorf("%w: this rank is in %s and the peer in Shrink of the same communicator", ErrMismatch, op)})
-				return
+				changed = nil
 			}
 			select {
 			case <-changed:
 			case now := <-looks:
 				if stopped := c.stoppedFor(since, now); stopped != nil && now.Sub(begun) > c.cfg.OpTimeout {
 					stopped.Op = op
-					cancel(stopped)
+					cancelAll(stopped)
 					return
 				}
-			case <-bounded.Done():
+			case <-last.Done():
 				return
 			}
 		}
 	}()
 	j.stop = func() {
 		stop()
-		cancel(nil)
+		cancelAll(nil)
 		<-done
 	}
 	return bounded, j

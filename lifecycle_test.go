@@ -219,7 +219,7 @@ func TestAbortEndsEverything(t *testing.T) {
 // Close ends enqueued work, peers get the error, and calls after Close are refused.
 func TestClose(t *testing.T) {
 	commtest.OnKinds(t, 2, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
-		comms := commtest.New(t, n, open, nil)
+		comms := commtest.New(t, n, open, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = time.Hour })
 		p := commtest.Scratch(t, comms[0])
 		s, err := comms[0].Device().NewStream()
 		if err != nil {
@@ -231,12 +231,8 @@ func TestClose(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		start := time.Now()
 		if err := commtest.Each(3, func(int) error { return comms[0].Close() }); err != nil { // also at the same time
 			t.Error(err)
-		}
-		if d := time.Since(start); d > 10*time.Second {
-			t.Errorf("Close took %v", d)
 		}
 		if err := s.Synchronize(context.Background()); comms[0].Device().ID().Kind == device.Host &&
 			!errors.Is(err, goccl.ErrAborted) {

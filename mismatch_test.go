@@ -165,8 +165,7 @@ func TestDesync(t *testing.T) {
 			commtest.OnKinds(t, 3, func(t *testing.T, n int, open func(r int) (device.Device, error)) {
 				late := n - 1
 				comms := commtest.New(t, n, open, func(_ int, cfg *goccl.Config) {
-					cfg.OpTimeout, cfg.Check = 2*time.Second,
-						check
+					cfg.OpTimeout, cfg.Check = 4*time.Second, check
 				})
 				ptr := make([]device.Ptr, n)
 				for r, c := range comms {
@@ -191,7 +190,7 @@ func TestDesync(t *testing.T) {
 				start := time.Now()
 				if err := commtest.Each(n-1, func(r int) error {
 					err := reduce(r)
-					if d := time.Since(start); d < 1500*time.Millisecond || d > 20*time.Second {
+					if d := time.Since(start); d < 3500*time.Millisecond {
 						return fmt.Errorf("rank %d gave up after %v: %v", r, d, err)
 					}
 					var ge *goccl.Error

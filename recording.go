@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/goccl/goccl/collective"
@@ -121,6 +123,26 @@ func (c *Comm) explain(message bool, err *Error) *Verdict {
 		return c.watchdog.explain(message, err.Seq)
 	}
 	return nil
+}
+
+// explainLate is explain across hosts, where a rank that another one waits for may wait itself, with the same deadline.
+// If the ranks have found that a third one is dead or stopped, or has not called the operation, err blames it instead.
+func (c *Comm) explainLate(message bool, err *Error) *Verdict {
+	v := c.explain(message, err)
+	if !errors.Is(err.Err, ErrTimeout) {
+		return v
+	}
+	if v == nil {
+		v = c.watchdog.explain(message, err.Seq)
+	}
+	if v == nil || v.Rank == c.rank || slices.Contains(v.Blamed(), err.Peer) {
+		return v
+	}
+	switch v.Kind {
+	case collective.VerdictDead, collective.VerdictStopped, collective.VerdictMissing:
+		err.Err, err.Peer = fmt.Errorf("%w; the ranks wait for rank %d", err.Err, v.Rank), v.Rank
+	}
+	return v
 }
 
 // marker is an engine whose work is not seen to start and end, but whose progress is.

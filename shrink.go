@@ -99,7 +99,7 @@ func (c *Comm) shrink(ctx context.Context, cfg Config, exclude []int) (*Comm, er
 	}
 	for step := uint32(1); ; step++ {
 		members := out.Members()
-		sub, failed := join(ctx, "shrink", cfg, c.boot, members, bootstrap.OnceSpace(out.ID()))
+		sub, failed := join(ctx, ctx, "shrink", cfg, c.boot, members, bootstrap.OnceSpace(out.ID()))
 		mine := agreement.Contribution{Excludes: agreement.NewSet(c.size), Fine: failed == nil, Blames: blamed(failed),
 			Nonce: rand.Uint64()}
 		for r := range c.size {

@@ -16,6 +16,9 @@ const NoColor = -1
 // Split makes one new communicator for each color. Its ranks are ordered by key, then by their rank in c. Split is
 // collective over c. A rank with NoColor takes part and gets nil. change, if there is one, changes the Config that the
 // new communicator gets from c.
+//
+// If a rank of c dies meanwhile, the other ranks of each color all get their communicator, or all get an error. Where
+// the dead rank is a member, some may get the communicator; the next call on it then fails.
 func (c *Comm) Split(ctx context.Context, color, key int, change ...func(*Config)) (sub *Comm, err error) {
 	if color < NoColor {
 		return nil, c.errorf("split", ErrInvalidArgument, "color %d is negative and not NoColor", color)
@@ -62,7 +65,7 @@ func (c *Comm) Split(ctx context.Context, color, key int, change ...func(*Config
 	for i, m := range members {
 		ranks[i] = m.rank
 	}
-	sub, err = join(ctx, "split", cfg, c.boot, ranks, bootstrap.OnceSpace(agreed))
+	sub, err = join(ctx, call.last, "split", cfg, c.boot, ranks, bootstrap.OnceSpace(agreed))
 	if err != nil {
 		return nil, c.jointError(ctx, "split", err)
 	}

@@ -3,12 +3,15 @@ package goccl
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/device"
 )
 
 // status records the first cause of a communicator's end. It exists before the engine, so that a death also ends
@@ -141,4 +144,41 @@ func (c *Comm) watchPeers(failures <-chan bootstrap.PeerFailure) {
 		c.status.endByPeer(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: f.Rank, Err: fmt.Errorf("%w: %w",
 			ErrPeerDead, f.Err), Verdict: c.dead(f.Rank)})
 	}
+}
+
+// blameDelay is how long a set-up error that a peer's death may have caused waits for the report of that death.
+const blameDelay = 200 * time.Millisecond
+
+// blame converts err, the error of a failed set-up, to an error in which rank r is called ranks[r]. If a rank has died,
+// the death is the cause and is returned instead of err, which is only its consequence.
+func (c *Comm) blame(op string, err error, ranks []int) error {
+	renamed := func(e *Error, kind error) error {
+		peer := e.Peer
+		if peer >= 0 && peer < len(ranks) {
+			peer = ranks[peer]
+		}
+		return &Error{Op: op, Rank: ranks[c.rank], Peer: peer, Err: kind}
+	}
+	own := func() error {
+		var ae *Error
+		if errors.As(err, &ae) {
+			return renamed(ae, ae.Err)
+		}
+		return wrap(c.cfg.Name, op, ranks[c.rank], err)
+	}
+	for _, kind := range []error{ErrUnsupported, ErrInvalidArgument, ErrMismatch, bootstrap.ErrTimeout,
+		bootstrap.ErrProtocol, device.ErrOutOfMemory} {
+		if errors.Is(err, kind) {
+			return own()
+		}
+	}
+	select {
+	case <-c.status.ctx.Done():
+	case <-time.After(blameDelay):
+	}
+	var dead *Error
+	if errors.As(c.status.err(), &dead) {
+		return renamed(dead, dead.Err)
+	}
+	return own()
 }

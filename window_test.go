@@ -100,7 +100,7 @@ func TestOnMockWindows(t *testing.T) {
 		t.Errorf("%d copies, want %d", n, ranks*ranks)
 	}
 	for i, c := range comms {
-		ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 		if err := c.Synchronize(ctx, calls[i].Request.Stream); err != nil {
 			t.Error(err)
 		}

@@ -129,6 +129,26 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	}
 }
 
+// claim is listen, tried again while the address is in use: the root of an attempt that has just been killed may still
+// be closing it. That takes a quarter of the timeout at most.
+func (a rootAddress) claim(ctx context.Context, c *config, spec string) (
+	ls []net.Listener, elsewhere string, err error) {
+	for end := time.Now().Add(min(c.timeout/4, mostClaim)); ; {
+		ls, elsewhere, err = a.listen(ctx, spec, c.family)
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return ls, elsewhere, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, "", err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// mostClaim bounds the tries of claim.
+const mostClaim = 10 * time.Second
+
 // listen opens the root's listeners for the address form.
 //
 //  1. Listen on the local addresses that the host's name resolves to. An address of another machine cannot be bound.

@@ -109,6 +109,7 @@ func (c *child) signal(s syscall.Signal) { _ = syscall.Kill(-c.cmd.Process.Pid, 
 // expect reads lines until one starts with prefix.
 func (c *child) expect(t *testing.T, prefix string, within time.Duration) string {
 	t.Helper()
+	within *= 4 // a machine may be busy
 	timeout := time.After(within)
 	for {
 		select {

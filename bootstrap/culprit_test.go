@@ -14,14 +14,10 @@ import (
 // TestForeignAddress gives rank 0 an address that is not its host's: it fails at once.
 func TestForeignAddress(t *testing.T) {
 	t.Parallel()
-	start := time.Now()
-	err := NewTCP(0, 2, quiet(), WithTimeout(time.Minute)).InitAddress(context.Background(), "192.0.2.7:5000")
+	err := NewTCP(0, 2, quiet(), WithTimeout(time.Hour)).InitAddress(context.Background(), "192.0.2.7:5000")
 	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "192.0.2.7:5000 is not an address of host") ||
 		!strings.Contains(err.Error(), "lo[127.0.0.1") {
 		t.Error(err)
-	}
-	if d := time.Since(start); d > 30*time.Second {
-		t.Errorf("it took %v", d)
 	}
 	// With an interface an address translation is assumed: rank 0 tries, and notes it in the error.
 	lines := &logBuffer{}

@@ -74,7 +74,6 @@ func TestDeathEndsWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.AfterFunc(50*time.Millisecond, func() { kill(2) })
-		start := time.Now()
 		each(t, survivors(bs, 2), func(b Bootstrap) error {
 			switch b.Rank() {
 			case 0: // waits for a third rank in a collective that can no longer complete
@@ -86,9 +85,6 @@ func TestDeathEndsWaits(t *testing.T) {
 			}
 			return nil
 		})
-		if d := time.Since(start); d > 20*time.Second { // the deadline is thirty; TestKill9 has a stricter limit
-			t.Errorf("noticed after %v", d)
-		}
 		each(t, survivors(bs, 2), func(b Bootstrap) error {
 			failures := b.Failures()
 			select {

@@ -37,10 +37,9 @@ func (l *logBuffer) String() string {
 
 func logged(l *logBuffer) Option { return WithLogger(slog.New(slog.NewTextHandler(l, nil))) }
 
-// joinAll joins n ranks through id and returns how long that took.
-func joinAll(t *testing.T, id UniqueID, n int, opts ...Option) ([]Bootstrap, time.Duration) {
+// joinAll joins n ranks through id.
+func joinAll(t *testing.T, id UniqueID, n int, opts ...Option) []Bootstrap {
 	t.Helper()
-	start := time.Now()
 	bs := make([]Bootstrap, n)
 	var wg sync.WaitGroup
 	for r := range n {
@@ -54,7 +53,7 @@ func joinAll(t *testing.T, id UniqueID, n int, opts ...Option) ([]Bootstrap, tim
 	}
 	wg.Wait()
 	t.Cleanup(func() { closeAll(bs) })
-	return bs, time.Since(start)
+	return bs
 }
 
 // intruder is one way to disturb the joining at the root's address.

@@ -35,7 +35,7 @@ func (r *root) serveLateError() {
 	if !open {
 		return
 	}
-	timer := time.NewTimer(min(lateErrorLife, r.c.rootLife))
+	timer := time.NewTimer(min(r.c.lateLife, r.c.rootLife))
 	defer timer.Stop()
 	select {
 	case <-r.lateError.all:

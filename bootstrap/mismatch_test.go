@@ -54,7 +54,6 @@ func TestMismatch(t *testing.T) {
 					}
 					time.Sleep(200 * time.Millisecond) // for the handshakes
 				}
-				start := time.Now()
 				var e *Error
 				if err := join(c.rank, c.world); !errors.Is(err, c.want) || !errors.As(err, &e) || e.Rank != c.rank {
 					t.Errorf("the wrong rank: %v", err)
@@ -69,9 +68,6 @@ func TestMismatch(t *testing.T) {
 							t.Errorf("%v does not say %q", err, s)
 						}
 					}
-				}
-				if d := time.Since(start); d > 30*time.Second { // the deadline is a minute
-					t.Errorf("it took %v", d)
 				}
 			})
 		}

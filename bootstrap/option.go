@@ -26,6 +26,7 @@ type config struct {
 	partition time.Duration // unacknowledged data after which a peer is unreachable
 	heartbeat time.Duration
 	rootLife  time.Duration // how long an unused root listens
+	lateLife  time.Duration // how long a root serves a late error
 	iface     string        // interface specification, "" = any
 	family    int           // of addresses: 4, 6, or 0 for either
 	secret    []byte        // address form only
@@ -77,7 +78,8 @@ func newConfig(opts []Option) (*config, error) {
 	env, bad := setting.Read("GOCCL_TIMEOUT", "GOCCL_SOCKET_FAMILY")
 	c := &config{
 		timeout: env.TimeoutOr(DefaultTimeout), partition: DefaultPartition, heartbeat: DefaultHeartbeat,
-		rootLife: defaultRootLife, log: slog.Default(), secret: []byte(env.Secret), commID: env.CommID,
+		rootLife: defaultRootLife, lateLife: lateErrorLife,
+		log: slog.Default(), secret: []byte(env.Secret), commID: env.CommID,
 		iface: env.Interface, family: env.Family, hostID: env.HostID,
 		webFrom: webStart, guests: mostGuests,
 	}

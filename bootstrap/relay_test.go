@@ -85,26 +85,25 @@ func TestRelaysFail(t *testing.T) {
 	const bad = 37
 	for what, c := range map[string]struct {
 		timeout time.Duration
-		quick   bool // no rank waits for its deadline
 		does    func(l *Local) error
 		want    func(err error, e *Error) bool
 	}{
-		"dies": {time.Minute, true, func(l *Local) error {
+		"dies": {time.Hour, func(l *Local) error {
 			time.Sleep(20 * time.Millisecond)
 			l.Kill(bad)
 			return nil
 		}, func(err error, e *Error) bool { return errors.Is(err, ErrPeerDead) && e.Peer == bad }},
-		"leaves": {time.Minute, true, func(l *Local) error {
+		"leaves": {time.Hour, func(l *Local) error {
 			time.Sleep(20 * time.Millisecond)
 			return l.Ranks[bad].Close()
 		}, func(err error, e *Error) bool { return errors.Is(err, ErrClosed) && e.Peer == bad }},
-		"does something else": {time.Minute, true, func(l *Local) error {
+		"does something else": {time.Hour, func(l *Local) error {
 			if err := l.Ranks[bad].Barrier(context.Background()); !errors.Is(err, ErrProtocol) {
 				return fmt.Errorf("the other rank: %w", err)
 			}
 			return nil
 		}, func(err error, _ *Error) bool { return errors.Is(err, ErrProtocol) }},
-		"does not come": {4 * time.Second, false, func(*Local) error { return nil },
+		"does not come": {8 * time.Second, func(*Local) error { return nil },
 			func(err error, e *Error) bool {
 				return errors.Is(err, ErrTimeout) && e.Peer == bad && strings.Contains(err.Error(), fmt.Sprint("[", bad, "]"))
 			}},
@@ -114,7 +113,6 @@ func TestRelaysFail(t *testing.T) {
 			defer closeAll(l.Ranks)
 			done := make(chan error, 1)
 			go func() { done <- c.does(l) }()
-			begin := time.Now()
 			others := slices.Delete(slices.Clone(l.Ranks), bad, bad+1)
 			each(t, others, func(b Bootstrap) error {
 				_, err := b.AllGather(context.Background(), []byte("x"))
@@ -124,9 +122,6 @@ func TestRelaysFail(t *testing.T) {
 				}
 				return nil
 			})
-			if took := time.Since(begin); c.quick && took > c.timeout/2 {
-				t.Errorf("after %v", took)
-			}
 			if err := <-done; err != nil {
 				t.Error(err)
 			}

@@ -29,7 +29,7 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	if t.rank == 0 && m.address != nil {
 		var ls []net.Listener
 		// Not a new err: the root's clean-up below checks the result err.
-		if ls, note, err = m.address.listen(ctx, m.iface, c.family); err != nil {
+		if ls, note, err = m.address.claim(ctx, c, m.iface); err != nil {
 			return nil, nil, err
 		}
 		if note != "" {

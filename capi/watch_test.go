@@ -103,6 +103,9 @@ func TestWatch(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, v := range s.Verdicts {
+					if c.kind == "stopped" && v.Number == 0 {
+						continue // the rank is stopped already, and no other one has waited for long yet
+					}
 					if v.Kind == c.kind && (v.PID == ranks[2].Process.Pid || c.kind == "deadlock") {
 						if c.kind != "deadlock" && (v.Rank != 2 || v.Operation != c.operation || v.Number != c.number) {
 							t.Errorf("%+v", s.Verdicts)

@@ -29,7 +29,6 @@ func TestAKilledRankEndsWaitsWithItsName(t *testing.T) {
 	go func() { kernel <- h.Wait() }()
 	go func() { wait <- host.Wait(context.Background()) }()
 	waiting(t, ctx, 2)
-	start := time.Now()
 	group.Kill(2)
 	if _, err := f.Get(context.Background()); !errors.Is(err, ErrPeerDead) {
 		t.Error("future:", err)
@@ -40,10 +39,6 @@ func TestAKilledRankEndsWaitsWithItsName(t *testing.T) {
 	var e *Error
 	if err := <-wait; !errors.Is(err, ErrPeerDead) || !errors.As(err, &e) || e.Peer != 2 {
 		t.Error("host:", err)
-	}
-	// the Context's timeout is five; TestKilledProcessIsNamedWithinASecond has a stricter limit
-	if d := time.Since(start); d > 4*time.Second {
-		t.Errorf("it took %v", d)
 	}
 }
 

@@ -276,15 +276,11 @@ func TestSynchronizeEndsWithTheContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 	defer cancel()
-	begin := time.Now()
 	if err := s.Synchronize(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Synchronize: %v", err)
 	}
 	if err := e.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Wait: %v", err)
-	}
-	if dt := time.Since(begin); dt > time.Second {
-		t.Errorf("took %v", dt)
 	}
 	if ok, err := s.Query(); ok || err != nil {
 		t.Errorf("Query: %v %v", ok, err)

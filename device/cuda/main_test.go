@@ -108,7 +108,7 @@ func child(text string) error {
 	if err := s.Memset(p, j.Fill, int64(len(got))); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := s.Synchronize(ctx); err != nil {
 		return err

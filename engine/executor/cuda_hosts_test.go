@@ -111,9 +111,8 @@ func TestGPUBrokenLinkEndsAPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	xs := j.load(t, p)
-	begun := time.Now()
 	_ = j.each(func(r int) error {
-		for time.Since(begun) < 30*time.Second && j.execs[r].Err() == nil {
+		for j.execs[r].Err() == nil {
 			_, _ = planrun.Rank(bounded(t), xs[r], r, j.devs[r], planrun.Case{Message: 1 << 16, Type: datatype.Float32})
 		}
 		var ce *collective.Error

@@ -118,7 +118,6 @@ func TestPanicEndsEverything(t *testing.T) {
 		for _, message := range []uint64{4096, 1 << 20} {
 			j, xs, _ := failing(t, program, time.Minute)
 			var panics atomic.Int32
-			start := time.Now()
 			if err := j.each(func(r int) error {
 				s, err := j.devs[r].NewStream()
 				if err != nil {
@@ -142,8 +141,8 @@ func TestPanicEndsEverything(t *testing.T) {
 			}); err != nil {
 				t.Errorf("%s: %v", program, err)
 			}
-			if d := time.Since(start); panics.Load() == 0 || d > 30*time.Second { // half of the operation's deadline
-				t.Errorf("%s: %d panics, %v", program, panics.Load(), d)
+			if panics.Load() == 0 {
+				t.Errorf("%s: no panic", program)
 			}
 		}
 	}

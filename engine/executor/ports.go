@@ -82,18 +82,27 @@ func (p *ports) connect(ctx context.Context, peers []int) error {
 }
 
 func (p *ports) dial(ctx context.Context, peer int) (*netlink.Link, error) {
+	asked := false
 	exchange := func(ctx context.Context, request []byte) ([]byte, error) {
+		asked = true
 		if err := p.e.boot.Send(ctx, peer, tags.PlanRequest, request); err != nil {
 			return nil, err
 		}
 		return p.e.boot.Recv(ctx, peer, tags.PlanReply)
 	}
-	return netlink.Dial(ctx, p.port, exchange, netlink.Options{Broken: func(err error) { p.lost(peer, err) }})
+	l, err := netlink.Dial(ctx, p.port, exchange, netlink.Options{Broken: func(err error) { p.lost(peer, err) }})
+	if !asked {
+		err = errors.Join(err, p.e.boot.Send(ctx, peer, tags.PlanRequest, nil))
+	}
+	return l, err
 }
 
-// accept answers the peer's request. An empty reply is a refusal.
+// accept answers the peer's request. An empty reply is a refusal, and so is an empty request.
 func (p *ports) accept(ctx context.Context, peer int) error {
 	request, err := p.e.boot.Recv(ctx, peer, tags.PlanRequest)
+	if err == nil && len(request) == 0 {
+		err = fmt.Errorf("%w: it could not open a connection", transport.ErrPeerClosed)
+	}
 	if err != nil {
 		return err
 	}

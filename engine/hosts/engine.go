@@ -37,6 +37,8 @@ type Config struct {
 	Network, NetworkName string
 	// Tuning is the path of a file with tables, and Algorithms what GOCCL_ALGO says. All ranks must have the same.
 	Tuning, Algorithms string
+	// Explain, when not nil, gives the error of a GPU's kernel its verdict, and may change the rank that it blames.
+	Explain func(message bool, err *collective.Error) *collective.Verdict
 	// OnFailure, when not nil, is called once when a request of this rank has failed for a reason that ranks of other
 	// hosts do not find out by themselves.
 	OnFailure func(cause error)
@@ -77,6 +79,7 @@ type Engine struct {
 	counts  device.Allocation // of an all-to-all-v with counts in device memory
 
 	check   func(seq uint64, reqs []collective.Request) error
+	explain func(message bool, err *collective.Error) *collective.Verdict
 	onFail  func(error)
 	once    sync.Once
 	tasks   sync.WaitGroup
@@ -91,7 +94,7 @@ type Engine struct {
 func New(ctx context.Context, cfg Config) (e *Engine, err error) {
 	hosts, rank := cfg.Bootstrap.Hosts(), cfg.Bootstrap.Rank()
 	e = &Engine{topology: newTopology(rank, hosts), name: cfg.Name, dev: cfg.Device, order: cfg.Order,
-		crowded: cfg.Crowded, check: cfg.Check, onFail: cfg.OnFailure, closing: make(chan struct{})}
+		crowded: cfg.Crowded, check: cfg.Check, explain: cfg.Explain, onFail: cfg.OnFailure, closing: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())
@@ -200,8 +203,14 @@ const deathGrace = 500 * time.Millisecond
 
 // fail ends both engines after a request of one of them has failed.
 func (e *Engine) fail(cause error) {
-	e.failed.Set(cause)
 	e.once.Do(func() {
+		var ce *collective.Error
+		if e.explain != nil && errors.As(cause, &ce) && ce.Verdict == nil {
+			explained := *ce
+			explained.Verdict = e.explain(ce.Op == collective.Send.String() || ce.Op == collective.Recv.String(), &explained)
+			cause = &explained
+		}
+		e.failed.Set(cause)
 		e.end(cause) // before the caller can see the error and abort without a cause
 		e.mu.Lock()
 		defer e.mu.Unlock()

@@ -178,7 +178,7 @@ func TestCopyEngines(t *testing.T) {
 							}
 						}
 					}
-					ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
+					ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 					defer stop()
 					for _, s := range streams {
 						must(t, s.Synchronize(ctx))
@@ -289,7 +289,7 @@ func TestCopyEnginesInOrder(t *testing.T) {
 		t.Errorf("idle %v, %v", idle, err)
 	}
 	must(t, b.WriteValue64(gate, 1))
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	must(t, e.Drain(ctx))
 }
@@ -342,7 +342,7 @@ func TestCopyEnginesBesideCaptures(t *testing.T) {
 		end(c)
 		expect("eager again", b, beside)
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	must(t, e.Drain(ctx))
 }

@@ -223,7 +223,7 @@ func TestUnfinished(t *testing.T) {
 		t.Errorf("Drain: %v", err)
 	}
 	must(t, e.dev.CopyIn(mem.Add(1<<19), []byte{1}))
-	ctx, stop2 := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop2 := context.WithTimeout(context.Background(), time.Minute)
 	defer stop2()
 	must(t, e.Drain(ctx))
 	if e.Unfinished() {

@@ -53,7 +53,7 @@ func inAnyOrder(t *testing.T, do func()) {
 
 func drained(t *testing.T, e *Engine) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	must(t, e.Drain(ctx))
 }

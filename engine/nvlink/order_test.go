@@ -104,7 +104,7 @@ func TestOrderForgetsFailedLaunches(t *testing.T) {
 	if got := kinds(calls); got != "capture-query wait-value launch" || calls[1].B != 1 {
 		t.Errorf("%s, for %d", got, calls[1].B)
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	must(t, b.Synchronize(ctx))
 	must(t, e.Drain(ctx))
@@ -187,7 +187,7 @@ func TestOrderOutlivesStreams(t *testing.T) {
 		must(t, e.Enqueue(1, []collective.Request{allReduce(mem, 16, s)}))
 		must(t, s.Close())
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	must(t, e.Drain(ctx))
 }
@@ -252,7 +252,7 @@ func TestOrderOnTheDefaultStream(t *testing.T) {
 			t.Errorf("operation %d: %s; want %s", i, got, c.want)
 		}
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	must(t, e.Drain(ctx))
 }
@@ -267,7 +267,7 @@ func TestOrderWaitsForNothingElse(t *testing.T) {
 	must(t, a.WaitValue64(gate, 1))
 	must(t, e.Enqueue(2, []collective.Request{allReduce(mem, 16, b)}))
 	must(t, b.WriteValue64(gate, 1))
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	must(t, b.Synchronize(ctx))
 	must(t, a.Synchronize(ctx))

@@ -57,7 +57,7 @@ func TestLaunchAll(t *testing.T) {
 		return tutorial.Kernel{Name: "ordered", Host: func(*host.Block) primitive.Status {
 			select {
 			case <-all:
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				return primitive.StatusTimeout
 			}
 			order = append(order, i)

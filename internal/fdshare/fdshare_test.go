@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goccl/goccl/internal/testutil"
 	"github.com/goccl/goccl/internal/testutil/mutate"
 )
 
@@ -269,6 +270,11 @@ func TestHostileServer(t *testing.T) {
 
 // TestHostileClients hold connections, send garbage and incomplete requests; a valid fetch still works.
 func TestHostileClients(t *testing.T) {
+	testutil.Prompt(t, 4*time.Second, func() time.Duration { return hostileClients(t) }) // they have five
+}
+
+// hostileClients returns how long Close took.
+func hostileClients(t *testing.T) time.Duration {
 	s := server(t)
 	remote(t, s)
 	ticket, _, err := s.Offer(memfd(t, "x"))
@@ -292,9 +298,7 @@ func TestHostileClients(t *testing.T) {
 	_ = unix.Close(fd)
 	start := time.Now()
 	_ = s.Close()
-	if d := time.Since(start); d > 4*time.Second { // the server's time limit for clients is five
-		t.Fatalf("Close took %v", d)
-	}
+	return time.Since(start)
 }
 
 func TestConcurrentNothingLeaks(t *testing.T) {

@@ -25,15 +25,37 @@ func TestPort(t *testing.T) {
 	}
 }
 
+// A failing is a test that notes its failure.
+type failing struct {
+	testing.TB
+	failed bool
+}
+
+func (f *failing) Errorf(string, ...any) { f.failed = true }
+func (f *failing) Failed() bool          { return f.failed }
+
+// An operation fails if it is late three times on an idle machine. On a busy one it is tried again.
 func TestPrompt(t *testing.T) {
-	calls := 0
-	Prompt(t, time.Second, func() time.Duration {
-		if calls++; calls < 3 {
-			return time.Minute
+	for _, c := range []struct {
+		busy, late, calls int
+		failed            bool
+	}{{0, 2, 3, false}, {0, 3, 3, true}, {5, 5, 6, false}, {5, 100, 8, true}} {
+		f, calls, idle, all := &failing{TB: t}, 0, uint64(0), uint64(0)
+		prompt(f, time.Second, func() time.Duration {
+			calls++
+			if all += 100; calls > c.busy {
+				idle += 50
+			}
+			if calls <= c.late {
+				return time.Minute
+			}
+			return 0
+		}, func() (uint64, uint64) { return idle, all })
+		if calls != c.calls || f.failed != c.failed {
+			t.Errorf("%+v: %d calls, failed %v", c, calls, f.failed)
 		}
-		return 0
-	})
-	if calls != 3 {
-		t.Errorf("%d calls", calls)
+	}
+	if idle, all := idle(); all == 0 || idle > all {
+		t.Errorf("idle for %d of %d", idle, all)
 	}
 }

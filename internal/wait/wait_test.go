@@ -104,7 +104,7 @@ func TestDeadline(t *testing.T) {
 		var c wait.Cell
 		start := time.Now()
 		err := c.WaitAtLeast(1, wait.Limit{Deadline: wait.After(20 * time.Millisecond)}, p)
-		if d := time.Since(start); !errors.Is(err, wait.ErrTimeout) || d < 20*time.Millisecond || d > 20*time.Second {
+		if d := time.Since(start); !errors.Is(err, wait.ErrTimeout) || d < 20*time.Millisecond {
 			t.Errorf("%s: %v after %v", name, err, d)
 		}
 	}
@@ -118,11 +118,10 @@ func TestAbort(t *testing.T) {
 		var c wait.Cell
 		var abort atomic.Uint32
 		time.AfterFunc(10*time.Millisecond, func() { abort.Store(9) })
-		start := time.Now()
 		err := c.WaitAtLeast(1, wait.Limit{Abort: &abort}, p)
 		var ae *wait.AbortError
-		if !errors.Is(err, wait.ErrAborted) || !errors.As(err, &ae) || ae.Reason != 9 || time.Since(start) > 20*time.Second {
-			t.Errorf("%s: %v after %v", name, err, time.Since(start))
+		if !errors.Is(err, wait.ErrAborted) || !errors.As(err, &ae) || ae.Reason != 9 {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

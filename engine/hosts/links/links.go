@@ -5,6 +5,8 @@
 //  2. A rank that gets a hello makes its half too, if it has none, and answers with its own hello. A goroutine of its
 //     process does that, so the peer may be in any call, or in none.
 //  3. The rank that has both hellos connects.
+//  4. A rank that fails in any of these steps sends a refusal with the reason, which ends the connection on the other
+//     side.
 //
 // Both ranks may begin at the same time: each sends one hello and gets one.
 //
@@ -18,6 +20,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -57,6 +60,7 @@ type Links struct {
 type end struct {
 	once  sync.Once
 	peer  transport.Peer
+	over  sync.Once
 	ready chan struct{} // closed when the connection is made, or has failed with err
 	err   error
 }
@@ -155,7 +159,7 @@ func (l *Links) hello(ctx context.Context, peer int) error {
 	e.once.Do(func() {
 		p, err := l.cfg.Port.NewPeer()
 		if err != nil {
-			e.fail(peer, err)
+			l.refuse(peer, err)
 			return
 		}
 		e.peer = p
@@ -166,7 +170,7 @@ func (l *Links) hello(ctx context.Context, peer int) error {
 			err = l.cfg.Bootstrap.Send(ctx, peer, l.cfg.Tag, append(append(b, address...), offer...))
 		}
 		if err != nil {
-			e.fail(peer, err)
+			l.refuse(peer, err)
 		}
 	})
 	select {
@@ -177,31 +181,74 @@ func (l *Links) hello(ctx context.Context, peer int) error {
 	}
 }
 
-func (e *end) fail(peer int, err error) {
-	e.err = &Error{peer, err}
-	close(e.ready)
+// finish ends the making of a connection. Only the first call has an effect; the result is whether this is it.
+func (e *end) finish(peer int, err error) (first bool) {
+	e.over.Do(func() {
+		first = true
+		if err != nil {
+			e.err = &Error{peer, err}
+		}
+		close(e.ready)
+	})
+	return first
 }
 
-// answer waits for the hello of one peer and connects.
+// refusal is the length of an address that no hello has. The reason follows it.
+const refusal = math.MaxUint32
+
+// refuseWait bounds the sending of a refusal.
+const refuseWait = 500 * time.Millisecond
+
+// refuse fails a connection on both sides.
+func (l *Links) refuse(peer int, err error) {
+	if !l.end(peer).finish(peer, err) {
+		return
+	}
+	ctx, stop := context.WithTimeout(l.ctx, refuseWait)
+	defer stop()
+	_ = l.cfg.Bootstrap.Send(ctx, peer, l.cfg.Tag, append(binary.LittleEndian.AppendUint32(nil, refusal), err.Error()...))
+}
+
+// answer waits for the hello of one peer and connects. Until that is done it hears a refusal.
 func (l *Links) answer(peer int) {
-	var b []byte
-	for {
-		var err error
-		if b, err = l.cfg.Bootstrap.Recv(l.ctx, peer, l.cfg.Tag); err == nil {
-			break
-		}
-		if !errors.Is(err, bootstrap.ErrTimeout) || l.ctx.Err() != nil {
-			return // the peer is gone, or Close
+	e := l.end(peer)
+	ctx, stop := context.WithCancel(l.ctx) // of the connection
+	defer stop()
+	for connecting := false; ; {
+		b, err := l.cfg.Bootstrap.Recv(ctx, peer, l.cfg.Tag)
+		switch {
+		case ctx.Err() != nil:
+			return // connected, failed, or Close
+		case errors.Is(err, bootstrap.ErrTimeout):
+		case errors.Is(err, bootstrap.ErrClosed) && connecting: // what it has sent before may arrive
+			<-ctx.Done()
+			return
+		case err == nil && len(b) >= 4 && binary.LittleEndian.Uint32(b) == refusal:
+			err = fmt.Errorf("%w: it could not connect: %s", transport.ErrPeerClosed, b[4:])
+			fallthrough
+		case err != nil:
+			e.finish(peer, err)
+			return
+		case !connecting:
+			connecting = true
+			l.tasks.Go(func() {
+				defer stop()
+				l.connect(ctx, peer, b)
+			})
 		}
 	}
-	ctx, stop := context.WithTimeout(l.ctx, l.cfg.Timeout)
+}
+
+// connect connects to a peer that has sent hello b.
+func (l *Links) connect(ctx context.Context, peer int, b []byte) {
+	ctx, stop := context.WithTimeout(ctx, l.cfg.Timeout)
 	defer stop()
 	if l.hello(ctx, peer) != nil {
 		return
 	}
 	e := l.end(peer)
 	if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) {
-		e.fail(peer, fmt.Errorf("%w: a hello of %d bytes", bootstrap.ErrProtocol, len(b)))
+		l.refuse(peer, fmt.Errorf("%w: a hello of %d bytes", bootstrap.ErrProtocol, len(b)))
 		return
 	}
 	n := binary.LittleEndian.Uint32(b)
@@ -210,8 +257,8 @@ func (l *Links) answer(peer int) {
 		err = l.cfg.Ready(peer, e.peer, b[4+n:])
 	}
 	if err != nil {
-		e.fail(peer, err)
+		l.refuse(peer, err)
 		return
 	}
-	close(e.ready)
+	e.finish(peer, nil)
 }

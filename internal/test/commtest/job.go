@@ -60,7 +60,7 @@ func Start(t *testing.T, tk Task) *Job {
 		}
 		by := append(slices.Clone(tk.By[r]), self)
 		p := exec.Command(by[0], by[1:]...)
-		p.Env = append(setting.Environ(), taskVariable+"="+string(b), "GOCCL_TIMEOUT=20s")
+		p.Env = append(setting.Environ(), taskVariable+"="+string(b), "GOCCL_TIMEOUT=60s")
 		if err := j.Add(p); err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/internal/testutil"
 )
 
 // traffic runs all-reduces until a rank dies, and then uses the survivors' shrunk communicator.
@@ -147,23 +148,16 @@ func setup(k *commtest.Process) error {
 // detection bounds the time until a death is reported.
 const detection = commtest.Slowness * time.Second
 
-// inTime runs a job whose survivors' errors come after the time that f returns. All must come within limit. On a busy
-// machine it tries a second and a third time, for the time limit only.
+// inTime runs a job whose survivors' errors come after the time that f returns. All must come within limit, except on a
+// busy machine.
 func inTime(t *testing.T, tk commtest.Task, limit time.Duration, f func(j *commtest.Job) (worst time.Duration)) {
 	t.Helper()
-	for attempt := 1; ; attempt++ {
+	testutil.Prompt(t, limit, func() time.Duration {
 		j := commtest.Start(t, tk)
 		worst := f(j)
 		j.Clean()
-		t.Logf("the last of %d survivors noticed after %v", tk.Size-1, worst)
-		if worst <= limit || t.Failed() {
-			return
-		}
-		if attempt == 3 {
-			t.Errorf("noticed after %v, want %v", worst, limit)
-			return
-		}
-	}
+		return worst
+	})
 }
 
 // checkErrors waits for every survivor's error, checks the rank that it blames, and returns how long the last one took.
@@ -214,9 +208,9 @@ func TestKillCascade(t *testing.T) {
 
 func TestKillInSetUp(t *testing.T) {
 	commtest.OnDevices(t, func(t *testing.T, tk commtest.Task) {
-		steps := []int{1, 2, 3, 4} // Sub, AllGather of agree, AllGather and Barrier of the windows
+		steps := []int{1, 2, 3, 4, 5} // Sub, AllGather of agree, AllGather and Barrier of the windows, Barrier of join
 		if tk.CUDA {
-			steps = append(steps, 5)
+			steps = append(steps, 6)
 		}
 		if testing.Short() {
 			steps = []int{3}
@@ -241,19 +235,19 @@ func TestKillInSetUp(t *testing.T) {
 // up.
 func TestStop(t *testing.T) {
 	commtest.OnDevices(t, func(t *testing.T, tk commtest.Task) {
-		tk.Do, tk.Victim, tk.OpTimeout = "traffic", 1, 3*time.Second
+		tk.Do, tk.Victim, tk.OpTimeout = "traffic", 1, 5*time.Second
 		inTime(t, tk, tk.OpTimeout+detection, func(j *commtest.Job) time.Duration { return stop(t, tk, j) })
 	})
 }
 
 func stop(t *testing.T, tk commtest.Task, j *commtest.Job) time.Duration {
 	j.Await("running", commtest.Everyone(tk.Size), time.Minute)
-	j.Signal(tk.Victim, syscall.SIGSTOP)
-	time.Sleep(tk.OpTimeout / 3)
-	j.Signal(tk.Victim, syscall.SIGCONT)
+	pause := j.Signal(tk.Victim, syscall.SIGSTOP)
+	time.Sleep(tk.OpTimeout / 5)
+	paused := j.Signal(tk.Victim, syscall.SIGCONT).Sub(pause)
 	time.Sleep(tk.OpTimeout / 10)
 	for _, r := range j.Said() {
-		if r.Event == "error" {
+		if r.Event == "error" && paused < tk.OpTimeout/2 {
 			t.Errorf("rank %d gave up after a pause shorter than the deadline: %s", r.Rank, r.Text)
 		}
 	}

@@ -28,7 +28,7 @@ func paused(k *commtest.Process) error {
 	return k.Boot.Barrier(context.Background())
 }
 
-// TestPausedInSetUp: only the timeout of the whole set-up applies, 20 s here, and no limit of a single step.
+// TestPausedInSetUp: only the timeout of the whole set-up applies, 60 s here, and no limit of a single step.
 func TestPausedInSetUp(t *testing.T) {
 	t.Parallel()
 	for at := range 6 {

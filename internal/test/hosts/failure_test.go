@@ -156,6 +156,26 @@ func TestStoppedForAWhile(t *testing.T) {
 	})
 }
 
+// TestStoppedRank stops a rank for longer than OpTimeout: all others name it and go on without it, also those that wait
+// for a rank that waits for it.
+func TestStoppedRank(t *testing.T) {
+	t.Parallel()
+	for victim := range 4 {
+		t.Run(fmt.Sprint(victim), func(t *testing.T) {
+			t.Parallel()
+			tk := commtest.Task{Victims: []int{victim}, OpTimeout: 3 * time.Second * commtest.Slowness}
+			errs := failingAs(t, tk, func(_ *testutil.Network, j *commtest.Job) {
+				j.Signal(victim, syscall.SIGSTOP)
+			})
+			for r, e := range errs {
+				if e.Peer != victim || e.Kind != goccl.ErrTimeout.Error() {
+					t.Errorf("rank %d: %+v", r, e)
+				}
+			}
+		})
+	}
+}
+
 // TestReset resets all connections of a host, those of the bootstrap included: all ranks get an error that names a
 // rank. The connections break one after the other, so ranks may disagree about which are left.
 func TestReset(t *testing.T) {

@@ -63,7 +63,11 @@ func trafficOn(k *commtest.Process, prepare func(c *goccl.Comm) error) error {
 	if !errors.As(err, &ge) {
 		return err
 	}
-	small, err := c.Shrink(context.Background(), nil, true)
+	var late []int
+	if errors.Is(err, goccl.ErrTimeout) { // the rank may live
+		late = []int{ge.Peer}
+	}
+	small, err := c.Shrink(context.Background(), late, true)
 	if err != nil && k.Exit && errors.As(err, &ge) {
 		k.Say("excluded", err)
 		return errors.Join(u.Close(), c.Close())

@@ -20,20 +20,20 @@ func TestJump(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := time.Now()
-	if d := after.UnixNano() - before.UnixNano(); d < int64(time.Hour) || d > int64(time.Hour+time.Minute) {
+	if d := after.UnixNano() - before.UnixNano(); d < int64(time.Hour) || d > int64(time.Hour+30*time.Minute) {
 		t.Errorf("the wall clock jumped by %v", time.Duration(d))
 	}
-	if d := after.Sub(before); d < 0 || d > time.Minute {
+	if d := after.Sub(before); d < 0 || d > 30*time.Minute {
 		t.Errorf("the monotonic clock jumped by %v", d)
 	}
 	<-timer
-	if d := time.Since(before); d < 20*time.Millisecond || d > time.Minute {
+	if d := time.Since(before); d < 20*time.Millisecond || d > 30*time.Minute {
 		t.Errorf("a timer of 20 ms took %v", d)
 	}
 	if err := wallclock.Jump(-2 * time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if d := time.Until(before.Round(0)); d < 50*time.Minute {
+	if d := time.Until(before.Round(0)); d < 30*time.Minute {
 		t.Errorf("the wall clock is %v before its start", d)
 	}
 	var wg sync.WaitGroup

@@ -196,10 +196,9 @@ func TestHangingDriver(t *testing.T) {
 	s.Driver = func() (int, error) { <-release; return 0, nil }
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	begin := time.Now()
 	f := find(s.Check(ctx), "libcuda")
-	if f.Status != Fail || !strings.Contains(f.Detail, "does not answer") || time.Since(begin) > 60*time.Second {
-		t.Errorf("%+v after %v", f, time.Since(begin))
+	if f.Status != Fail || !strings.Contains(f.Detail, "does not answer") {
+		t.Errorf("%+v", f)
 	}
 }
 
