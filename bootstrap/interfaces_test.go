@@ -218,7 +218,7 @@ func TestIDUsedTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bs, _ := joinAll(t, id, 2)
+	bs := joinAll(t, id, 2)
 	each(t, bs, func(b Bootstrap) error { return b.Barrier(context.Background()) })
 	for r := range 2 {
 		err := NewTCP(r, 2, quiet()).Init(context.Background(), id)

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/alecthomas/kong"
 )
 
 // A signal ends commands that compute: those that take no context at once, a search when it is told.
@@ -13,7 +12,7 @@ func TestSignalsEndComputations(t *testing.T) {
 	for args, want := range map[string]bool{"plan build x": false, "plan check x": false, "plan simulate x": false,
 		"plan fit x": false, "plan show x": false, "plan run x": true, "synth --collective=x --topo=x": true} {
 		var c cli
-		parser, err := kong.New(&c, kong.TypeMapper(sizeType, sizeMapper()))
+		parser, err := newParser(&c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -21,7 +20,7 @@ func TestSignalsEndComputations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := takesContext(parsed); got != want {
+		if got := takesContext(parsed.Selected()); got != want {
 			t.Errorf("%s takes a context: %v", args, got)
 		}
 	}
