@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-
 )
 
 // A signal ends commands that compute: those that take no context at once, a search when it is told.
