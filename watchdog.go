@@ -149,7 +149,7 @@ func (w *watchdog) mismatch(message bool, err *Error) *Verdict {
 	q := &judge.Question{Me: w.c.rank, Op: *o, Reports: reports}
 	v := judge.Judge(q)
 	if v == nil || v.Kind != collective.VerdictMismatch {
-		v = &Verdict{Kind: collective.VerdictMismatch, Rank: err.Peer, What: err.Err.Error(), Mend: "all ranks must call the " +
+		v = &Verdict{Kind: collective.VerdictMismatch, Rank: -1, What: err.Err.Error(), Mend: "all ranks must call the " +
 			"same operations with the same arguments in the same order", Operation: o.Collective, Number: o.Number,
 			By: w.c.rank, Communicator: fmt.Sprintf("%016x", w.c.id)}
 	}
@@ -181,7 +181,7 @@ func (w *watchdog) give() {
 func (w *watchdog) begin(f func(reports []*judge.Report)) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || w.busy || w.c.status.err() != nil {
+	if w.closed || w.busy || w.c.engine.Err() != nil {
 		return false
 	}
 	w.busy = true
@@ -199,7 +199,8 @@ func (w *watchdog) long(o record.Operation, waited time.Duration) bool {
 	return w.begin(func(reports []*judge.Report) {
 		q := &judge.Question{Me: w.c.rank, Op: o, Waited: waited, Reports: reports}
 		v := judge.Judge(q)
-		if now := w.c.record.Find(o.Message, o.Number); v != nil && (now == nil || now.IsOpen()) {
+		now := w.c.record.Find(o.Message, o.Number)
+		if v != nil && (now == nil || now.IsOpen()) && w.c.engine.Err() == nil {
 			w.say(v, q.First(v) == w.c.rank)
 		}
 	})

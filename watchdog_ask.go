@@ -1,6 +1,7 @@
 package goccl
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"slices"
@@ -34,7 +35,7 @@ func (w *watchdog) report() *judge.Report {
 		r.Links = e.NetworkLinks()
 	}
 	r.Known = heard.of(r)
-	if cause := c.status.err(); cause != nil {
+	if cause := cmp.Or(c.status.err(), c.engine.Err()); cause != nil {
 		r.Ended = cause.Error()
 		var e *Error
 		if errors.As(cause, &e) {

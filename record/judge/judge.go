@@ -25,9 +25,9 @@ type Question struct {
 // Judge names the reason of a wait, nil if there is none yet. The first of these rules that applies decides: causes
 // come before effects.
 //
-//  1. A rank is dead, or has ended the communicator.
-//  2. The process of a rank is stopped.
-//  3. A rank has called another operation.
+//  1. A rank is dead.
+//  2. A rank has called another operation.
+//  3. A rank has ended the communicator, or its process is stopped.
 //  4. A rank does not answer.
 //  5. Ranks wait for each other in several communicators.
 //  6. A rank has not called the operation.
@@ -38,7 +38,7 @@ type Question struct {
 //
 // A verdict is right or there is none: where the records do not tell, the rules do not apply.
 func Judge(q *Question) *collective.Verdict {
-	for _, rule := range []func() *collective.Verdict{q.dead, q.aborted, q.stopped, q.differs, q.silent, q.cycle, q.missing,
+	for _, rule := range []func() *collective.Verdict{q.dead, q.differs, q.aborted, q.stopped, q.silent, q.cycle, q.missing,
 		q.busy, q.gone, q.unseen, q.stuck} {
 		if v := rule(); v != nil {
 			q.complete(v)
@@ -274,8 +274,11 @@ func (q *Question) differs() *collective.Verdict {
 		return nil
 	}
 	odd := list
-	if all := len(q.ranks((*Report).answered)); 2*len(list) > all+1 { // this rank is the odd one
+	switch alike := 1 + len(q.ranks((*Report).answered)) - len(list); {
+	case len(list) > alike: // this rank is the odd one
 		odd = []int{q.Me}
+	case len(list) == alike && len(q.Reports) > 2: // those that answer do not tell
+		odd = nil
 	}
 	first := q.Reports[list[0]]
 	o := find(first.Record, false, q.Op.Number)
@@ -283,12 +286,22 @@ func (q *Question) differs() *collective.Verdict {
 		q.Op.Name())
 	mend := "all ranks must call the same operations with the same arguments in the same order; GOCCL_CHECK=1 refuses " +
 		"other calls"
-	for i := range first.Record.Operations {
-		if p := &first.Record.Operations[i]; !p.Message && p.Number != q.Op.Number && p.IsOpen() && same(p, &q.Op) {
+	if me := q.Reports[q.Me]; me != nil && me.answered() && later(me.Record, o) != nil {
+		if p := later(first.Record, &q.Op); p != nil {
 			what += fmt.Sprintf("; there it is #%d: the order differs", p.Number)
 		}
 	}
 	return q.blame(collective.VerdictMismatch, odd, what, mend)
+}
+
+// later finds an operation like o that has not ended, under a larger number.
+func later(c *record.Communicator, o *record.Operation) *record.Operation {
+	for i := range c.Operations {
+		if p := &c.Operations[i]; !p.Message && p.Number > o.Number && p.IsOpen() && same(p, o) {
+			return p
+		}
+	}
+	return nil
 }
 
 // messageDiffers compares the message that waits with the oldest one of the peer to or from this rank.
