@@ -137,8 +137,8 @@ func (w *watchdog) send(peer int, n note) {
 	_ = w.c.boot.Send(ctx, peer, tags.Verdict, b) // a peer that does not get it has other troubles
 }
 
-// mismatch judges an operation that an engine has found to differ from the peers', on the caller's goroutine. Peers that
-// have found it, too, may have ended already: then the engine's own reason is the verdict.
+// mismatch judges an operation that an engine has found to differ from the peers', on the caller's goroutine. Peers
+// that have found it, too, may have ended already: then the engine's own reason is the verdict.
 func (w *watchdog) mismatch(message bool, err *Error) *Verdict {
 	o := w.c.record.Find(message, err.Seq)
 	if o == nil || !w.take() {
@@ -149,8 +149,9 @@ func (w *watchdog) mismatch(message bool, err *Error) *Verdict {
 	q := &judge.Question{Me: w.c.rank, Op: *o, Reports: reports}
 	v := judge.Judge(q)
 	if v == nil || v.Kind != collective.VerdictMismatch {
-		v = &Verdict{Kind: collective.VerdictMismatch, Rank: -1, What: err.Err.Error(), Mend: "all ranks must call the " +
-			"same operations with the same arguments in the same order", Operation: o.Collective, Number: o.Number,
+		v = &Verdict{Kind: collective.VerdictMismatch, Rank: -1, What: err.Err.Error(),
+			Mend:      "all ranks must call the same operations with the same arguments in the same order",
+			Operation: o.Collective, Number: o.Number,
 			By: w.c.rank, Communicator: fmt.Sprintf("%016x", w.c.id)}
 	}
 	w.say(v, q.First(v) == w.c.rank)

@@ -41,7 +41,7 @@ const (
 	VerdictNetwork  VerdictKind = "network"  // all ranks run the operation, and data between hosts does not arrive
 	VerdictGPU      VerdictKind = "gpu"      // all ranks have launched the operation, and it makes no progress
 	VerdictUnseen   VerdictKind = "unseen"   // an observer does not see some ranks, and nothing of the others explains it
-	VerdictStarved  VerdictKind = "starved"  // a rank gets no processor, called the operation late, or does not get on in it
+	VerdictStarved  VerdictKind = "starved"  // a rank gets no processor, called late, or does not get on
 	VerdictSlow     VerdictKind = "slow"     // over many operations, the others wait for one rank
 )
 

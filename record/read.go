@@ -59,8 +59,8 @@ func ReadFile(path string) (*Process, error) {
 	return p, nil
 }
 
-// decode reads a file, of which nothing is trusted: its owner may be another user. It holds one region at a time, and of
-// a file with many regions only the latest operations of each.
+// decode reads a file, of which nothing is trusted: its owner may be another user. It holds one region at a time, and
+// of a file with many regions only the latest operations of each.
 func decode(f io.ReaderAt) (*Process, error) {
 	head := make([]byte, headerBytes)
 	if n, _ := f.ReadAt(head, 0); n < len(head) || binary.NativeEndian.Uint64(head) != fileMagic {
@@ -73,8 +73,8 @@ func decode(f io.ReaderAt) (*Process, error) {
 		size < regionBytes(int(n)) || size > 2*regionBytes(int(n))+headerBytes || size%8 != 0 {
 		return nil, fmt.Errorf("%w: version %d with rings of %d", ErrFormat, h.version, n)
 	}
-	p := &Process{Version: fileVersion, Time: h.clock.unix1.Load(), Host: printable.Line(string(get(h.host[:]))),
-		PID: int(h.pid), Program: printable.Line(string(get(h.program[:]))), Communicators: []*Communicator{}}
+	p := &Process{Version: fileVersion, Time: h.clock.unix1.Load(), PID: int(h.pid), Communicators: []*Communicator{},
+		Host: printable.Line(string(get(h.host[:]))), Program: printable.Line(string(get(h.program[:])))}
 	mem, left := make([]byte, size), mostOperations
 	for i := range regions {
 		if k, _ := f.ReadAt(mem, headerBytes+i*size); k < len(mem) {

@@ -79,7 +79,8 @@ func (q *Question) graph() map[string][]edge {
 			}
 			for at, p := range ranks {
 				theirs := find(p.comm, false, o.Number)
-				begun := called(p.comm, eager(m.comm, o.Number), o.Number) && (theirs == nil || theirs.State != record.Enqueued)
+				begun := called(p.comm, eager(m.comm, o.Number), o.Number) &&
+					(theirs == nil || theirs.State != record.Enqueued)
 				if at != rank && !begun && !twice[p.scope] {
 					graph[m.scope] = append(graph[m.scope], edge{p.scope, m.comm, o, rank, at, max(o.Started, o.Enqueued),
 						min(m.r.Time, p.r.Time)})
@@ -98,8 +99,8 @@ func several(path []edge) bool {
 // clocksWithin is how far the clocks of two ranks may differ.
 const clocksWithin = 50 * time.Millisecond
 
-// atOnce reports whether all waits lasted at one moment. What a rank heard of another one a while ago may be over, and a
-// circle of waits that followed each other is none.
+// atOnce reports whether all waits lasted at one moment. What a rank heard of another one a while ago may be over, and
+// a circle of waits that followed each other is none.
 func atOnce(path []edge) bool {
 	since, until := path[0].since, path[0].until
 	for _, e := range path {

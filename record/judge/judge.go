@@ -38,8 +38,8 @@ type Question struct {
 //
 // A verdict is right or there is none: where the records do not tell, the rules do not apply.
 func Judge(q *Question) *collective.Verdict {
-	for _, rule := range []func() *collective.Verdict{q.dead, q.differs, q.aborted, q.stopped, q.silent, q.cycle, q.missing,
-		q.busy, q.gone, q.unseen, q.stuck} {
+	for _, rule := range []func() *collective.Verdict{q.dead, q.differs, q.aborted, q.stopped, q.silent, q.cycle,
+		q.missing, q.busy, q.gone, q.unseen, q.stuck} {
 		if v := rule(); v != nil {
 			q.complete(v)
 			return v
@@ -209,7 +209,8 @@ func (q *Question) gone() *collective.Verdict {
 	if len(list) == 0 {
 		return nil
 	}
-	return q.blame(collective.VerdictAborted, list, plural(list, "has left the communicator", "have left the communicator"),
+	what := plural(list, "has left the communicator", "have left the communicator")
+	return q.blame(collective.VerdictAborted, list, what,
 		"see why: its process has closed or aborted the communicator, which its log may explain")
 }
 

@@ -150,7 +150,10 @@ func TestJudgeIsSilent(t *testing.T) {
 		"hosts of GPUs, too":           {record.EngineOfHostsOnGPUs, 29 * time.Second, func([]*judge.Report) {}},
 		"a large message of hosts":     {record.EngineOfHosts, 29 * time.Second, func([]*judge.Report) {}},
 		"a graph may run on a GPU now": {record.EngineOnGPU, time.Hour, func(list []*judge.Report) { capture(list[1], 2) }},
-		"it is captured on one rank":   {"shm", 3 * time.Second, func(list []*judge.Report) { capture(list[1], 5); capture(list[1], 4) }},
+		"it is captured on one rank": {"shm", 3 * time.Second, func(list []*judge.Report) {
+			capture(list[1], 5)
+			capture(list[1], 4)
+		}},
 		"one rank has captured more often": {record.EngineOnGPU, 3 * time.Second, func(list []*judge.Report) {
 			capture(list[0], 2)
 			for _, r := range list[1:] {
@@ -191,7 +194,8 @@ func TestWaitsThatFollowEachOtherAreNoCircle(t *testing.T) {
 		return []record.Operation{{Number: 1, Collective: "all_reduce", State: record.Started, Started: since}}
 	}
 	list[1].Record.Collectives, list[1].Record.Operations = 4, list[1].Record.Operations[:4]
-	list[1].Others = []*record.Communicator{{ID: "d", Rank: 1, Size: 2, Engine: "shm", Collectives: 1, Operations: wait(at - 9e9)}}
+	list[1].Others = []*record.Communicator{{ID: "d", Rank: 1, Size: 2, Engine: "shm", Collectives: 1,
+		Operations: wait(at - 9e9)}}
 	list[0].Others = []*record.Communicator{{ID: "d", Rank: 0, Size: 2, Engine: "shm"}}
 	if v := verdict(list); v == nil || v.Kind != collective.VerdictDeadlock {
 		t.Fatalf("a circle: %+v", v)

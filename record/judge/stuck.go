@@ -81,8 +81,8 @@ func (q *Question) complied() bool {
 		return o != nil
 	}
 	return !slices.ContainsFunc(q.Reports, func(r *Report) bool {
-		return r != nil && r.answered() && q.theirs(r) == nil && (r.Record.Captured > 0 || r.Record.Collectives < q.Op.Number ||
-			find(r.Record, false, q.Op.Number) != nil)
+		return r != nil && r.answered() && q.theirs(r) == nil && (r.Record.Captured > 0 ||
+			r.Record.Collectives < q.Op.Number || find(r.Record, false, q.Op.Number) != nil)
 	})
 }
 
@@ -95,7 +95,9 @@ func (q *Question) resent() bool {
 
 // graphs reports whether a rank has captured collectives: nobody sees when their graphs run.
 func (q *Question) graphs() bool {
-	return slices.ContainsFunc(q.Reports, func(r *Report) bool { return r != nil && r.answered() && r.Record.Captured > 0 })
+	return slices.ContainsFunc(q.Reports, func(r *Report) bool {
+		return r != nil && r.answered() && r.Record.Captured > 0
+	})
 }
 
 // all names the ranks that run the operation.

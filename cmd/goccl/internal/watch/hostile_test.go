@@ -23,9 +23,10 @@ func (l listed) Close() error               { return nil }
 // Sizes and ranks of other users' processes are checked, and their texts reach no terminal as they are.
 func TestDamagedRanks(t *testing.T) {
 	rank := func(r int) *Rank {
-		return &Rank{Rank: r, Host: "h\x1b]0;x\a", Record: &record.Communicator{ID: "1", Rank: r, Collectives: 1, Waits: []record.Wait{
-			{Flag: "\x1b[1m"}}, Operations: []record.Operation{{Number: 1, Collective: "all\nreduce", State: record.Started,
-			Algorithm: "\x9b2J"}}}}
+		return &Rank{Rank: r, Host: "h\x1b]0;x\a", Record: &record.Communicator{ID: "1", Rank: r, Collectives: 1,
+			Waits: []record.Wait{{Flag: "\x1b[1m"}},
+			Operations: []record.Operation{{Number: 1, Collective: "all\nreduce", State: record.Started,
+				Algorithm: "\x9b2J"}}}}
 	}
 	var all listed
 	for _, c := range []struct{ size, rank int }{{-1, 0}, {0, 0}, {1<<31 - 1, 0}, {1 << 17, 3}, {2, 2}, {2, -1}} {
@@ -55,14 +56,19 @@ func TestDamagedRanks(t *testing.T) {
 // A host that answers nonsense does not end the one that has joined it.
 func TestHostileHost(t *testing.T) {
 	for name, body := range map[string]string{
-		"nulls":   `{"communicators":[null,{"id":"a","size":1,"ranks":[null,{"rank":0}]}],"verdicts":[null]}`,
-		"sizes":   `{"communicators":[{"id":"a","size":-1,"ranks":[{"rank":0,"record":{}}]}]}`,
-		"numbers": `{"communicators":[{"id":"a","size":2,"ranks":[{"rank":0,"record":{"collectives":2,"operations":[{"number":1},{"number":1}]}},{"rank":1,"record":{"collectives":2,"operations":[{"number":1,"enqueued_ns":2000000},{"number":1,"enqueued_ns":9000000}]}}]}]}`,
+		"nulls": `{"communicators":[null,{"id":"a","size":1,"ranks":[null,{"rank":0}]}],"verdicts":[null]}`,
+		"sizes": `{"communicators":[{"id":"a","size":-1,"ranks":[{"rank":0,"record":{}}]}]}`,
+		"numbers": `{"communicators":[{"id":"a","size":2,` +
+			`"ranks":[{"rank":0,"record":{"collectives":2,"operations":[` +
+			`{"number":1},{"number":1}]}},{"rank":1,"record":{"collectives":2,"operations":[` +
+			`{"number":1,"enqueued_ns":2000000},{"number":1,"enqueued_ns":9000000}]}}]}]}`,
 		"objects": `{"communicators":[` + strings.Repeat(`{},`, mostObjects) + `{}]}`,
 		"text":    "hello",
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
+			h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write([]byte(body))
+			}))
 			defer h.Close()
 			w := &Watcher{Sources: []Source{&Remote{URLs: []string{h.URL}}}, Stall: 1}
 			if s := w.Look(); name != "numbers" && len(s.Communicators) != 0 || name != "numbers" && len(s.Notes) == 0 {

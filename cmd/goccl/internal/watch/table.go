@@ -54,8 +54,8 @@ func Table(w io.Writer, s, before *Snapshot, color bool) error {
 			b.WriteString(paint(color, dim, wrap("· "+e, "   ")))
 		}
 		if len(v.Waiting) > 0 {
-			b.WriteString(wrap(fmt.Sprintf("waiting in %s for %.1f s: ranks %s", title(v), v.For.Seconds(), judge.List(v.Waiting)),
-				"   "))
+			b.WriteString(wrap(fmt.Sprintf("waiting in %s for %.1f s: ranks %s", title(v), v.For.Seconds(),
+				judge.List(v.Waiting)), "   "))
 		}
 		b.WriteString(wrap("→ "+v.Mend, "   "))
 	}
