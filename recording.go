@@ -8,7 +8,8 @@ import (
 	"io"
 	"os"
 	"slices"
-	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device/host"
@@ -22,6 +23,7 @@ type origin struct {
 	pid    int
 	born   uint64 // start time of the process, which tells it from a later one of the same number
 	device int
+	space  uint64 // of process numbers: those of a container mean nothing outside
 	host   string
 }
 
@@ -31,13 +33,22 @@ type roster struct {
 	ranks []origin
 }
 
-// originBytes is the size of an encoded origin: pid u32, born u64, device i32, host.
-const originBytes = 16 + 48
+// originBytes is the size of an encoded origin: pid u32, born u64, device i32, space u64, host.
+const originBytes = 24 + 48
 
 func (c *Comm) origin() origin {
 	name, _ := os.Hostname()
 	_, born := record.Status(os.Getpid())
-	return origin{os.Getpid(), born, c.dev.ID().Index, name}
+	return origin{os.Getpid(), born, c.dev.ID().Index, processSpace(), name}
+}
+
+// processSpace identifies the namespace of this process's number; 0: it is not known.
+func processSpace() uint64 {
+	var st unix.Stat_t
+	if unix.Stat("/proc/self/ns/pid", &st) != nil {
+		return 0
+	}
+	return st.Ino
 }
 
 func (o origin) bytes() []byte {
@@ -45,13 +56,15 @@ func (o origin) bytes() []byte {
 	binary.LittleEndian.PutUint32(b, uint32(o.pid))
 	binary.LittleEndian.PutUint64(b[4:], o.born)
 	binary.LittleEndian.PutUint32(b[12:], uint32(o.device))
-	copy(b[16:], o.host)
+	binary.LittleEndian.PutUint64(b[16:], o.space)
+	copy(b[24:], o.host)
 	return b
 }
 
 func originOf(b []byte) origin {
 	return origin{int(binary.LittleEndian.Uint32(b)), binary.LittleEndian.Uint64(b[4:]),
-		int(int32(binary.LittleEndian.Uint32(b[12:]))), string(bytes.TrimRight(b[16:], "\x00"))}
+		int(int32(binary.LittleEndian.Uint32(b[12:]))), binary.LittleEndian.Uint64(b[16:]),
+		string(bytes.TrimRight(b[24:], "\x00"))}
 }
 
 // numbered returns the job's numbers of some ranks of a communicator whose own ranks have the given numbers in the job;
@@ -119,8 +132,8 @@ func (c *Comm) explain(message bool, err *Error) *Verdict {
 		return c.dead(err.Peer)
 	case errors.Is(err.Err, ErrTimeout):
 		return c.record.VerdictOn(message, err.Seq)
-	case errors.Is(err.Err, ErrMismatch):
-		return c.watchdog.explain(message, err.Seq)
+	case errors.Is(err.Err, ErrMismatch) && c.watchdog != nil:
+		return c.watchdog.mismatch(message, err)
 	}
 	return nil
 }
@@ -133,7 +146,7 @@ func (c *Comm) explainLate(message bool, err *Error) *Verdict {
 		return v
 	}
 	if v == nil {
-		v = c.watchdog.explain(message, err.Seq)
+		v = c.watchdog.late(message, err.Seq)
 	}
 	if v == nil || v.Rank == c.rank || slices.Contains(v.Blamed(), err.Peer) {
 		return v
@@ -147,7 +160,7 @@ func (c *Comm) explainLate(message bool, err *Error) *Verdict {
 
 // marker is an engine whose work is not seen to start and end, but whose progress is.
 type marker interface {
-	RecordMark() uint64
+	RecordMark() (mark uint64, captured bool)
 	RecordPassed() (mark uint64, all, ok bool)
 }
 
@@ -166,7 +179,8 @@ func (c *Comm) enqueued(seq uint64, reqs []collective.Request, err error) error 
 	switch {
 	case err != nil || c.record == nil:
 	case c.marker != nil:
-		c.record.Marked(&reqs[0], seq, len(reqs), c.marker.RecordMark())
+		mark, captured := c.marker.RecordMark()
+		c.record.Marked(&reqs[0], seq, len(reqs), mark, captured)
 	case c.stream0 != nil:
 		c.record.Unseen(&reqs[0], seq, len(reqs))
 	}
@@ -225,6 +239,3 @@ type Verdict = collective.Verdict
 
 // WriteRecords writes the records of all communicators of this process in one of record.Formats.
 func WriteRecords(w io.Writer, format string) error { return record.Write(w, record.Here(), format) }
-
-// A rank waits at most this long for the records of its peers.
-const answerLimit = time.Second

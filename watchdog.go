@@ -6,9 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/bootstrap"
@@ -23,9 +22,10 @@ import (
 //  1. The recorder's watch calls long for an operation that waits. Every rank that waits does what follows by itself.
 //  2. The rank asks its peers for their records, over the bootstrap. A goroutine of each peer answers, whatever its
 //     streams and callers do.
-//  3. It waits for the answers, at most answerLimit. Of a rank of this host that is silent it reads the state in /proc;
+//  3. It waits for the answers, at most patience. Of a rank of this host that is silent it reads the state in /proc;
 //     of one on another host, a neighbour that answers reads it.
-//  4. judge.Judge names the reason. The verdict goes to the log, the records, and the error if the operation fails.
+//  4. judge.Judge names the reason. If the operation still waits, the verdict goes to the records, to the log of the
+//     first of the ranks that wait, and to the error if the operation fails.
 type watchdog struct {
 	c *Comm
 
@@ -36,9 +36,10 @@ type watchdog struct {
 	answers map[int]*judge.Report // to the question of number asked
 	more    chan struct{}         // gets a value at each answer
 	deaths  map[int]string
+	left    map[int]bool // ranks that have left and are not dead
 	cases   sync.WaitGroup
 
-	said atomic.Value // string: kind, rank and operation of the latest verdict that was logged
+	logged string // kind, rank and operation of the latest verdict that was logged; of the case that is open
 }
 
 // note is a message between watchdogs.
@@ -52,6 +53,8 @@ const (
 	mostAsked = 64
 	// mostNote bounds an answer: a rank that is of this job sends it, but a fault in it must not harm this one.
 	mostNote = 4 << 20
+	// A rank waits at least answerLimit, and at most mostPatience, for the records of its peers.
+	answerLimit, mostPatience = time.Second, 4 * time.Second
 	// Operations in an answer, of the communicator in question and of each other one.
 	mostOperations, mostOthers = 128, 8
 	// slowFrom is the part of the time in operations from which it is worth while to look for a slow rank.
@@ -59,7 +62,8 @@ const (
 )
 
 func newWatchdog(c *Comm) *watchdog {
-	w := &watchdog{c: c, answers: map[int]*judge.Report{}, more: make(chan struct{}, 1), deaths: map[int]string{}}
+	w := &watchdog{c: c, answers: map[int]*judge.Report{}, more: make(chan struct{}, 1), deaths: map[int]string{},
+		left: map[int]bool{}}
 	for p := range c.size {
 		if p != c.rank {
 			c.watch.Go(func() { w.hear(p) })
@@ -90,8 +94,11 @@ func (w *watchdog) hear(peer int) {
 			w.mu.Lock()
 			if errors.Is(err, bootstrap.ErrPeerDead) {
 				w.deaths[peer] = "its connection has ended without a goodbye"
+			} else {
+				w.left[peer] = true
 			}
 			w.mu.Unlock()
+			w.wake()
 			return
 		}
 		var n note
@@ -104,13 +111,19 @@ func (w *watchdog) hear(peer int) {
 		}
 		w.mu.Lock()
 		if n.Ask == w.asked && n.Report.Rank == peer {
+			n.Report.Clean()
 			w.answers[peer] = n.Report
-			select {
-			case w.more <- struct{}{}:
-			default:
-			}
 		}
 		w.mu.Unlock()
+		w.wake()
+	}
+}
+
+// wake tells ask that there is news.
+func (w *watchdog) wake() {
+	select {
+	case w.more <- struct{}{}:
+	default:
 	}
 }
 
@@ -124,183 +137,95 @@ func (w *watchdog) send(peer int, n note) {
 	_ = w.c.boot.Send(ctx, peer, tags.Verdict, b) // a peer that does not get it has other troubles
 }
 
-// report is what this rank tells about itself.
-func (w *watchdog) report() *judge.Report {
-	c := w.c
-	who := c.roster.Load()
-	o := who.ranks[c.rank]
-	r := &judge.Report{Rank: c.rank, Time: record.Now(), Host: o.host, PID: o.pid, Device: c.dev.ID().String(),
-		Record: c.record.Snapshot(mostOperations), States: map[int]string{}}
-	for _, x := range record.Recorders() {
-		if other := x.Snapshot(mostOthers); other != nil && other.ID != r.Record.Identity() && other.Device == r.Device &&
-			len(r.Others) < mostAsked {
-			r.Others = append(r.Others, other)
-		}
-	}
-	hosts := c.boot.Hosts()
-	for p, at := range who.ranks {
-		if hosts[p] == hosts[c.rank] && p != c.rank {
-			r.States[p] = at.state()
-		}
-	}
-	if e, ok := c.engine.(interface{ NetworkLinks() []judge.Link }); ok {
-		r.Links = e.NetworkLinks()
-	}
-	r.Known = heard.of(r)
-	return r
-}
-
-// state is the state of the rank's process in /proc, as seen from this host; Z if it has ended.
-func (o origin) state() string {
-	state, born := record.Status(o.pid)
-	switch {
-	case state == 0 || born != o.born && o.born != 0:
-		if _, err := os.Stat("/proc/self/stat"); err != nil || o.pid == 0 {
-			return ""
-		}
-		return "Z"
-	}
-	return string(state)
-}
-
-// ask collects the reports of the ranks.
-func (w *watchdog) ask() []*judge.Report {
-	c := w.c
-	reports := make([]*judge.Report, c.size)
-	reports[c.rank] = w.report()
-	w.mu.Lock()
-	w.asked++
-	number := w.asked
-	clear(w.answers)
-	w.mu.Unlock()
-	wanted := 0
-	for _, p := range w.chosen(reports[c.rank]) {
-		o := c.roster.Load().ranks[p]
-		reports[p] = &judge.Report{Rank: p, Host: o.host, PID: o.pid}
-		wanted++
-		go w.send(p, note{Ask: number})
-	}
-	deadline := time.NewTimer(answerLimit)
-	defer deadline.Stop()
-	for waiting := true; waiting; {
-		w.mu.Lock()
-		have := len(w.answers) + len(w.deaths)
-		w.mu.Unlock()
-		if have >= wanted {
-			break
-		}
-		select {
-		case <-w.more:
-		case <-deadline.C:
-			waiting = false
-		case <-c.status.ctx.Done():
-			waiting = false
-		}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for p, r := range w.answers {
-		if reports[p] != nil {
-			reports[p] = r
-			heard.add(reports[c.rank], r)
-		}
-	}
-	hosts := c.boot.Hosts()
-	for p, r := range reports {
-		if r == nil || p == c.rank {
-			continue
-		}
-		r.Dead = w.deaths[p]
-		if r.Record != nil || r.Dead != "" {
-			continue
-		}
-		if hosts[p] == hosts[c.rank] {
-			r.State = c.roster.Load().ranks[p].state()
-			continue
-		}
-		for q, other := range reports {
-			if other != nil && hosts[q] == hosts[p] && other.States[p] != "" {
-				r.State = other.States[p]
-			}
-		}
-	}
-	return reports
-}
-
-// chosen lists the peers to ask: all, or in a large communicator those that the engine waits for and some others.
-func (w *watchdog) chosen(me *judge.Report) (list []int) {
-	seen := map[int]bool{w.c.rank: true}
-	add := func(p int) {
-		if p >= 0 && p < w.c.size && !seen[p] && len(list) < mostAsked {
-			seen[p] = true
-			list = append(list, p)
-		}
-	}
-	if me.Record != nil {
-		for _, x := range me.Record.Waits {
-			add(x.Peer)
-		}
-		for _, o := range me.Record.Operations {
-			if o.Ended == 0 {
-				add(o.Peer)
-			}
-		}
-	}
-	step := max(1, w.c.size/mostAsked)
-	for i := 1; i < w.c.size; i += step {
-		add((w.c.rank + i) % w.c.size)
-	}
-	return list
-}
-
-// explain judges an operation that an engine has found to differ from the peers', on the caller's goroutine. It accepts
-// a nil w.
-func (w *watchdog) explain(message bool, number uint64) *Verdict {
-	if w == nil {
+// mismatch judges an operation that an engine has found to differ from the peers', on the caller's goroutine. Peers
+// that have found it, too, may have ended already: then the engine's own reason is the verdict.
+func (w *watchdog) mismatch(message bool, err *Error) *Verdict {
+	o := w.c.record.Find(message, err.Seq)
+	if o == nil || !w.take() {
 		return nil
 	}
-	w.mu.Lock()
-	if w.closed || w.busy {
-		w.mu.Unlock()
-		return nil
+	defer w.give()
+	reports, _ := w.ask()
+	q := &judge.Question{Me: w.c.rank, Op: *o, Reports: reports}
+	v := judge.Judge(q)
+	if v == nil || v.Kind != collective.VerdictMismatch {
+		v = &Verdict{Kind: collective.VerdictMismatch, Rank: -1, What: err.Err.Error(),
+			Mend:      "all ranks must call the same operations with the same arguments in the same order",
+			Operation: o.Collective, Number: o.Number,
+			By: w.c.rank, Communicator: fmt.Sprintf("%016x", w.c.id)}
 	}
-	w.busy = true
-	w.mu.Unlock()
-	defer func() {
-		w.mu.Lock()
-		w.busy = false
-		w.mu.Unlock()
-	}()
-	o := w.c.record.Find(message, number)
-	if o == nil {
-		return nil
-	}
-	v := judge.Judge(&judge.Question{Me: w.c.rank, Op: *o, Reports: w.ask()})
-	w.say(v)
+	w.say(v, q.First(v) == w.c.rank)
 	return v
 }
 
-// begin runs a case on a goroutine of its own. It returns false if one is open, or w is closed.
-func (w *watchdog) begin(f func()) bool {
+// late judges an operation whose wait has ended by its deadline, on the caller's goroutine. It accepts a nil w.
+func (w *watchdog) late(message bool, number uint64) *Verdict {
+	if w == nil {
+		return nil
+	}
+	o := w.c.record.Find(message, number)
+	if o == nil || !w.take() {
+		return nil
+	}
+	defer w.give()
+	reports, ok := w.ask()
+	if !ok {
+		return nil
+	}
+	q := &judge.Question{Me: w.c.rank, Op: *o, Reports: reports}
+	v := judge.Judge(q)
+	if v != nil {
+		w.say(v, q.First(v) == w.c.rank)
+	}
+	return v
+}
+
+// take opens a case, after an earlier one has ended. It returns false if w is closed.
+func (w *watchdog) take() bool {
+	for {
+		w.mu.Lock()
+		closed, busy := w.closed, w.busy
+		w.busy = busy || !closed
+		w.mu.Unlock()
+		if closed || !busy {
+			return !closed
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (w *watchdog) give() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || w.busy || w.c.status.err() != nil {
+	w.busy = false
+}
+
+// begin runs a case on a new goroutine, with what the ranks report. It returns false if one is open, or w is closed.
+func (w *watchdog) begin(f func(reports []*judge.Report)) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || w.busy || w.c.engine.Err() != nil {
 		return false
 	}
 	w.busy = true
 	w.cases.Go(func() {
-		f()
-		w.mu.Lock()
-		w.busy = false
-		w.mu.Unlock()
+		defer w.give()
+		if reports, ok := w.ask(); ok {
+			f(reports)
+		}
 	})
 	return true
 }
 
 // long implements record.Watch.Long.
 func (w *watchdog) long(o record.Operation, waited time.Duration) bool {
-	return w.begin(func() {
-		w.say(judge.Judge(&judge.Question{Me: w.c.rank, Op: o, Waited: waited, Reports: w.ask()}))
+	return w.begin(func(reports []*judge.Report) {
+		q := &judge.Question{Me: w.c.rank, Op: o, Waited: waited, Reports: reports}
+		v := judge.Judge(q)
+		now := w.c.record.Find(o.Message, o.Number)
+		if v != nil && (now == nil || now.IsOpen()) && w.c.engine.Err() == nil {
+			w.say(v, q.First(v) == w.c.rank)
+		}
 	})
 }
 
@@ -310,9 +235,10 @@ func (w *watchdog) over(o record.Operation) {
 	if o.State == record.Failed {
 		return
 	}
-	w.begin(func() {
-		q := &judge.Question{Me: w.c.rank, Op: o, Waited: waited, Reports: w.ask()}
-		w.say(judge.Late(q, min(waited/2, w.c.cfg.settings.VerdictAfter)))
+	w.begin(func(reports []*judge.Report) {
+		q := &judge.Question{Me: w.c.rank, Op: o, Waited: waited, Reports: reports}
+		v := judge.Late(q, min(waited/2, w.c.cfg.settings.VerdictAfter))
+		w.say(v, strings.HasSuffix(w.logged, opKey(o.Collective, o.Number))) // it has logged the wait
 	})
 }
 
@@ -321,23 +247,34 @@ func (w *watchdog) window(part float64) {
 	if part < slowFrom || w.c.rank%(w.c.size/mostAsked+1) != 0 {
 		return
 	}
-	w.begin(func() { w.say(judge.Slow(w.c.rank, w.ask())) })
+	w.begin(func(reports []*judge.Report) {
+		v := judge.Slow(w.c.rank, reports)
+		w.say(v, v != nil && (&judge.Question{Me: w.c.rank, Reports: reports}).First(v) == w.c.rank)
+	})
 }
 
-// say records and logs a verdict, once.
-func (w *watchdog) say(v *collective.Verdict) {
+// opKey ends the keys of verdicts on an operation.
+func opKey(operation string, number uint64) string { return fmt.Sprintf(" %s %d", operation, number) }
+
+// say records a verdict, and logs it if this rank is to tell the job and has not said it. The case is open.
+func (w *watchdog) say(v *collective.Verdict, tell bool) {
 	if v == nil {
 		return
 	}
+	old := w.c.record.Verdict()
+	if old != nil && v.Kind == collective.VerdictAborted && old.Kind != v.Kind && !old.Vague() &&
+		old.Operation == v.Operation && old.Number == v.Number {
+		return // the end of a rank is a consequence of what was found before
+	}
 	v.Found = record.Now()
 	w.c.record.Judged(v)
-	text := v.String()
-	key := fmt.Sprint(v.Kind, v.Rank, v.Operation, v.Number)
-	if w.said.Swap(key) == key {
-		return // it still waits for the same reason
+	key := fmt.Sprint(v.Kind, v.Rank) + opKey(v.Operation, v.Number)
+	if !tell || w.logged == key {
+		return
 	}
+	w.logged = key
 	attrs := []any{"verdict", string(v.Kind), "rank", v.Rank, "by", w.c.rank, "operation", v.Operation, "number", v.Number,
-		"for", v.For, "why", text}
+		"for", v.For, "why", v.String()}
 	if w.c.cfg.Name != "" {
 		attrs = append(attrs, "communicator", w.c.cfg.Name)
 	}

@@ -32,16 +32,16 @@ type VerdictKind string
 // The kinds of verdicts, the gravest first.
 const (
 	VerdictDead     VerdictKind = "dead"     // the process of a rank has ended, or its host is gone
-	VerdictAborted  VerdictKind = "aborted"  // a rank's library has ended the communicator after a failure
-	VerdictStopped  VerdictKind = "stopped"  // a process is stopped (SIGSTOP, a debugger) or is not scheduled
+	VerdictAborted  VerdictKind = "aborted"  // a rank has ended the communicator, or left it
+	VerdictStopped  VerdictKind = "stopped"  // a process is stopped (SIGSTOP, a debugger)
 	VerdictMismatch VerdictKind = "mismatch" // ranks called operations that differ
 	VerdictDeadlock VerdictKind = "deadlock" // ranks use several communicators in different orders
 	VerdictMissing  VerdictKind = "missing"  // a rank runs and has not called the operation
 	VerdictBusy     VerdictKind = "busy"     // a rank has called the operation, but earlier work on its stream still runs
 	VerdictNetwork  VerdictKind = "network"  // all ranks run the operation, and data between hosts does not arrive
-	VerdictGPU      VerdictKind = "gpu"      // all ranks have launched the operation, and a kernel makes no progress
+	VerdictGPU      VerdictKind = "gpu"      // all ranks have launched the operation, and it makes no progress
 	VerdictUnseen   VerdictKind = "unseen"   // an observer does not see some ranks, and nothing of the others explains it
-	VerdictStarved  VerdictKind = "starved"  // a rank called the operation late, or runs it and does not get on
+	VerdictStarved  VerdictKind = "starved"  // a rank gets no processor, called late, or does not get on
 	VerdictSlow     VerdictKind = "slow"     // over many operations, the others wait for one rank
 )
 

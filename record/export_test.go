@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -20,7 +21,7 @@ func Copy(pid int) ([]byte, error) {
 }
 
 // Decode decodes the contents of a file.
-var Decode = decode
+func Decode(mem []byte) (*Process, error) { return decode(bytes.NewReader(mem)) }
 
 // Ticks is the recorder's clock.
 var Ticks = ticks

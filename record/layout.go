@@ -66,6 +66,7 @@ type regionHeader struct {
 	spent       [mostKinds]uint64 // ticks from start to end
 	waits       [mostWaits]wait
 	waiting     atomic.Uint32 // how many of waits are valid
+	captured    uint64        // collectives that were captured into graphs
 }
 
 // total counts the operations of one collective.
@@ -99,8 +100,9 @@ type run struct {
 
 // Bits of run.flags.
 const (
-	flagSampled = 1 << 63 // the end is the time of a look: the operation ended before it
-	flagFailed  = 1 << 62
+	flagSampled  = 1 << 63 // the end is the time of a look: the operation ended before it
+	flagFailed   = 1 << 62
+	flagCaptured = 1 << 61 // the end is the time of the call
 )
 
 var _ = [1]struct{}{}[unsafe.Sizeof(entry{})-entryBytes]

@@ -108,7 +108,9 @@ type watch struct {
 	usual  map[usualKey]int64 // nanoseconds
 	mark   uint64             // that the GPU had reached at the look at marked
 	marked int64
-	moved  int64  // when a look found that it had gone on
+	moved  int64  // when a look found that the GPU, or the rank, had gone on
+	waits  []Wait // of the look before, if looked
+	looked bool   // while an operation runs
 	window int64  // when the latest window began
 	busy   uint64 // total ticks at that time
 }
@@ -159,11 +161,11 @@ func (x *Recorder) look() {
 		if o.Number == 0 {
 			continue
 		}
-		waited := age(max(since, w.moved))
-		if waited > waitsFrom && !waiting {
+		if age(since) > waitsFrom && !waiting {
 			waiting = true
-			x.writeWaits()
+			x.writeWaits(o.State == Started)
 		}
+		waited := age(max(since, w.moved))
 		limit := max(w.After, 20*time.Duration(w.usual[o.key()]))
 		if w.told[i] == o.Number {
 			limit = max(limit, w.again)
@@ -173,6 +175,7 @@ func (x *Recorder) look() {
 		}
 	}
 	if !waiting {
+		w.looked = false
 		x.r.waiting.Store(0)
 	}
 	if d := age(w.window); d > windowsOf*w.After && w.After > 0 && w.Window != nil {
@@ -246,11 +249,18 @@ func (w *watch) sample(k usualKey, d int64) {
 
 func (o *Operation) key() usualKey { return usualKey{o.Collective, bits.Len64(uint64(o.Bytes))} }
 
-func (x *Recorder) writeWaits() {
-	if x.watch.Waits == nil {
+// writeWaits stores what the engine waits for. If that has changed since the look before, or an operation runs and
+// waits for nobody, the rank gets on.
+func (x *Recorder) writeWaits(started bool) {
+	w := &x.watch
+	if w.Waits == nil {
 		return
 	}
-	list := x.watch.Waits()
+	list := w.Waits()
+	if started && (len(list) == 0 || w.looked && !slices.Equal(list, w.waits)) {
+		w.moved = Now()
+	}
+	w.waits, w.looked = list, true
 	n := min(len(list), mostWaits)
 	for i, w := range list[:n] {
 		f := max(0, slices.Index(flagNames, w.Flag))

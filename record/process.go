@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/internal/printable"
 )
 
 // Process is the records of a process at one time.
@@ -33,6 +34,7 @@ type Communicator struct {
 	State       string              `json:"state"`       // open or failed
 	Collectives uint64              `json:"collectives"` // number of the latest
 	Messages    uint64              `json:"messages"`
+	Captured    uint64              `json:"captured,omitempty"` // of the collectives, into CUDA graphs
 	Totals      []Total             `json:"totals,omitempty"`
 	Operations  []Operation         `json:"operations"` // oldest first
 	Waits       []Wait              `json:"waits,omitempty"`
@@ -99,7 +101,7 @@ const (
 	Started  = "started"
 	Ended    = "ended"
 	Failed   = "failed"
-	Captured = "captured" // into a CUDA graph of NCCL, which tells nothing of its runs
+	Captured = "captured" // into a CUDA graph, whose runs nobody sees
 )
 
 // operation decodes an entry. ok is false if there is none, or if it changed meanwhile.
@@ -147,6 +149,8 @@ func (r *region) operation(message bool, want uint64, c *clock, algorithms []str
 		o.Algorithm = algorithms[a-1]
 	}
 	switch {
+	case ended != 0 && flags&flagCaptured != 0:
+		o.State, o.Ended = Captured, 0
 	case ended != 0 && flags&flagFailed != 0:
 		o.State = Failed
 	case ended != 0:
@@ -193,6 +197,24 @@ func (c *Communicator) Identity() string {
 		return ""
 	}
 	return c.ID
+}
+
+// Clean makes the texts of records that another process or host has written safe to print.
+func (c *Communicator) Clean() {
+	printable.Strings(&c.ID, &c.Name, &c.Device, &c.Engine, &c.State)
+	for i := range c.Operations {
+		o := &c.Operations[i]
+		printable.Strings(&o.Collective, &o.Type, &o.Op, &o.Algorithm, &o.Protocol, &o.State)
+	}
+	for i := range c.Waits {
+		c.Waits[i].Flag = printable.Line(c.Waits[i].Flag)
+	}
+	if v := c.Verdict; v != nil {
+		printable.Strings(&v.Host, &v.Device, &v.Communicator, &v.Operation, &v.What, &v.Mend)
+		for i := range v.Evidence {
+			v.Evidence[i] = printable.Line(v.Evidence[i])
+		}
+	}
 }
 
 // IsOpen reports whether the operation has been called and has not ended, as far as is known.

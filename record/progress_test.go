@@ -35,7 +35,7 @@ func TestQueueLongerThanTheRing(t *testing.T) {
 	r := allReduce(s, 256)
 	for n := uint64(1); n <= queued; n++ {
 		x.Enqueued(n, r)
-		x.Marked(r, n, 1, n)
+		x.Marked(r, n, 1, n, false)
 	}
 	select {
 	case <-alarms:

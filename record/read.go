@@ -10,13 +10,20 @@ import (
 	"strconv"
 	"strings"
 	"unsafe"
+
+	"github.com/goccl/goccl/internal/printable"
 )
 
 // ErrFormat means that a file is not one of records, or is damaged.
 var ErrFormat = errors.New("record: not a file of records")
 
-// mostFile bounds what is read of a file.
-const mostFile = 1 << 28
+// Bounds of what is read: bytes through a socket; of a file the operations in all, the communicators, and their ranks.
+const (
+	mostFile       = 1 << 28
+	mostOperations = 1 << 18
+	mostOpen       = 1 << 12
+	mostRanks      = 1 << 16
+)
 
 // Here is the records of this process.
 func Here() *Process {
@@ -44,11 +51,7 @@ func ReadFile(path string) (*Process, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%w: %s is a %v", ErrFormat, path, info.Mode().Type())
 	}
-	mem, err := io.ReadAll(io.LimitReader(f, mostFile))
-	if err != nil {
-		return nil, err
-	}
-	p, err := decode(mem)
+	p, err := decode(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -56,29 +59,38 @@ func ReadFile(path string) (*Process, error) {
 	return p, nil
 }
 
-// decode reads the copy of a file, of which nothing is trusted.
-func decode(mem []byte) (*Process, error) {
-	if len(mem) < headerBytes || binary.NativeEndian.Uint64(mem) != fileMagic {
+// decode reads a file, of which nothing is trusted: its owner may be another user. It holds one region at a time, and
+// of a file with many regions only the latest operations of each.
+func decode(f io.ReaderAt) (*Process, error) {
+	head := make([]byte, headerBytes)
+	if n, _ := f.ReadAt(head, 0); n < len(head) || binary.NativeEndian.Uint64(head) != fileMagic {
 		return nil, ErrFormat
 	}
-	h := (*header)(unsafe.Pointer(&mem[0]))
+	h := (*header)(unsafe.Pointer(&head[0]))
 	n := h.entries
-	size := int64(h.size)
-	if h.version != fileVersion || n == 0 || n > mostEntries || n&(n-1) != 0 || h.regions.Load() > mostRegions ||
-		size < regionBytes(int(n)) || size%8 != 0 {
+	size, regions := int64(h.size), int64(h.regions.Load())
+	if h.version != fileVersion || n == 0 || n > mostEntries || n&(n-1) != 0 || regions > mostRegions ||
+		size < regionBytes(int(n)) || size > 2*regionBytes(int(n))+headerBytes || size%8 != 0 {
 		return nil, fmt.Errorf("%w: version %d with rings of %d", ErrFormat, h.version, n)
 	}
-	p := &Process{Version: fileVersion, Time: h.clock.unix1.Load(), Host: string(get(h.host[:])), PID: int(h.pid),
-		Program: string(get(h.program[:])), Communicators: []*Communicator{}}
-	for i := range int64(h.regions.Load()) {
-		from := headerBytes + i*size
-		if from+size > int64(len(mem)) {
+	p := &Process{Version: fileVersion, Time: h.clock.unix1.Load(), PID: int(h.pid), Communicators: []*Communicator{},
+		Host: printable.Line(string(get(h.host[:]))), Program: printable.Line(string(get(h.program[:])))}
+	mem, left := make([]byte, size), mostOperations
+	for i := range regions {
+		if k, _ := f.ReadAt(mem, headerBytes+i*size); k < len(mem) {
 			break
 		}
-		r := regionOf(mem[from:from+size], int(n))
-		if s := r.state.Load(); s == regionOpen || s == regionFailed {
-			p.Communicators = append(p.Communicators, r.communicator(&h.clock, 0))
+		r := regionOf(mem, int(n))
+		if s := r.state.Load(); s != regionOpen && s != regionFailed {
+			continue
 		}
+		if r.size < 1 || r.size > mostRanks || r.rank < 0 || r.rank >= r.size || len(p.Communicators) >= mostOpen {
+			continue // damaged
+		}
+		c := r.communicator(&h.clock, max(1, min(int(n), left)))
+		left -= len(c.Operations)
+		c.Clean()
+		p.Communicators = append(p.Communicators, c)
 	}
 	return p, nil
 }

@@ -311,7 +311,7 @@ func BenchmarkOperation(b *testing.B) {
 			r := allReduce(s, 256)
 			for n := uint64(1); b.Loop(); n++ {
 				x.Enqueued(n, r)
-				x.Marked(r, n, 1, n)
+				x.Marked(r, n, 1, n, false)
 			}
 		})
 	}

@@ -149,9 +149,10 @@ func (x *Recorder) Ended(q *collective.Request, number uint64, n int, err error)
 	}
 }
 
-// Marked stores the mark, behind n operations, that the GPU's progress is compared with (Watch.Passed). The caller of
-// Enqueued calls it, so the entries are in its cache.
-func (x *Recorder) Marked(q *collective.Request, number uint64, n int, mark uint64) {
+// Marked stores the mark, behind n operations, that the GPU's progress is compared with (Watch.Passed). Operations that
+// were captured into a graph do not run now, and nobody sees when the graph does. The caller of Enqueued calls it, so
+// the entries are in its cache.
+func (x *Recorder) Marked(q *collective.Request, number uint64, n int, mark uint64, captured bool) {
 	if x == nil {
 		return
 	}
@@ -159,18 +160,28 @@ func (x *Recorder) Marked(q *collective.Request, number uint64, n int, mark uint
 	for i := range uint64(n) {
 		entries[(number+i)&x.mask].mark = mark + 1
 	}
+	if !captured {
+		return
+	}
+	x.unseen(q, number, n, flagSampled|flagCaptured)
+	if !q.PointToPoint() {
+		x.r.captured += uint64(n)
+	}
 }
 
 // Unseen is for operations of which nobody sees when they run, such as plans on GPUs. They count as ended, so that no
 // verdict is sought on them.
 func (x *Recorder) Unseen(q *collective.Request, number uint64, n int) {
-	if x == nil {
-		return
+	if x != nil {
+		x.unseen(q, number, n, flagSampled)
 	}
+}
+
+func (x *Recorder) unseen(q *collective.Request, number uint64, n int, flags uint64) {
 	runs, t := x.r.ring(q.PointToPoint()).runs, x.stamp(number)
 	for i := range uint64(n) {
 		e := &runs[(number+i)&x.mask]
-		e.started, e.ended, e.flags = 0, t, flagSampled
+		e.started, e.ended, e.flags = 0, t, flags
 		publish(&e.number, number+i)
 	}
 }

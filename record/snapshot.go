@@ -51,7 +51,7 @@ func (r *region) communicator(c *clock, most int) *Communicator {
 	_ = json.Unmarshal(get(r.mem[metaAt:entriesAt]), &m) // of a rank that was killed while it wrote: empty
 	v := &Communicator{ID: fmt.Sprintf("%016x", r.id), Name: m.Name, Rank: int(r.rank), Size: int(r.size),
 		Device: m.Device, Ranks: m.Ranks, Engine: m.Engine, State: CommunicatorOpen, Collectives: r.latest(false),
-		Messages: r.latest(true), Operations: []Operation{}}
+		Messages: r.latest(true), Captured: min(r.captured, r.latest(false)), Operations: []Operation{}}
 	if r.state.Load() == regionFailed {
 		v.State = CommunicatorFailed
 	}

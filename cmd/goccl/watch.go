@@ -6,16 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/watch"
+	"github.com/goccl/goccl/collective"
 )
 
 type watchCommand struct {
 	JSON  bool          `name:"json" help:"As JSON: one snapshot a line."`
-	Once  bool          `help:"Look once, and end with status 1 if something hangs."`
+	Once  bool          `help:"Look once, and end with status 1 if something hangs, 3 if no communicator was seen."`
 	Every time.Duration `default:"1s" help:"Time between two looks (default ${default})."`
 	Stall time.Duration `default:"2s" help:"How long an operation may take before it counts as held up (default ${default})."`
 	PID   []int         `name:"pid" help:"Only these processes (default: all of this user, of all users as root)."`
@@ -45,10 +47,11 @@ func (c *watchCommand) Run(ctx context.Context, s *streams) error {
 		if err := c.show(s, now, nil, ""); err != nil {
 			return err
 		}
-		for i := range now.Verdicts {
-			if now.Verdicts[i].Hang() {
-				return &exitError{1, nil}
-			}
+		switch {
+		case slices.ContainsFunc(now.Verdicts, (*collective.Verdict).Hang):
+			return &exitError{1, errors.New("watch: something hangs")}
+		case len(now.Communicators) == 0:
+			return &exitError{3, errors.New("watch: no communicator was seen")}
 		}
 		return nil
 	}

@@ -49,7 +49,8 @@ func (c *watchCommand) outputs(ctx context.Context, s *streams) (*outputs, error
 		return nil
 	}
 	err := serve("http", c.HTTP, func(l net.Listener) error {
-		return watch.ServeHTTP(ctx, l, o.server.Handler(o.tally.Handler()))
+		host, _, _ := net.SplitHostPort(c.HTTP)
+		return watch.ServeHTTP(ctx, l, o.server.Handler(o.tally.Handler(), host))
 	})
 	if err == nil {
 		err = serve("ras", c.RAS, func(l net.Listener) error { return o.server.ServeRAS(ctx, l) })

@@ -111,8 +111,8 @@ func (o *Order) idle() (bool, error) {
 	return int64(now-want) >= 0, nil
 }
 
-// Mark identifies the work so far, outside of graphs, for Passed. Any goroutine may call it.
-func (o *Order) Mark() uint64 { return o.raw.Blocks() }
+// Mark identifies the work so far, outside of graphs, for Passed. Captured tells whether the latest work was captured.
+func (o *Order) Mark() (mark uint64, captured bool) { return o.raw.Blocks(), o.raw.Captured() }
 
 // Passed returns the mark that the work has reached: work before an equal or smaller mark has ended, but for work that
 // no kernel of LaunchInOrder follows, which has ended if all is true. Any goroutine may call it until Close.

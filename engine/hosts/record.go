@@ -2,19 +2,24 @@ package hosts
 
 // marker is an engine or a wire on a GPU: what it has enqueued, and what of that has ended.
 type marker interface {
-	RecordMark() uint64
+	RecordMark() (mark uint64, captured bool)
 	RecordPassed() (mark uint64, all, ok bool)
 }
 
-// RecordMark identifies the work that is enqueued so far, on GPUs. Requests run one after the other, in the order of
-// the calls, so a sum of the marks of both parts stands for one place in that order, of what was enqueued and of what
-// has ended.
-func (e *Engine) RecordMark() uint64 {
+// RecordMark identifies the work that is enqueued so far, on GPUs, and tells whether the latest was captured into a
+// graph. Work of both parts is ordered, so the sum of their marks identifies a point in the sequence, for enqueued and
+// for completed work.
+func (e *Engine) RecordMark() (mark uint64, captured bool) {
 	local, wire := e.markers()
 	if wire == nil {
-		return 0
+		return 0, false
 	}
-	return local.RecordMark() + wire.RecordMark()
+	a, _ := local.RecordMark()
+	b, _ := wire.RecordMark()
+	if o, ok := e.order.(*CUDAOrder); ok {
+		_, captured = o.Mark()
+	}
+	return a + b, captured
 }
 
 // RecordPassed returns the mark that the GPU has reached, and whether all work has ended. ok is false if that is not

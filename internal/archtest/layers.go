@@ -21,7 +21,7 @@ var house = []layer{
 		"internal/driver/...",
 		"internal/fdshare", "internal/futex",
 		"internal/hostreduce", "internal/leak", "internal/netif", "internal/netns", "internal/openfiles", "internal/peercred",
-		"internal/regular", "internal/setting",
+		"internal/printable", "internal/regular", "internal/setting",
 		"internal/sockets", "internal/tags", "internal/testutil/...", "internal/wait", "plan/...",
 	}},
 	{"device", []string{"device/...", "kernels/...", "dsl/..."}},

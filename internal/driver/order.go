@@ -38,6 +38,9 @@ func (o *Order) Stream() uint64 {
 	return o.now
 }
 
+// Captured reports whether the stream of the latest Enter was captured.
+func (o *Order) Captured() bool { return o.current != 0 }
+
 func (o *Order) bytes() *byte { return (*byte)(unsafe.Pointer(o)) }
 
 // Enter makes later work on s follow all earlier work of o.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/record"
@@ -16,6 +17,8 @@ type edge struct {
 	comm     *record.Communicator // as the waiting scope has it
 	op       *record.Operation
 	from, at int // ranks in comm
+	// The wait lasts from since to until at least, as both ranks say.
+	since, until int64
 }
 
 // member is a communicator as a scope has it.
@@ -76,14 +79,34 @@ func (q *Question) graph() map[string][]edge {
 			}
 			for at, p := range ranks {
 				theirs := find(p.comm, false, o.Number)
-				begun := p.comm.Collectives >= o.Number && (theirs == nil || theirs.State != record.Enqueued)
+				begun := called(p.comm, eager(m.comm, o.Number), o.Number) &&
+					(theirs == nil || theirs.State != record.Enqueued)
 				if at != rank && !begun && !twice[p.scope] {
-					graph[m.scope] = append(graph[m.scope], edge{p.scope, m.comm, o, rank, at})
+					graph[m.scope] = append(graph[m.scope], edge{p.scope, m.comm, o, rank, at, max(o.Started, o.Enqueued),
+						min(m.r.Time, p.r.Time)})
 				}
 			}
 		}
 	}
 	return graph
+}
+
+// several reports whether the waits are in several communicators.
+func several(path []edge) bool {
+	return slices.ContainsFunc(path, func(e edge) bool { return e.comm.ID != path[0].comm.ID })
+}
+
+// clocksWithin is how far the clocks of two ranks may differ.
+const clocksWithin = 50 * time.Millisecond
+
+// atOnce reports whether all waits lasted at one moment. What a rank heard of another one a while ago may be over, and
+// a circle of waits that followed each other is none.
+func atOnce(path []edge) bool {
+	since, until := path[0].since, path[0].until
+	for _, e := range path {
+		since, until = max(since, e.since), min(until, e.until)
+	}
+	return since+int64(clocksWithin) < until
 }
 
 // cycle finds a circle of waits through this rank with two communicators or more.
@@ -99,10 +122,8 @@ func (q *Question) cycle() *collective.Verdict {
 		for _, e := range graph[at] {
 			next := append(path[:len(path):len(path)], e)
 			if e.to == start {
-				for _, x := range next {
-					if x.comm.ID != e.comm.ID {
-						return next
-					}
+				if several(next) && atOnce(next) {
+					return next
 				}
 				continue
 			}

@@ -25,17 +25,21 @@ type Question struct {
 // Judge names the reason of a wait, nil if there is none yet. The first of these rules that applies decides: causes
 // come before effects.
 //
-//  1. A rank is dead, or its library has ended the communicator.
-//  2. A rank does not answer: its process is stopped, or it cannot be reached.
-//  3. A rank has called another operation.
-//  4. Ranks wait for each other in several communicators.
-//  5. A rank has not called the operation.
-//  6. A rank has called it, and earlier work on its stream runs.
-//  7. Some ranks are not seen.
-//  8. All ranks run it: the network, the GPU or the host does not get on.
+//  1. A rank is dead.
+//  2. A rank has called another operation.
+//  3. A rank has ended the communicator, or its process is stopped.
+//  4. A rank does not answer.
+//  5. Ranks wait for each other in several communicators.
+//  6. A rank has not called the operation.
+//  7. A rank has called it, and earlier work on its stream runs.
+//  8. A rank has left. It may have done its part before, so all other reasons come first.
+//  9. Some ranks are not seen.
+//  10. All ranks have called it: the network, the GPU or the host does not get on.
+//
+// A verdict is right or there is none: where the records do not tell, the rules do not apply.
 func Judge(q *Question) *collective.Verdict {
-	for _, rule := range []func() *collective.Verdict{q.dead, q.aborted, q.silent, q.differs, q.cycle, q.missing, q.busy,
-		q.unseen, q.stuck} {
+	for _, rule := range []func() *collective.Verdict{q.dead, q.differs, q.aborted, q.stopped, q.silent, q.cycle,
+		q.missing, q.busy, q.gone, q.unseen, q.stuck} {
 		if v := rule(); v != nil {
 			q.complete(v)
 			return v
@@ -58,10 +62,26 @@ func (q *Question) complete(v *collective.Verdict) {
 		if r == nil || !r.answered() || r.Dead != "" || slices.Contains(blamed, i) {
 			continue
 		}
-		if o := find(r.Record, q.Op.Message, q.Op.Number); i == q.Me || !q.Op.Message && o != nil && o.IsOpen() {
+		if o := q.theirs(r); i == q.Me || !q.Op.Message && o != nil && o.IsOpen() {
 			v.Waiting = append(v.Waiting, i)
 		}
 	}
+}
+
+// First is the lowest rank that this one knows to have waited for about as long and that v does not blame: this one, if
+// there is no lower one. It tells the job.
+func (q *Question) First(v *collective.Verdict) int {
+	for i, r := range q.Reports[:q.Me] {
+		if r == nil || !r.answered() || r.Dead != "" || slices.Contains(v.Blamed(), i) {
+			continue
+		}
+		o := q.theirs(r)
+		if q.Op.Number == 0 || o != nil && !q.Op.Message && (o.State == record.Failed || o.IsOpen() &&
+			time.Duration(r.Time-max(o.Started, o.Enqueued)) >= q.Waited/2) {
+			return i
+		}
+	}
+	return q.Me
 }
 
 // blame makes a verdict on some ranks, the first of which is named.
@@ -83,7 +103,7 @@ func (q *Question) blame(kind collective.VerdictKind, ranks []int, what, mend st
 	return v
 }
 
-// ranks lists the asked ranks, but this one, of which f is true.
+// ranks returns the ranks that were asked and satisfy f, excluding this rank.
 func (q *Question) ranks(f func(r *Report) bool) (list []int) {
 	for i, r := range q.Reports {
 		if r != nil && i != q.Me && f(r) {
@@ -96,16 +116,36 @@ func (q *Question) ranks(f func(r *Report) bool) (list []int) {
 // name is the operation in a sentence.
 func (q *Question) name() string { return fmt.Sprintf("%s (#%d)", q.Op.Name(), q.Op.Number) }
 
-// plural is "rank 3 has" or "ranks 3, 5 have".
+// plural is "rank 3 has" or "ranks 3-5, 8 have".
 func plural(ranks []int, one, many string) string {
 	if len(ranks) == 1 {
 		return fmt.Sprintf("rank %d %s", ranks[0], one)
 	}
-	text := make([]string, len(ranks))
-	for i, r := range ranks {
-		text[i] = fmt.Sprint(r)
+	return "ranks " + List(ranks) + " " + many
+}
+
+// mostListed is how many ranges List writes.
+const mostListed = 16
+
+// List writes numbers with their runs joined, like "0-2, 5". A long list is cut.
+func List(n []int) string {
+	var parts []string
+	for i := 0; i < len(n); {
+		k := i
+		for k+1 < len(n) && n[k+1] == n[k]+1 {
+			k++
+		}
+		if len(parts) == mostListed {
+			return strings.Join(parts, ", ") + fmt.Sprintf(" and %d more", len(n)-i)
+		}
+		if k > i {
+			parts = append(parts, fmt.Sprintf("%d-%d", n[i], n[k]))
+		} else {
+			parts = append(parts, fmt.Sprint(n[i]))
+		}
+		i = k + 1
 	}
-	return "ranks " + strings.Join(text, ", ") + " " + many
+	return strings.Join(parts, ", ")
 }
 
 func (q *Question) dead() *collective.Verdict {
@@ -139,53 +179,73 @@ func (r *Report) was() string {
 	return "it has called nothing"
 }
 
+// aborted adopts the reason of a rank that knows why it has ended the communicator.
 func (q *Question) aborted() *collective.Verdict {
-	list := q.ranks(func(r *Report) bool { return r.answered() && r.Record.State == record.CommunicatorFailed })
+	list := q.ranks(func(r *Report) bool {
+		return r.answered() && (r.Ended != "" || r.Record.State == record.CommunicatorFailed)
+	})
 	if len(list) == 0 {
 		return nil
 	}
-	what := plural(list, "has ended the communicator after a failure", "have ended the communicator after a failure")
-	if said := q.Reports[list[0]].Record.Verdict; said != nil {
-		what += ": " + said.What
+	what := plural(list, "has ended the communicator", "have ended the communicator")
+	for _, i := range list {
+		if c := q.Reports[i].Cause; c != nil && c.Kind != collective.VerdictAborted {
+			v := *c
+			v.Waiting = nil
+			return &v
+		}
+	}
+	if first := q.Reports[list[0]]; first.Ended != "" {
+		what += ": " + first.Ended
+	} else if said := first.Record.Verdict; said != nil {
+		what += " after a failure: " + said.What
 	}
 	return q.blame(collective.VerdictAborted, list, what, "see the first error in the logs of the ranks")
 }
 
-func (q *Question) silent() *collective.Verdict {
-	list := q.ranks(func(r *Report) bool { return strings.ContainsAny(r.State, "Tt") })
-	if len(list) > 0 {
-		r := q.Reports[list[0]]
-		what := fmt.Sprintf("%s stopped by a signal or a debugger (state %s)", plural(list, "is", "are"), r.State)
-		if r.answered() {
-			what += "; " + r.was()
-		}
-		return q.blame(collective.VerdictStopped, list, what, fmt.Sprintf("let it go on: kill -CONT %d", r.PID))
+// gone is about ranks that have left.
+func (q *Question) gone() *collective.Verdict {
+	list := q.ranks(func(r *Report) bool { return r.Left && !r.answered() })
+	if len(list) == 0 {
+		return nil
 	}
-	list = q.ranks(func(r *Report) bool { return !r.answered() && r.State != "" })
-	if len(list) > 0 {
-		r := q.Reports[list[0]]
-		return q.blame(collective.VerdictStopped, list, fmt.Sprintf(
-			"%s and %s on no question (state %s): no thread of it gets a processor, or all of them hang in the kernel",
-			plural(list, "lives", "live"), map[bool]string{true: "answers", false: "answer"}[len(list) == 1], r.State),
-			fmt.Sprintf("look at the load and the limits of its cgroup, and at /proc/%d/stack", r.PID))
-	}
-	list = q.ranks(func(r *Report) bool { return !r.answered() })
+	what := plural(list, "has left the communicator", "have left the communicator")
+	return q.blame(collective.VerdictAborted, list, what,
+		"see why: its process has closed or aborted the communicator, which its log may explain")
+}
+
+func (q *Question) stopped() *collective.Verdict {
+	list := q.ranks(func(r *Report) bool { return !r.Left && strings.ContainsAny(r.State, "Tt") })
 	if len(list) == 0 {
 		return nil
 	}
 	r := q.Reports[list[0]]
-	hosts := 0 // ranks of that host that do answer
-	for _, o := range q.Reports {
-		if o != nil && o.answered() && o.Host == r.Host {
-			hosts++
-		}
+	what := fmt.Sprintf("%s stopped by a signal or a debugger (state %s)", plural(list, "is", "are"), r.State)
+	if r.answered() {
+		what += "; " + r.was()
 	}
-	if hosts > 0 {
-		return q.blame(collective.VerdictStopped, list, fmt.Sprintf("%s no questions, but others on its host do",
-			plural(list, "answers", "answer")), "see whether the process is stopped or gets no processor")
+	return q.blame(collective.VerdictStopped, list, what, fmt.Sprintf("let it go on: kill -CONT %d", r.PID))
+}
+
+func (q *Question) silent() *collective.Verdict {
+	list := q.ranks(func(r *Report) bool { return !r.answered() && !r.Left })
+	if len(list) == 0 {
+		return nil
+	}
+	r := q.Reports[list[0]]
+	verb := map[bool]string{true: "answers", false: "answer"}[len(list) == 1]
+	if r.State != "" {
+		return q.blame(collective.VerdictStarved, list, fmt.Sprintf(
+			"%s and %s no questions (state %s): no thread of it gets a processor, or all of them hang in the kernel",
+			plural(list, "lives", "live"), verb, r.State),
+			fmt.Sprintf("look at the load and the limits of its cgroup, and at /proc/%d/stack", r.PID))
+	}
+	if slices.ContainsFunc(q.Reports, func(o *Report) bool { return o != nil && o.answered() && o.Host == r.Host }) {
+		return q.blame(collective.VerdictStarved, list, plural(list, verb, verb)+" no questions, but others on its host do",
+			"see whether the process is stopped or gets no processor")
 	}
 	return q.blame(collective.VerdictNetwork, list, fmt.Sprintf("%s no questions, nor does any rank of host %s",
-		plural(list, "answers", "answer"), r.Host), "see whether that host is up and the network leads there")
+		plural(list, verb, verb), r.Host), "see whether that host is up and the network leads there")
 }
 
 // same reports whether two ranks called the same operation. Counts of an all-to-all-v differ between ranks, and so do
@@ -208,15 +268,18 @@ func (q *Question) differs() *collective.Verdict {
 		return q.messageDiffers()
 	}
 	list := q.ranks(func(r *Report) bool {
-		o := find(r.Record, false, q.Op.Number)
+		o := q.theirs(r)
 		return o != nil && !same(o, &q.Op)
 	})
 	if len(list) == 0 {
 		return nil
 	}
 	odd := list
-	if all := len(q.ranks((*Report).answered)); 2*len(list) > all+1 { // this rank is the odd one
+	switch alike := 1 + len(q.ranks((*Report).answered)) - len(list); {
+	case len(list) > alike: // this rank is the odd one
 		odd = []int{q.Me}
+	case len(list) == alike && len(q.Reports) > 2: // those that answer do not tell
+		odd = nil
 	}
 	first := q.Reports[list[0]]
 	o := find(first.Record, false, q.Op.Number)
@@ -224,12 +287,22 @@ func (q *Question) differs() *collective.Verdict {
 		q.Op.Name())
 	mend := "all ranks must call the same operations with the same arguments in the same order; GOCCL_CHECK=1 refuses " +
 		"other calls"
-	for i := range first.Record.Operations {
-		if p := &first.Record.Operations[i]; !p.Message && p.Number != q.Op.Number && p.IsOpen() && same(p, &q.Op) {
+	if me := q.Reports[q.Me]; me != nil && me.answered() && later(me.Record, o) != nil {
+		if p := later(first.Record, &q.Op); p != nil {
 			what += fmt.Sprintf("; there it is #%d: the order differs", p.Number)
 		}
 	}
 	return q.blame(collective.VerdictMismatch, odd, what, mend)
+}
+
+// later finds an operation like o that has not ended, under a larger number.
+func later(c *record.Communicator, o *record.Operation) *record.Operation {
+	for i := range c.Operations {
+		if p := &c.Operations[i]; !p.Message && p.Number > o.Number && p.IsOpen() && same(p, o) {
+			return p
+		}
+	}
+	return nil
 }
 
 // messageDiffers compares the message that waits with the oldest one of the peer to or from this rank.
@@ -254,8 +327,13 @@ func (q *Question) partner() (*Report, *record.Operation) {
 	}
 	other := map[string]string{"send": "recv", "recv": "send"}[q.Op.Collective]
 	for i := range r.Record.Operations {
-		if o := &r.Record.Operations[i]; o.Collective == other && o.Peer == q.Me && o.IsOpen() {
+		o := &r.Record.Operations[i]
+		switch {
+		case o.Collective != other || o.Peer != q.Me:
+		case o.IsOpen():
 			return r, o
+		case o.State == record.Captured || time.Duration(r.Time-o.Ended) < q.Waited-freshFor:
+			return nil, nil // it may be the one, which has ended there
 		}
 	}
 	return r, nil
@@ -268,7 +346,7 @@ func (q *Question) missing() *collective.Verdict {
 			list = []int{r.Rank}
 		}
 	} else {
-		list = q.ranks(func(r *Report) bool { return r.Record.Collectives < q.Op.Number })
+		list = q.ranks(func(r *Report) bool { return r.answered() && !called(r.Record, q.number(), q.Op.Number) })
 	}
 	if len(list) == 0 {
 		return nil

@@ -2,8 +2,10 @@ package judge
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/record"
 )
 
@@ -22,6 +24,10 @@ type Report struct {
 	Known  []*Report              `json:"known,omitempty"` // of ranks of the other communicators
 	Stacks string                 `json:"stacks,omitempty"`
 
+	Ended string              `json:"ended,omitempty"` // why the rank has ended the communicator, if it has
+	Cause *collective.Verdict `json:"cause,omitempty"` // on what ended it
+
+	Left  bool   `json:"-"` // the rank has left the communicator, and is not dead
 	Dead  string `json:"-"` // why, if the rank is known to be dead
 	State string `json:"-"` // its process's state in /proc, "" if unknown or if the rank answers
 }
@@ -66,6 +72,53 @@ func find(c *record.Communicator, message bool, number uint64) *record.Operation
 		}
 	}
 	return nil
+}
+
+// eager is the number of a collective among those that were not captured into graphs. Ranks may capture different
+// numbers of collectives: what they call is the same if both numbers are.
+func eager(c *record.Communicator, number uint64) uint64 {
+	captured := c.Captured
+	for i := range c.Operations {
+		if o := &c.Operations[i]; captured > 0 && !o.Message && o.State == record.Captured && o.Number > number {
+			captured--
+		}
+	}
+	return number - captured
+}
+
+// called reports whether a rank has called a collective, or may have.
+func called(c *record.Communicator, eager, number uint64) bool {
+	return c.Collectives >= number || c.Collectives-c.Captured >= eager
+}
+
+// number is the number of the operation among collectives that were not captured.
+func (q *Question) number() uint64 {
+	if me := q.Reports[q.Me]; me != nil && me.answered() {
+		return eager(me.Record, q.Op.Number)
+	}
+	return q.Op.Number
+}
+
+// theirs is a rank's entry of the operation; nil if its ring does not have it, or if it may be another one.
+func (q *Question) theirs(r *Report) *record.Operation {
+	if !r.answered() {
+		return nil
+	}
+	o := find(r.Record, q.Op.Message, q.Op.Number)
+	if o == nil || o.State == record.Captured || !q.Op.Message && eager(r.Record, o.Number) != q.number() {
+		return nil
+	}
+	return o
+}
+
+// Clean makes a report of a peer safe to judge: parts that are not there are removed.
+func (r *Report) Clean() {
+	r.Others = slices.DeleteFunc(r.Others, func(c *record.Communicator) bool { return c == nil })
+	r.Known = slices.DeleteFunc(r.Known, func(k *Report) bool { return k == nil || k.Record == nil })
+	for _, k := range r.Known {
+		k.Known = nil
+		k.Clean()
+	}
 }
 
 // doing describes where a rank is: the operation that it waits in, or the latest that it called.

@@ -183,7 +183,7 @@ func (r *Report) period() time.Duration {
 			last = o
 		}
 	}
-	if first == nil || first == last {
+	if first == nil || first.Number == last.Number {
 		return 0
 	}
 	return time.Duration(last.Enqueued-first.Enqueued) / time.Duration(last.Number-first.Number)

@@ -11,8 +11,9 @@ import (
 
 func (q *Question) busy() *collective.Verdict {
 	list := q.ranks(func(r *Report) bool {
-		o := find(r.Record, q.Op.Message, q.Op.Number)
-		return !q.Op.Message && o != nil && o.State == record.Enqueued && !r.sampled()
+		o := q.theirs(r)
+		return !q.Op.Message && o != nil && o.State == record.Enqueued && !r.sampled() &&
+			time.Duration(r.Time-o.Enqueued) > q.Waited/2 // else it has only just called
 	})
 	if len(list) == 0 {
 		me := q.Reports[q.Me]
@@ -22,7 +23,7 @@ func (q *Question) busy() *collective.Verdict {
 		list = []int{q.Me}
 	}
 	r, ago := q.Reports[list[0]], ""
-	if o := find(r.Record, q.Op.Message, q.Op.Number); o != nil {
+	if o := q.theirs(r); o != nil {
 		ago = fmt.Sprintf(" %v ago", r.ago(o.Enqueued))
 	}
 	return q.blame(collective.VerdictBusy, list, fmt.Sprintf("%s called %s%s, but earlier work on its stream still runs",
@@ -31,32 +32,72 @@ func (q *Question) busy() *collective.Verdict {
 
 const busyMend = "see what was put on the stream before it: a kernel that does not end, a copy, a wait for an event"
 
-// stuck is for an operation that all ranks run.
+// sampledFrom is how long an operation waits before its GPU or network is suspected, where nobody sees whether it has
+// started: the work before it on its stream may take long.
+const sampledFrom = 30 * time.Second
+
+// stuck is for an operation that all ranks have called.
 func (q *Question) stuck() *collective.Verdict {
 	me := q.Reports[q.Me]
 	behind := q.behind()
 	switch {
-	case me == nil || me.Record == nil || q.fresh():
+	case me == nil || me.Record == nil || q.fresh() || !q.complied():
 		return nil
 	case me.Record.Engine == record.EngineNCCLCalls: // of an operation that has ended nobody would know
 		return nil
-	case me.Record.Engine == record.EngineOfHosts || me.Record.Engine == record.EngineOfHostsOnGPUs || q.proxies() != "":
+	case q.proxies() != "" || q.resent():
+		return q.network(behind)
+	case me.sampled() && (q.Waited < sampledFrom || q.graphs()):
+		return nil
+	case me.Record.Engine == record.EngineOfHosts || me.Record.Engine == record.EngineOfHostsOnGPUs:
+		if q.Waited < sampledFrom { // a large message takes long
+			return nil
+		}
 		return q.network(behind)
 	case me.sampled() || me.Record.Engine == record.EngineNCCL:
-		v := q.blame(collective.VerdictGPU, behind, fmt.Sprintf(
-			"%s have launched %s, and the kernel makes no progress", q.all(), q.name()),
+		what := "%s have launched %s, and the kernel makes no progress"
+		if me.sampled() {
+			what = "%s have launched %s, and it makes no progress: work before it on the streams runs, or its kernel hangs"
+		}
+		v := q.blame(collective.VerdictGPU, behind, fmt.Sprintf(what, q.all(), q.name()),
 			"look for Xid errors in dmesg, and at nvidia-smi nvlink -e and -q -d PERFORMANCE,ECC,PCIE; a kernel of another "+
 				"communicator may hold the GPU (GOCCL_MAX_CTAS)")
 		v.Evidence = q.waits()
 		return v
 	}
-	v := q.blame(collective.VerdictStarved, behind, fmt.Sprintf("%s run %s", q.all(), q.name()),
+	v := q.blame(collective.VerdictStarved, behind, fmt.Sprintf("%s have called %s", q.all(), q.name()),
 		"look at the load of the host, the limits of the process's cgroup, and whether its memory is swapped out")
 	if len(behind) > 0 {
 		v.What += fmt.Sprintf(", and %s not get on", plural(behind, "does", "do"))
 	}
 	v.Evidence = q.waits()
 	return v
+}
+
+// complied reports whether all ranks, as far as they were asked, are known to have called the operation.
+func (q *Question) complied() bool {
+	if q.Op.Message {
+		_, o := q.partner()
+		return o != nil
+	}
+	return !slices.ContainsFunc(q.Reports, func(r *Report) bool {
+		return r != nil && r.answered() && q.theirs(r) == nil && (r.Record.Captured > 0 ||
+			r.Record.Collectives < q.Op.Number || find(r.Record, false, q.Op.Number) != nil)
+	})
+}
+
+// resent reports whether a connection of a rank sends something again now.
+func (q *Question) resent() bool {
+	return slices.ContainsFunc(q.Reports, func(r *Report) bool {
+		return r != nil && r.answered() && slices.ContainsFunc(r.Links, func(l Link) bool { return l.Retransmits > 0 })
+	})
+}
+
+// graphs reports whether a rank has captured collectives: nobody sees when their graphs run.
+func (q *Question) graphs() bool {
+	return slices.ContainsFunc(q.Reports, func(r *Report) bool {
+		return r != nil && r.answered() && r.Record.Captured > 0
+	})
 }
 
 // all names the ranks that run the operation.
@@ -91,8 +132,8 @@ func (q *Question) fresh() bool {
 		if r == nil || !r.answered() {
 			return false
 		}
-		o := find(r.Record, q.Op.Message, q.Op.Number)
-		return !q.Op.Message && o != nil && o.Started != 0 && time.Duration(r.Time-o.Started) < freshFor
+		o := q.theirs(r)
+		return !q.Op.Message && o != nil && time.Duration(r.Time-max(o.Started, o.Enqueued)) < freshFor
 	})
 }
 
@@ -172,7 +213,7 @@ func Late(q *Question, least time.Duration) *collective.Verdict {
 	}
 	for _, i := range q.ranks((*Report).answered) {
 		r := q.Reports[i]
-		o := find(r.Record, false, q.Op.Number)
+		o := q.theirs(r)
 		if o == nil {
 			continue
 		}

@@ -137,7 +137,7 @@ func (v *View) ended(idle bool) *collective.Verdict {
 			q.Reports[i] = nil
 		}
 	}
-	return q.silent()
+	return q.stopped()
 }
 
 func (q *Question) unseen() *collective.Verdict {

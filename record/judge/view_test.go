@@ -45,7 +45,7 @@ func TestView(t *testing.T) {
 			for _, r := range list {
 				r.State = "T"
 			}
-		}, collective.VerdictStopped, []int{0, 1, 2, 3}, "ranks 0, 1, 2, 3 are stopped"},
+		}, collective.VerdictStopped, []int{0, 1, 2, 3}, "ranks 0-3 are stopped"},
 		"aborted": {func(list []*judge.Report, _ *judge.View) {
 			idle(list)
 			list[2].Record.State, list[2].Record.Verdict = record.CommunicatorFailed, said

@@ -195,7 +195,7 @@ func TestSourcesAgree(t *testing.T) {
 			j.call(3, 0, "broadcast", true)
 			return j
 		}, kind: collective.VerdictMismatch, ranks: []int{3},
-			what: "rank 3 calls broadcast of 8 × float"}, // PyTorch does not tell the root
+			what: "broadcast of 8 × float"}, // PyTorch does not tell the root; any rank may be the one that asks
 		"busy": {make: func() job {
 			j := waiting(4)
 			o := &j[3].Communicators[0].Operations[4]

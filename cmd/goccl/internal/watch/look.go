@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/internal/printable"
 	"github.com/goccl/goccl/record/judge"
 )
 
@@ -22,6 +23,26 @@ type Found struct {
 	Name        string
 	Size, Nodes int
 	Rank        *Rank
+}
+
+const damaged = "the records of a process are damaged, and are not shown"
+
+// mostRanks is the size of the largest communicator.
+const mostRanks = 1 << 16
+
+// valid reports whether a rank can be shown, and makes its texts safe for terminals. Sources show what other users'
+// processes and other hosts say.
+func (f *Found) valid() bool {
+	r := f.Rank
+	if r == nil || r.Record == nil || f.Size < 1 || f.Size > mostRanks || r.Rank < 0 || r.Rank >= f.Size {
+		return false
+	}
+	r.Record.Clean()
+	printable.Strings(&f.ID, &f.Name, &r.Host, &r.Source, &r.State)
+	for i := range r.Sums {
+		printable.Strings(&r.Sums[i].Collective, &r.Sums[i].Algorithm, &r.Sums[i].Protocol)
+	}
+	return true
 }
 
 func unixNow() int64 { return time.Now().UnixNano() }
@@ -52,8 +73,14 @@ func (w *Watcher) Look() *Snapshot {
 	byID := map[key]*Communicator{}
 	for _, source := range w.Sources {
 		found, notes := source.Ranks()
-		s.Notes = append(s.Notes, notes...)
+		for _, n := range notes {
+			s.Notes = append(s.Notes, printable.Line(n))
+		}
 		for _, f := range found {
+			if !f.valid() {
+				s.Notes = append(s.Notes, damaged)
+				continue
+			}
 			k := key{f.ID, f.Size}
 			c := byID[k]
 			if c == nil {

@@ -27,7 +27,6 @@ const (
 	rasProtocol   = 2
 	rasIdle       = 30 * time.Second // without a command
 	rasLine       = 1 << 10
-	rasClients    = 64
 	rasEventEvery = 200 * time.Millisecond
 	// rasTime is how RAS writes a time.
 	rasTime = "2006-01-02 15:04:05"
@@ -37,7 +36,6 @@ const (
 func (s *Server) ServeRAS(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
-	slots := make(chan struct{}, rasClients)
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -46,14 +44,7 @@ func (s *Server) ServeRAS(ctx context.Context, l net.Listener) error {
 			}
 			return err
 		}
-		select {
-		case slots <- struct{}{}:
-		default:
-			_ = c.Close()
-			continue
-		}
 		go func() {
-			defer func() { <-slots }()
 			end := context.AfterFunc(ctx, func() { _ = c.Close() })
 			defer end()
 			defer func() { _ = c.Close() }()

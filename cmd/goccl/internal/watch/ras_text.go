@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/internal/buildinfo"
+	"github.com/goccl/goccl/record/judge"
 )
 
 // rasText writes the text of RAS: the job, its communicators in groups of the same kind, errors, warnings. Verdicts are
@@ -160,13 +161,13 @@ func rasVerdict(b *strings.Builder, s *Snapshot, v *collective.Verdict, names ma
 			name = names[c]
 		}
 	}
-	ranks := "Rank " + list(v.Blamed())
+	ranks := "Rank " + judge.List(v.Blamed())
 	if len(v.Blamed()) == 0 {
 		ranks = "No rank"
 	}
 	fmt.Fprintf(b, "%s %s\n  %s: %s\n", name, strings.ToUpper(string(v.Kind)), ranks, v.What)
 	if len(v.Waiting) > 0 {
-		fmt.Fprintf(b, "  Ranks %s wait in %s for %.1f s\n", list(v.Waiting), title(v), v.For.Seconds())
+		fmt.Fprintf(b, "  Ranks %s wait in %s for %.1f s\n", judge.List(v.Waiting), title(v), v.For.Seconds())
 	}
 	fmt.Fprintf(b, "  To do: %s\n\n", v.Mend)
 }

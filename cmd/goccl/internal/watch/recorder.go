@@ -100,11 +100,17 @@ func (s *summing) all(c *record.Communicator) (sums []Sum) {
 			counted[x.Collective] = t
 		}
 	}
+	open := map[string]uint64{}
+	for i := range c.Operations {
+		if o := &c.Operations[i]; o.IsOpen() {
+			open[o.Collective]++
+		}
+	}
 	for _, t := range c.Totals {
 		seen := counted[t.Collective]
 		rest := Sum{Collective: t.Collective, UpTo: AnySize, Begun: less(t.Operations, seen.Begun),
 			Bytes: less(t.Bytes, seen.Bytes), BusyNs: less(uint64(max(t.Time, 0)), seen.BusyNs)}
-		rest.Ended = rest.Begun
+		rest.Ended = less(rest.Begun, open[t.Collective])
 		if rest.BusyNs > 0 {
 			rest.BusyBytes = rest.Bytes
 		}

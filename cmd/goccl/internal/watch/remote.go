@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,6 +24,7 @@ func (s *Remote) Close() error { return nil }
 const (
 	remoteTimeout   = 3 * time.Second
 	largestSnapshot = 256 << 20
+	mostObjects     = 2 << 20
 )
 
 // Ranks asks all of them at once.
@@ -44,6 +46,9 @@ func (s *Remote) Ranks() (found []Found, notes []string) {
 		}
 		notes = append(notes, a.snapshot.Notes...)
 		for _, c := range a.snapshot.Communicators {
+			if c == nil {
+				continue
+			}
 			for _, r := range c.Ranks {
 				if r == nil || r.Record == nil { // of another release
 					notes = append(notes, fmt.Sprintf("%s: it has ranks without records: use goccl watch of one release", s.URLs[i]))
@@ -66,7 +71,9 @@ func fetch(url string) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	// A host that was named to be joined does not send this one elsewhere.
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -74,9 +81,13 @@ func fetch(url string) (*Snapshot, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("it answers %s", resp.Status)
 	}
-	s := new(Snapshot)
-	if err := json.NewDecoder(io.LimitReader(resp.Body, largestSnapshot)).Decode(s); err != nil {
+	b, err := io.ReadAll(io.LimitReader(resp.Body, largestSnapshot))
+	if err != nil {
 		return nil, err
 	}
-	return s, nil
+	if n := bytes.Count(b, []byte("{")); n > mostObjects { // each takes much more memory than text
+		return nil, fmt.Errorf("its snapshot has %d objects, at most %d are read", n, mostObjects)
+	}
+	s := new(Snapshot)
+	return s, json.Unmarshal(b, s)
 }

@@ -8,6 +8,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,8 +38,9 @@ func (s *Server) Snapshot() *Snapshot {
 	return &Snapshot{Time: time.Now(), Communicators: []*Communicator{}, Verdicts: []*collective.Verdict{}}
 }
 
-// Handler serves the page, its data, and metrics if there are any.
-func (s *Server) Handler(metrics http.Handler) http.Handler {
+// Handler serves the page, its data, and metrics if there are any, to requests that name this host: by an address, its
+// name, localhost, or name, if that is not empty. A page in a browser could name it otherwise (DNS rebinding).
+func (s *Server) Handler(metrics http.Handler, name string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
@@ -52,7 +58,22 @@ func (s *Server) Handler(metrics http.Handler) http.Handler {
 	if metrics != nil {
 		mux.Handle("GET /metrics", metrics)
 	}
-	return mux
+	own, _ := os.Hostname()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = strings.Trim(r.Host, "[]")
+		}
+		_, err = netip.ParseAddr(host)
+		if err != nil && !slices.ContainsFunc([]string{"localhost", own, name}, func(known string) bool {
+			return known != "" && strings.EqualFold(known, strings.TrimSuffix(host, "."))
+		}) {
+			http.Error(w, "this is not the host of that name: use its address, or give the name to goccl watch --http NAME:PORT",
+				http.StatusMisdirectedRequest)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // Listen opens an address. Without a host it is this host alone.
@@ -64,7 +85,51 @@ func Listen(address string) (net.Listener, error) {
 	if host == "" {
 		host = "localhost"
 	}
-	return net.Listen("tcp", net.JoinHostPort(host, port))
+	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		return nil, err
+	}
+	return &bounded{Listener: l}, nil
+}
+
+// mostConnections is how many connections a listener has. A new one ends the oldest, so that nobody can hold all of
+// them.
+const mostConnections = 128
+
+// bounded is a listener with a bounded number of connections.
+type bounded struct {
+	net.Listener
+	mu   sync.Mutex
+	open []net.Conn // the oldest first
+}
+
+// Accept implements net.Listener.
+func (b *bounded) Accept() (net.Conn, error) {
+	c, err := b.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.open) >= mostConnections {
+		_ = b.open[0].Close()
+		b.open = b.open[1:]
+	}
+	b.open = append(b.open, c)
+	return &boundedConn{c, b}, nil
+}
+
+type boundedConn struct {
+	net.Conn
+	b *bounded
+}
+
+// Close implements net.Conn.
+func (c *boundedConn) Close() error {
+	c.b.mu.Lock()
+	c.b.open = slices.DeleteFunc(c.b.open, func(o net.Conn) bool { return o == c.Conn })
+	c.b.mu.Unlock()
+	return c.Conn.Close()
 }
 
 // ServeHTTP serves until the context ends.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,7 +40,7 @@ func TestHTTP(t *testing.T) {
 	tally.Count(s)
 	tally.Count(s)
 	server.Show(s)
-	h := httptest.NewServer(server.Handler(tally.Handler()))
+	h := httptest.NewServer(server.Handler(tally.Handler(), ""))
 	defer h.Close()
 	get := func(path string) (string, http.Header) {
 		resp, err := http.Get(h.URL + path) //nolint:noctx // a test's own server
@@ -99,6 +100,9 @@ func rasServer(t *testing.T, s *Snapshot) (*Server, func(commands string) string
 		}
 	})
 	return server, func(commands string) string {
+		if commands == "address" {
+			return l.Addr().String()
+		}
 		c, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -159,6 +163,39 @@ func TestRAS(t *testing.T) {
 		strings.Repeat("x", 2000) + "\n\n": ""} {
 		if got := ask(command); !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%.20q: %s", command, got)
+		}
+	}
+}
+
+// Held connections shut nobody out: a new one ends the oldest.
+func TestHeldConnections(t *testing.T) {
+	_, s := hang(t)
+	_, ask := rasServer(t, s)
+	address := ask("address")
+	for range 3 * mostConnections {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+	}
+	if text := ask("STATUS\n"); !strings.Contains(text, "Job summary") {
+		t.Errorf("%q", text)
+	}
+}
+
+// A page in a browser that reaches this host by a name of its own gets nothing (DNS rebinding).
+func TestHostHeader(t *testing.T) {
+	var server Server
+	h := server.Handler(nil, "node1.example.com")
+	own, _ := os.Hostname()
+	for host, want := range map[string]int{"localhost:9401": 200, "127.0.0.1:9401": 200, "[::1]:9401": 200, "[::1]": 200,
+		"10.1.2.3": 200, "NODE1.example.com.:9401": 200, own + ":1": 200, "evil.example.com:9401": 421, "evil": 421, "": 421,
+		"127.0.0.1.evil.com": 421} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/snapshot.json", nil)
+		r.Host = host
+		if h.ServeHTTP(w, r); w.Code != want {
+			t.Errorf("%q: %d, want %d", host, w.Code, want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/record/judge"
 )
 
 // columns of the table; docs/watch.md explains each.
@@ -53,8 +54,8 @@ func Table(w io.Writer, s, before *Snapshot, color bool) error {
 			b.WriteString(paint(color, dim, wrap("· "+e, "   ")))
 		}
 		if len(v.Waiting) > 0 {
-			b.WriteString(wrap(fmt.Sprintf("waiting in %s for %.1f s: ranks %s", title(v), v.For.Seconds(), list(v.Waiting)),
-				"   "))
+			b.WriteString(wrap(fmt.Sprintf("waiting in %s for %.1f s: ranks %s", title(v), v.For.Seconds(),
+				judge.List(v.Waiting)), "   "))
 		}
 		b.WriteString(wrap("→ "+v.Mend, "   "))
 	}
@@ -97,32 +98,14 @@ func who(v *collective.Verdict) string {
 	case 0:
 		text = "no rank"
 	case 1:
-		text = "rank " + list(ranks)
+		text = "rank " + judge.List(ranks)
 	default:
-		text = "ranks " + list(ranks)
+		text = "ranks " + judge.List(ranks)
 	}
 	if v.Host != "" {
 		text += fmt.Sprintf(" (%s, process %d)", v.Host, v.Process)
 	}
 	return text + " of " + v.Communicator
-}
-
-// list writes numbers with their runs joined, like "0-2, 5".
-func list(n []int) string {
-	var parts []string
-	for i := 0; i < len(n); {
-		k := i
-		for k+1 < len(n) && n[k+1] == n[k]+1 {
-			k++
-		}
-		if k > i {
-			parts = append(parts, fmt.Sprintf("%d-%d", n[i], n[k]))
-		} else {
-			parts = append(parts, fmt.Sprint(n[i]))
-		}
-		i = k + 1
-	}
-	return strings.Join(parts, ", ")
 }
 
 func find(s *Snapshot, c *Communicator, r *Rank) *Rank {

@@ -1,0 +1,25 @@
+package printable_test
+
+import (
+	"testing"
+
+	"github.com/goccl/goccl/internal/printable"
+)
+
+func TestLine(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                          "",
+		"decode-0 über 日本":          "decode-0 über 日本",
+		"a\x1b[2Jb\nc\rd\te\x00f":   "a?[2Jb?c?d?e?f",
+		"\u009b31m\u202eabc\u2028d": "?31m?abc?d",
+		"broken \xff\x1b":           "broken \ufffd?",
+	} {
+		if got := printable.Line(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+	a, b := "x\x1b", "y"
+	if printable.Strings(&a, &b); a != "x?" || b != "y" {
+		t.Error(a, b)
+	}
+}

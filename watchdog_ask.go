@@ -1,0 +1,173 @@
+package goccl
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccl/goccl/record"
+	"github.com/goccl/goccl/record/judge"
+)
+
+// report is what this rank tells about itself.
+func (w *watchdog) report() *judge.Report {
+	c := w.c
+	who := c.roster.Load()
+	o := who.ranks[c.rank]
+	r := &judge.Report{Rank: c.rank, Time: record.Now(), Host: o.host, PID: o.pid, Device: c.dev.ID().String(),
+		Record: c.record.Snapshot(mostOperations), States: map[int]string{}}
+	for _, x := range record.Recorders() {
+		if other := x.Snapshot(mostOthers); other != nil && other.ID != r.Record.Identity() && other.Device == r.Device &&
+			len(r.Others) < mostAsked {
+			r.Others = append(r.Others, other)
+		}
+	}
+	hosts := c.boot.Hosts()
+	for p, at := range who.ranks {
+		if hosts[p] == hosts[c.rank] && p != c.rank {
+			r.States[p] = at.state()
+		}
+	}
+	if e, ok := c.engine.(interface{ NetworkLinks() []judge.Link }); ok {
+		r.Links = e.NetworkLinks()
+	}
+	r.Known = heard.of(r)
+	if cause := cmp.Or(c.status.err(), c.engine.Err()); cause != nil {
+		r.Ended = cause.Error()
+		var e *Error
+		if errors.As(cause, &e) {
+			r.Cause = e.Verdict
+		}
+	}
+	return r
+}
+
+// state is the state of the rank's process in /proc, as seen from this host; Z if it has ended, "" if it is not known.
+func (o origin) state() string {
+	if o.space != processSpace() {
+		return ""
+	}
+	state, born := record.Status(o.pid)
+	switch {
+	case state == 0 || born != o.born && o.born != 0:
+		if _, err := os.Stat("/proc/self/stat"); err != nil || o.pid == 0 {
+			return ""
+		}
+		return "Z"
+	}
+	return string(state)
+}
+
+// ask collects the reports of the ranks. ok is false if the communicator ends meanwhile: then a peer's silence says
+// nothing about it.
+func (w *watchdog) ask() (reports []*judge.Report, ok bool) {
+	c, me := w.c, w.report()
+	reports = make([]*judge.Report, c.size)
+	reports[c.rank] = me
+	w.mu.Lock()
+	w.asked++
+	number := w.asked
+	clear(w.answers)
+	w.mu.Unlock()
+	for _, p := range w.chosen(me) {
+		o := c.roster.Load().ranks[p]
+		reports[p] = &judge.Report{Rank: p, Host: o.host, PID: o.pid}
+		go w.send(p, note{Ask: number})
+	}
+	for begun := time.Now(); ; {
+		open := w.collect(reports)
+		if len(open) == 0 {
+			break
+		}
+		limit := w.patience()
+		if !slices.ContainsFunc(open, func(p int) bool { return !strings.ContainsAny(reports[p].State, "TtZ") }) {
+			limit = answerLimit // nobody else is awaited
+		}
+		left := limit - time.Since(begun)
+		if left <= 0 {
+			break
+		}
+		select {
+		case <-w.more:
+		case <-time.After(min(left, answerLimit)):
+		case <-c.status.ctx.Done():
+			return reports, false
+		}
+	}
+	for _, r := range reports {
+		if r != nil && r != me && r.Record != nil {
+			heard.add(me, r)
+		}
+	}
+	return reports, true
+}
+
+// patience is how long ask waits for answers. A rank of a busy host may answer late.
+func (w *watchdog) patience() time.Duration {
+	if t := w.c.cfg.OpTimeout; t > 0 {
+		return min(mostPatience, max(answerLimit, t/4))
+	}
+	return mostPatience
+}
+
+// collect stores what is known of the ranks in their reports. It returns the ranks that may still answer.
+func (w *watchdog) collect(reports []*judge.Report) (open []int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	hosts, me := w.c.boot.Hosts(), w.c.rank
+	for p, r := range reports {
+		if answer := w.answers[p]; r != nil && answer != nil && p != me {
+			r = answer
+			reports[p] = r
+		}
+		if r == nil || p == me {
+			continue
+		}
+		r.Dead, r.Left = w.deaths[p], w.left[p]
+	}
+	for p, r := range reports {
+		if r == nil || r.Record != nil || r.Dead != "" || r.Left {
+			continue
+		}
+		open = append(open, p)
+		if hosts[p] == hosts[me] {
+			r.State = w.c.roster.Load().ranks[p].state()
+			continue
+		}
+		for q, other := range reports {
+			if other != nil && hosts[q] == hosts[p] && other.States[p] != "" {
+				r.State = other.States[p]
+			}
+		}
+	}
+	return open
+}
+
+// chosen lists the peers to ask: all, or in a large communicator those that the engine waits for and some others.
+func (w *watchdog) chosen(me *judge.Report) (list []int) {
+	seen := map[int]bool{w.c.rank: true}
+	add := func(p int) {
+		if p >= 0 && p < w.c.size && !seen[p] && len(list) < mostAsked {
+			seen[p] = true
+			list = append(list, p)
+		}
+	}
+	if me.Record != nil {
+		for _, x := range me.Record.Waits {
+			add(x.Peer)
+		}
+		for _, o := range me.Record.Operations {
+			if o.Ended == 0 {
+				add(o.Peer)
+			}
+		}
+	}
+	step := max(1, w.c.size/mostAsked)
+	for i := 1; i < w.c.size; i += step {
+		add((w.c.rank + i) % w.c.size)
+	}
+	return list
+}
