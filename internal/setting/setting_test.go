@@ -110,8 +110,8 @@ func TestCTAPolicy(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	c, err := Parse(from())
-	if err != nil || c.StallWarning != 30*time.Second || !c.Overlap || c.CopyEngine != CopyLarge || c.Device != CUDA ||
-		c.SeparateGraphs || c.NoProgress {
+	if err != nil || c.StallWarning != 30*time.Second || !c.Overlap || c.CopyEngine != CopyLarge ||
+		c.Device != AnyDevice || c.SeparateGraphs || c.NoProgress {
 		t.Errorf("%+v, %v", c, err)
 	}
 	c, err = Parse(from("GOCCL_OVERLAP", "0", "GOCCL_COPY_ENGINE", "1", "NCCL_GRAPH_MIXING_SUPPORT", "0", "CUDA_HOME",
