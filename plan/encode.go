@@ -14,8 +14,8 @@ func (p *Plan) Encode() []byte {
 	return append(w.b, '\n')
 }
 
-// Encode passes the encoding of the plan of all ranks to visit, in parts, until visit fails. The programs of one rank at
-// a time are in memory. A plan that Decode would refuse for its length is ErrLimit, before the first part if the
+// Encode passes the encoding of the plan of all ranks to visit, in parts, until visit fails. The programs of one rank
+// at a time are in memory. A plan that Decode would refuse for its length is ErrLimit, before the first part if the
 // programs of the representatives show it.
 func (f *Folded) Encode(visit func(part []byte) error) error {
 	if err := f.Validate(); err != nil {
@@ -25,9 +25,9 @@ func (f *Folded) Encode(visit func(part []byte) error) error {
 	var err error
 	add := func(bytes int) {
 		if total += bytes; total > Capacity.FileBytes && err == nil {
-			err = &Error{Class: ErrLimit, Pos: nowhere, Detail: fmt.Sprintf("a file of plan %s has over %d MiB and the limit is "+
-				"%d: use fewer ranks or instances, or name the program where a plan is wanted", f.Plan.Name, total>>20,
-				Capacity.FileBytes>>20)}
+			err = &Error{Class: ErrLimit, Pos: nowhere, Detail: fmt.Sprintf("a file of plan %s has over %d MiB and the "+
+				"limit is %d: use fewer ranks or instances, or name the program where a plan is wanted",
+				f.Plan.Name, total>>20, Capacity.FileBytes>>20)}
 		}
 	}
 	for _, r := range f.Symmetry.Representatives() {

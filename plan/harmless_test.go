@@ -52,8 +52,8 @@ func TestUnorderedAcquirers(t *testing.T) {
 	expect(t, "one acquirer makes way for the other", p, "ambiguous")
 }
 
-// preacquired is an all-gather of one rank. Block 0 copies and releases a semaphore that starts at 1. Block 1 acquires it
-// twice, so that the second comes after the copy, and gives one back when it is done.
+// preacquired is an all-gather of one rank. Block 0 copies and releases a semaphore that starts at 1. Block 1 acquires
+// it twice, so that the second comes after the copy, and gives one back when it is done.
 func preacquired(block1 ...Op) *Plan {
 	p := mesh("preacquired", AllGather, 1, 2, 1, 1, 1)
 	p.GPUs[0].Semaphores = []Semaphore{{InitValue: 1}, {}}

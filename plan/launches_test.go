@@ -23,7 +23,8 @@ func TestEqualStatesGoOnAlike(t *testing.T) {
 	}
 	var plans []*plan.Plan
 	for _, ranks := range []int{2, 4} {
-		p, err := programs.Build("allreduce_hierarchical_pipelined", programs.Options{Ranks: 4, Hosts: ranks / 2, Instances: 1})
+		p, err := programs.Build("allreduce_hierarchical_pipelined",
+			programs.Options{Ranks: 4, Hosts: ranks / 2, Instances: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -212,7 +212,7 @@ func (c *checker) run(byLaunch []turns) error {
 		sh.chunk = max(sh.chunk, a.chunk)
 	}
 	starts, err := c.execute(&sh)
-	if err == nil {
+	if err == nil && c.l.used {
 		c.note(each, starts)
 	}
 	c.report.Shapes += len(sh.atoms)

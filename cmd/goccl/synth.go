@@ -85,8 +85,8 @@ func (c *synthCommand) report(s *streams, g *fabric.Graph, r *synth.Result, took
 			each, what = "pair", "paths"
 		}
 		fmt.Fprintf(s.out, "best rate of any plan: %.4g GB/s for each %s: %s\n", b.GBps, each, b.Reason(g))
-		fmt.Fprintf(s.out, "no plan takes less than %.2f us; this one takes %.2f times that, with %d %s per %s\n", r.BoundMicros,
-			r.Simulated.Micros/r.BoundMicros, r.Trees, what, each)
+		fmt.Fprintf(s.out, "no plan takes less than %.2f us; this one takes %.2f times that, with %d %s per %s\n",
+			r.BoundMicros, r.Simulated.Micros/r.BoundMicros, r.Trees, what, each)
 	}
 	for i, k := range r.Candidates {
 		if i >= 5 && !c.All && !k.Shipped {

@@ -230,8 +230,8 @@ func (b *Bound) Reason(g *fabric.Graph) string {
 		return "the optimum of the linear program of its flows"
 	}
 	if b.Reduces && b.Parts > 0 {
-		return fmt.Sprintf("an all-reduce of %d groups of ranks sends %d messages from group to group, over %.4g GB/s of links",
-			b.Parts, 2*(b.Parts-1), b.CutGBps)
+		return fmt.Sprintf("an all-reduce of %d groups of ranks sends %d messages from group to group, "+
+			"over %.4g GB/s of links", b.Parts, 2*(b.Parts-1), b.CutGBps)
 	}
 	if b.Reduces {
 		return fmt.Sprintf("the whole message must pass %.4g GB/s of links between some ranks and the others", b.CutGBps)

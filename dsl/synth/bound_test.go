@@ -273,7 +273,8 @@ func TestNoPlanBeatsItsBound(t *testing.T) {
 			size = 12 << 20
 		}
 		g := parse(t, doc)
-		for _, c := range []plan.Collective{plan.AllReduce, plan.AllGather, plan.ReduceScatter, plan.Broadcast, plan.AllToAll} {
+		for _, c := range []plan.Collective{plan.AllReduce, plan.AllGather, plan.ReduceScatter, plan.Broadcast,
+			plan.AllToAll} {
 			if c != plan.AllReduce && !full {
 				continue
 			}

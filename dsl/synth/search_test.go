@@ -22,8 +22,8 @@ func machine(t *testing.T) *simulate.Machine {
 var full = os.Getenv("GOCCL_FULL") != ""
 
 // The bytes that a synthesised plan sends over the busiest link give its rate: at most 1 % below the bound, and no
-// plan is above. All-reduces may be 20 % below: their trees give all ranks equal shares of the roots. The simulator counts the bytes; Optimal has no part in it. With GOCCL_FULL=1 every topology and
-// collective.
+// plan is above. All-reduces may be 20 % below: their trees give all ranks equal shares of the roots. The simulator
+// counts the bytes; Optimal has no part in it. With GOCCL_FULL=1 every topology and collective.
 func TestPlansReachTheBound(t *testing.T) {
 	cases := map[string][]plan.Collective{"ring-6": {plan.AllGather, plan.ReduceScatter, plan.AllReduce},
 		"pcie-8": {plan.AllGather}, "broken-nvlink": {plan.AllReduce}, "dgx-h100x2": {plan.AllGather}}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
@@ -190,7 +191,8 @@ func (o *TuneOptions) searchPlans(k Kind, ranks, hosts int, search PlanSearch) (
 				continue
 			}
 			seen[string(data)] = true
-			p.Name = fmt.Sprintf("%s_%d_%d", p.Name, size, len(list))
+			// GOCCL_ALGO, which has commas between names, selects the plan.
+			p.Name = fmt.Sprintf("%s_%d_%d", strings.ReplaceAll(p.Name, ",", ""), size, len(list))
 			list = append(list, p)
 		}
 		if size > math.MaxInt64/searchFactor {
