@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/goccl/goccl/collective"
 )
 
 // monitor looks at all recorders of the process. It runs while there are any.
@@ -163,7 +165,8 @@ func (x *Recorder) look() {
 		}
 		if age(since) > waitsFrom && !waiting {
 			waiting = true
-			x.writeWaits(o.State == Started)
+			_, foreign := collective.ParseCollective(o.Collective) // the engine does not run it
+			x.writeWaits(o.State == Started && foreign == nil)
 		}
 		waited := age(max(since, w.moved))
 		limit := max(w.After, 20*time.Duration(w.usual[o.key()]))
@@ -249,8 +252,8 @@ func (w *watch) sample(k usualKey, d int64) {
 
 func (o *Operation) key() usualKey { return usualKey{o.Collective, bits.Len64(uint64(o.Bytes))} }
 
-// writeWaits stores what the engine waits for. If that has changed since the look before, or an operation runs and
-// waits for nobody, the rank gets on.
+// writeWaits stores what the engine waits for. If that has changed since the look before, or an operation of the engine
+// runs and waits for nobody, the rank gets on.
 func (x *Recorder) writeWaits(started bool) {
 	w := &x.watch
 	if w.Waits == nil {
