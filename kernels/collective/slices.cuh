@@ -41,8 +41,8 @@
 // # Progress
 //
 // Give step (phase 0 sends, turn t) the time t, the sum of turn t the time t + lag, taking a result t + 2·lag. A send
-// waits for a sum of turn t − depth; a sum for sends of its turn, and for a taking of turn t − depth; a taking for a
-// sum of its turn. With depth > lag every wait is for an earlier time. slices_bulk.cuh takes the steps of a turn in
+// waits for a sum of turn t − depth; a sum for sends of its turn, and for a taking of turn t − depth; a taking for a sum
+// of its turn. With depth > lag every wait is for an earlier time. slices_bulk.cuh takes the steps of a turn in
 // concurrent threads instead, each in the order of the turns; both kinds speak the same protocol, so each rank chooses.
 // Property, checked in every state of a small model (internal/test/models, slices): every step finds the data of its
 // turn, no result overwrites a part that has not been sent, and no rank waits for ever.
