@@ -130,8 +130,7 @@ func TestCopyEnginesByPolicy(t *testing.T) {
 	}
 }
 
-// The device knows which part of the GPU an operation took: the blocks of slices, or copies and a block of their
-// barriers.
+// The device knows which part of the GPU an operation took: the blocks of slices, or copies and a block of their barriers.
 func TestUseOfGPU(t *testing.T) {
 	engines := mockEngines(t, 2)
 	e, mem := engines[0], make([]device.Ptr, 2)

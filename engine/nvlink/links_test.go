@@ -114,8 +114,7 @@ func testNoLines(t *testing.T, link Rung) {
 
 // needsLines reports whether a kernel stores lines of LL128. It returns true for a kernel of an unknown family.
 func needsLines(kernel string) bool {
-	right := strings.Contains(kernel, "_ll_") || strings.HasSuffix(kernel, "_ll") ||
-		strings.HasPrefix(kernel, "slices_") ||
+	right := strings.Contains(kernel, "_ll_") || strings.HasSuffix(kernel, "_ll") || strings.HasPrefix(kernel, "slices_") ||
 		kernel == "point_to_point_stream"
 	return !right || strings.Contains(kernel, "ll128")
 }

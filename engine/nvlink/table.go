@@ -35,8 +35,7 @@ import (
 // measured uses the rows of the nearest measured width. If the modes of a collective differ, all ranks must capture a
 // call, or none.
 //
-// Version 2 has rings, which slices replace. Files without a version have version 1. Version 1 has no special rows, and
-// its broadcast rows apply from 32 KiB on.
+// Version 2 has rings, which slices replace. Files without a version have version 1. Version 1 has no special rows, and its broadcast rows apply from 32 KiB on.
 // A name that a collective does not have is replaced by the variant that ran under that name.
 type Table struct {
 	Version int `json:"version,omitempty"`

@@ -55,8 +55,8 @@ func (v variant) String() string {
 // slicesName is the name of the algorithm of slices.go.
 const slicesName = "slices"
 
-// bulkChannels is the default number of blocks of a launch for a large message, on GPUs with bulk copies. The other SMs
-// are the caller's.
+// bulkChannels is the default number of blocks of a launch for a large message, on GPUs with bulk copies: what fills the
+// links of a Hopper GPU. The others of its SMs are the caller's.
 const bulkChannels = 16
 
 // LamportName is the name of the all-reduce by packets without flags.
@@ -75,8 +75,8 @@ var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two
 //	all_gather, reduce_scatter, all_to_all   one exchange; from 16 MiB per rank all_gather and all_to_all use streams
 //	                 instead of packets
 //
-// slices is for large messages: pieces go to the owners of slices, and results from there. The number after its slash
-// is the number of channels; each channel is one block.
+// slices is for large messages: pieces go to the owners of slices, and results from there. The number after its slash is
+// the number of channels; each channel is one block.
 //
 // one_shot_lamport is one_shot by packets of 16 bytes of data without a flag (lamport.go). What it does not take runs
 // as one_shot_ll128.

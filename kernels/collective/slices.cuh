@@ -41,11 +41,10 @@
 // # Progress
 //
 // Give step (phase 0 sends, turn t) the time t, the sum of turn t the time t + lag, taking a result t + 2·lag. A send
-// waits for a sum of turn t − depth; a sum for sends of its turn, and for a taking of turn t − depth; a taking for a sum
-// of its turn. With depth > lag every wait is for an earlier time. slices_bulk.cuh takes the steps of a turn in
+// waits for a sum of turn t − depth, a sum for sends of its own turn and for a taking of turn t − depth, a taking for a
+// sum of its own turn. With depth > lag every wait is for an earlier time. slices_bulk.cuh takes the steps of a turn in
 // concurrent threads instead, each in the order of the turns; both kinds speak the same protocol, so each rank chooses.
-// Property, checked in every state of a small model (internal/test/models, slices): every step finds the data of its
-// turn, no result overwrites a part that has not been sent, and no rank waits for ever.
+// Property, checked in every state of a small model (internal/test/models, slices).
 #pragma once
 
 #include <collective/protocol.cuh>
@@ -223,8 +222,8 @@ struct SlicesByWorkers {
     else
       storeAny(p, n, v);
   }
-  // inside says that the 16 bytes on either side of vector i are of the same piece. No thread writes a piece that is
-  // being sent; where an owner's own part is also its output, others write what is around.
+  // inside says that the 16 bytes on either side of vector i are of the same piece. No thread writes a piece while it is
+  // sent; where an owner's own part is also its output, others write what is around.
   GOCCL_DEVICE static bool inside(uint32_t i, uint32_t bytes) { return i >= 16 && i + 32 <= bytes; }
 
   // vectors runs body(i, j) for every 16 bytes of this thread, sliceFlight of them at a time: load, then store.

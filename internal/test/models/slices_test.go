@@ -6,8 +6,7 @@ import (
 )
 
 // Slices of two owners, in place: each rank sends its part of the other's slice, adds what it gets to its own part, and
-// sends the result back; every step goes through two slots at the receiver, with a flag there and a limit at the
-// sender.
+// sends the result back; every step goes through two slots at the receiver, with a flag there and a limit at the sender.
 // The steps of a turn run beside each other, each in the order of the turns. Property: every step finds the data of its
 // turn, no result overwrites a part that has not been sent, and no rank waits for ever.
 

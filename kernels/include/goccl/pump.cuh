@@ -19,10 +19,9 @@
 // # Memory order
 //
 // When a wait for a bulk group returns, the writes are visible to the thread, and to others behind a release at system
-// scope by it or by a thread that it has told. A relaxed flag is not enough: on an H100 some were seen before the data.
-// That release takes microseconds while stores of the SM are on their way, so a signaler does it beside the pumps, once
-// for all that has been performed meanwhile. A reader acquires the flag, and calls fenceProxyAsync() before its bulk
-// copies.
+// scope by it or by a thread that it has told. A relaxed flag is not enough: on H100 some were seen before the data. That
+// release takes microseconds while stores of the SM are on their way, so a Signaler does it beside the pumps, once for
+// all that has been performed meanwhile. A reader acquires the flag, and calls fenceProxyAsync() before its bulk copies.
 #pragma once
 
 #include <goccl/bulk.cuh>
@@ -124,7 +123,7 @@ struct Pump {
   }
 };
 
-// Counts is where threads of a block say how far they have got, for its signaler: a count for each lane of a warp, in
+// Counts is where threads of a block say how far they have got, for its Signaler: a count for each lane of a warp, in
 // shared memory.
 template <class Count>
 struct Counts {
