@@ -190,7 +190,7 @@ func TestOnMockLamport(t *testing.T) {
 		{33, datatype.Float16, datatype.Sum, "fused_reduce_float16 1x32+"},
 		{256, datatype.Int32, datatype.Sum, "all_reduce_one_shot_ll128_int32"},
 		{256, datatype.Float32, datatype.Max, "all_reduce_one_shot_ll128_float32"},
-		{4 << 20, datatype.Float32, datatype.Sum, "slices_bulk_float32_sum"},
+		{4 << 20, datatype.Float32, datatype.Sum, "all_reduce_ring_float32_sum"},
 	} {
 		got := launched(t, func() error { return comms[0].AllReduce(p, p, c.count, c.typ, c.op, s) })
 		if got != c.want && !strings.HasPrefix(got, c.want+" ") {
@@ -218,7 +218,7 @@ func TestOnMockLamportByTable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "table.json")
 	if err := os.WriteFile(file, []byte(`{"version": 2, "gpu": "mock", "ranks": 4, "collectives": {"all_reduce": [
 		{"bytes": 65536, "algorithm": "one_shot_ll/64"}, {"bytes": 262144, "algorithm": "one_shot_lamport/128"},
-		{"bytes": 0, "algorithm": "slices"}]}}`), 0o600); err != nil {
+		{"bytes": 0, "algorithm": "ring"}]}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("GOCCL_TUNING", file)

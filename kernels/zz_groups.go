@@ -13,7 +13,7 @@ import (
 	"github.com/goccl/goccl/kernels/pcie"
 	"github.com/goccl/goccl/kernels/primitive"
 	"github.com/goccl/goccl/kernels/probe"
-	"github.com/goccl/goccl/kernels/slices"
+	"github.com/goccl/goccl/kernels/ring"
 	"github.com/goccl/goccl/kernels/tutorial"
 )
 
@@ -28,6 +28,6 @@ var groups = map[string]*artifact.Group{
 	"pcie":       &pcie.Group,
 	"primitive":  &primitive.Group,
 	"probe":      &probe.Group,
-	"slices":     &slices.Group,
+	"ring":       &ring.Group,
 	"tutorial":   &tutorial.Group,
 }

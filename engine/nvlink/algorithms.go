@@ -9,7 +9,7 @@ import (
 func (e *Engine) TableName() string { return e.tableName }
 
 // Algorithms implements collective.Engine. The tags are: shots is how often data crosses the links; ll128 is 1 for the
-// protocol with 120 data bytes per 128; slices is 1 for pieces that go by the owners of slices; stream is 1 for pieces
+// protocol with 120 data bytes per 128; ring is 1 for whole lines sent to the next rank only; stream is 1 for pieces
 // sent to one peer after another; copy_engine is 1 for copies without a kernel. The copy_engine algorithms are listed
 // unless a rank sets GOCCL_COPY_ENGINE=0. They are chosen if the buffer is in a window, so Chosen does not list sizes
 // for them.
@@ -26,14 +26,14 @@ func (e *Engine) Algorithms() []collective.Info {
 			if v.protocol == ll128 {
 				tags["ll128"] = 1
 			}
-			if v.protocol == sliced {
-				tags["slices"] = 1
+			if v.protocol == ring {
+				tags["ring"] = 1
 			}
 			most := collective.AnySize
 			if v.protocol == lamport {
 				most = uint64(e.lamport.MostBytes())
 			}
-			if (c == collective.AllGather || c == collective.AllToAll) && e.size > 1 && v.protocol != sliced {
+			if (c == collective.AllGather || c == collective.AllToAll) && e.size > 1 && v.protocol != ring {
 				most = uint64(e.sliceFrom())*uint64(e.size) - 1
 			}
 			list = append(list, collective.Info{Name: name, Collective: c, Most: most, Tags: tags, Forceable: true,
@@ -60,7 +60,7 @@ func (e *Engine) Algorithms() []collective.Info {
 			from := uint64(e.sliceFrom()) * uint64(e.size)
 			list = append(list, collective.Info{Name: "stream", Collective: c, Least: from, Most: collective.AnySize,
 				Tags:   map[string]uint64{"shots": 1, "stream": 1},
-				Chosen: e.table.spans(c, from, collective.AnySize, func(x variant) bool { return x.protocol != sliced })})
+				Chosen: e.table.spans(c, from, collective.AnySize, func(x variant) bool { return x.protocol != ring })})
 		case collective.AllToAllV, collective.Gather, collective.Scatter, collective.Send, collective.Recv:
 			from := uint64(e.batch.from)
 			list = append(list, collective.Info{Name: "packets", Collective: c, Most: from - 1,

@@ -9,8 +9,8 @@ import (
 // slices to each other.
 const broadcastSplit = 32 << 10
 
-// broadcastMessages is the largest broadcast that goes as messages of LL instead of by slices: below NVLink a slice
-// costs several round trips. Forced slices are slices at every size.
+// broadcastMessages is the largest broadcast that goes as messages of LL instead of around the ring: below NVLink the
+// first part of a ring costs several round trips. A forced ring is a ring at every size.
 func (e *Engine) broadcastMessages() int64 {
 	if !e.table.noLines || e.table.forced[collective.Broadcast] || e.size == 1 {
 		return 0
@@ -26,8 +26,8 @@ func (e *Engine) broadcast(r *collective.Request, s *cuda.Stream) error {
 	if err != nil {
 		return err
 	}
-	if v.protocol == sliced && total > e.broadcastMessages() {
-		return e.bySlices(r, s, v)
+	if v.protocol == ring && total > e.broadcastMessages() {
+		return e.ringBroadcast(r, s, v)
 	}
 	if v.twoShot && e.size > 1 {
 		a := e.args

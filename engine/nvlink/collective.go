@@ -29,12 +29,12 @@ func countless(c collective.Collective) bool {
 	return c == collective.Barrier || c == collective.AllToAllV || c == collective.AllToAllVDevice
 }
 
-// pick chooses the variant, and packets for one rank. It asks the driver whether s is captured only
+// pick chooses the variant, and the ring only if it can run the request. It asks the driver whether s is captured only
 // if the table has separate rows for captured work.
 func (e *Engine) pick(r *collective.Request, bytes int64, s *cuda.Stream) (variant, error) {
 	if r.Algorithm != "" {
 		v, err := e.named(r)
-		if err == nil && v.protocol == sliced && e.size == 1 {
+		if err == nil && v.protocol == ring && !e.canUseRing(r) {
 			v = e.table.packets(r.Collective)
 		}
 		return e.without(v, r), err
@@ -48,7 +48,7 @@ func (e *Engine) pick(r *collective.Request, bytes int64, s *cuda.Stream) (varia
 		captured = btoi(status != cuda.CaptureNone)
 	}
 	v := e.table.pick(r.Collective, r.Type, bytes, captured)
-	if v.protocol == sliced && e.size == 1 {
+	if v.protocol == ring && !e.canUseRing(r) {
 		v = e.table.packets(r.Collective)
 	}
 	return e.without(v, r), nil
@@ -64,8 +64,8 @@ func (e *Engine) reduce(r *collective.Request, s *cuda.Stream) error {
 	if err != nil {
 		return err
 	}
-	if v.protocol == sliced {
-		return e.bySlices(r, s, v)
+	if v.protocol == ring {
+		return e.ringReduce(r, s, root, v)
 	}
 	if v.protocol == lamport {
 		return e.launchLamport(r, s, v)
@@ -94,8 +94,8 @@ func (e *Engine) reduceScatter(r *collective.Request, s *cuda.Stream) error {
 	if err != nil {
 		return err
 	}
-	if v.protocol == sliced {
-		return e.bySlices(r, s, v)
+	if v.protocol == ring {
+		return e.ringReduceScatter(r, s, v)
 	}
 	a := e.args
 	a.operands(r)
@@ -105,7 +105,7 @@ func (e *Engine) reduceScatter(r *collective.Request, s *cuda.Stream) error {
 }
 
 // exchange runs all-gather (stride 0: all peers get the same data) and all-to-all. Large slices go through the copy
-// engines if a window allows it, else as messages to one peer after another, or by slices.
+// engines if a window allows it, else as messages to one peer after another, or around the ring.
 func (e *Engine) exchange(r *collective.Request, s *cuda.Stream) error {
 	stride := int64(0)
 	if r.Collective == collective.AllToAll {
@@ -120,8 +120,8 @@ func (e *Engine) exchange(r *collective.Request, s *cuda.Stream) error {
 	if err != nil {
 		return err
 	}
-	if v.protocol == sliced {
-		return e.bySlices(r, s, v)
+	if v.protocol == ring {
+		return e.ringAllGather(r, s, v)
 	}
 	// Messages would overwrite data that an in-place all-to-all has yet to send. Packets are read before they are
 	// overwritten.

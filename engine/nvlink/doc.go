@@ -14,10 +14,10 @@
 // Data crosses the link without the host, in one of three ways (kernels/collective):
 //
 //	packets   carry their own flag, so they need no fence and no handshake: small and medium sizes (protocol.cuh)
-//	slices    pieces to the owner of a slice, who adds them in rank order, and results from there: large reductions and
-//	          broadcasts (slices.cuh); by bulk copies on few SMs where there are any (slices_bulk.cuh)
-//	streams   pieces to one peer after another, one flag per piece: large messages, all-gathers and all-to-alls
-//	          (stream.cuh, stream_bulk.cuh)
+//	ring      plain stores of whole lines to the next rank only, one flag per part: large reductions, all-gathers and
+//	          broadcasts (ring.cuh, ring_fold.cuh)
+//	streams   plain stores of pieces to one peer after another, one flag per piece: large messages, all-to-alls, and
+//	          other large transfers that the table assigns to them (stream.cuh)
 //
 // A large all-gather or all-to-all into a window that all ranks have registered runs as copies between two barriers
 // instead (copy_engine.go, windows.go).

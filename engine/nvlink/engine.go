@@ -51,43 +51,42 @@ type Config struct {
 type Engine struct {
 	collective.Plain
 
-	dev        *cuda.Device
-	name       string
-	rank, size int
-	timeout    time.Duration
-	maxBlocks  [2]int64 // of a packet kernel for any number of ranks, and of one made for this number
-	whole      bool     // whether a launch may use all SMs: no rank shares its GPU or has a limit of blocks
-	overlaps   bool     // whether a launch may start before the previous kernel has ended
-	slotUnits  int64    // 16-byte units of a slot: the most threads of a block
-	boot       bootstrap.Bootstrap
-	arena      *share.Arena
-	launcher   *launcher.Launcher // its order is that of all work, because kernels share epochs
-	latest     latest             // request
-	kernels    kernelTable        // fixed once loaded
-	slices     sliceTable
-	table      *selection
-	tuning     string // the file with the table; "": an embedded one
-	tableName  string
-	gpu        GPU            // of all ranks
-	links      []Pair         // of all pairs of ranks
-	windows    *share.Windows // the user's; nil: they are not used
-	copyMode   copyMode       // of windows
-	side       *cuda.Side     // for own slices of windows; made with the first one
-	lamport    Lamport        // nil: there is none
+	dev         *cuda.Device
+	name        string
+	rank, size  int
+	timeout     time.Duration
+	maxBlocks   [2]int64 // of a packet kernel for any number of ranks, and of one made for this number
+	whole       bool     // whether a launch may use all SMs: no rank shares its GPU or has a limit of blocks
+	overlaps    bool     // whether a launch may start before the previous kernel has ended
+	slotUnits   int64    // 16-byte units of a slot: the most threads of a block
+	boot        bootstrap.Bootstrap
+	arena       *share.Arena
+	launcher    *launcher.Launcher // its order is that of all work, because kernels share epochs
+	latest      latest             // request
+	kernels     kernelTable        // fixed once loaded
+	ringKernels ringTable
+	table       *selection
+	tuning      string // the file with the table; "": an embedded one
+	tableName   string
+	gpu         GPU            // of all ranks
+	links       []Pair         // of all pairs of ranks
+	windows     *share.Windows // the user's; nil: they are not used
+	copyMode    copyMode       // of windows
+	side        *cuda.Side     // for own slices of windows; made with the first one
+	lamport     Lamport        // nil: there is none
 
 	// Parameters of the next launch; the constant fields are filled once. They are separate objects without Go
 	// pointers, because C reads them.
 	args   *collectiveArgs
 	areas  [numProtocols][maxRanks]uint64 // values of window for it
-	sliced *sliceArgs
+	ring   *collectiveArgs
 	p2p    *p2pArgs
 	few    *p2pFewArgs
 	stream *p2pArgs
 
 	counted *allToAllVArgs
 
-	sliceBlocks int64  // the maximum number of channels of slices
-	bulk        bool   // whether kernels use bulk copies; the same on all ranks
+	ringBlocks  int64  // the maximum number of ring channels
 	own, call   limits // of the communicator; of the current request
 	p2pChannels int    // the maximum number of channels of a lane of messages
 	streams     int    // the maximum number of channels of a stream
@@ -135,10 +134,10 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e := &Engine{name: cfg.Name, boot: cfg.Bootstrap, room: room, dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout,
 		names: cfg.Names, failed: cfg.OnFailure, tuning: env.Tuning,
-		maxBlocks: [2]int64{terms.packetBlocks(1), terms.packetBlocks(2)}, sliceBlocks: terms.sliceBlocks(),
+		maxBlocks: [2]int64{terms.packetBlocks(1), terms.packetBlocks(2)}, ringBlocks: terms.ringBlocks(),
 		own: terms.limits(), p2pChannels: terms.p2pChannels(n), whole: terms.sharing == 1 && terms.blocks == 0,
 		overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap,
-		args:     new(collectiveArgs), sliced: new(sliceArgs), p2p: new(p2pArgs), few: new(p2pFewArgs),
+		args:     new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs),
 		stream: new(p2pArgs)}
 	if e.arena, err = climb(ctx, cfg.Bootstrap, dev, &terms); err != nil {
 		return nil, err
@@ -146,11 +145,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if terms.copies != copyNever && n > 1 && terms.gpu.Link < HostMemory {
 		e.windows, e.copyMode = share.NewWindows(cfg.Bootstrap, tags.Window, dev, waitLimit(&cfg)), terms.copies
 	}
-	// Bulk copies: one block is a channel in both directions.
-	e.bulk = terms.gpu.Link == NVLink && terms.gpu.Major >= 9
-	if e.streams = int(max(1, terms.share(2*streamChannels)/2)); e.bulk {
-		e.streams = int(terms.share(bulkChannels))
-	}
+	e.streams = int(max(1, terms.share(2*streamChannels)/2))
 	if err := e.choose(&terms, env.Algorithms); err != nil {
 		return nil, errors.Join(err, e.free())
 	}
@@ -230,8 +225,8 @@ func (e *Engine) fillConstants() {
 	e.counted = &allToAllVArgs{p2pHead: e.p2p.p2pHead}
 	e.stream.abort, e.stream.counters, e.stream.rank, e.stream.nranks = block, state+stateStream, uint32(e.rank), uint32(n)
 	e.args.slotBytes, e.slotUnits = uint32(slotBytes(n)), slotBytes(n)/16
-	e.sliced.collectiveArgs = *e.args
-	e.sliced.window, e.sliced.epochs, e.sliced.flagsOffset = e.stream.window, state+stateSlices, uint32(streamBytes(n))
+	*e.ring = *e.args
+	e.ring.window, e.ring.epochs, e.ring.flagsOffset = e.stream.window, state+stateRing, uint32(streamBytes(n))
 }
 
 // Enqueue implements collective.Engine. Few functions lie between a call and its launch.

@@ -51,15 +51,14 @@ func TestLaunches(t *testing.T) {
 			{req(collective.AllToAll, datatype.Int8, datatype.Sum, 255, 0), "exchange_ll128"},
 			{req(collective.Broadcast, datatype.Int8, datatype.Sum, 1<<20, 0), "broadcast_ll128" + fast},
 			{req(collective.Barrier, 0, 0, 0, 0), "exchange_" + ll + fast},
-			{req(collective.AllGather, datatype.Int8, datatype.Sum, streamSliceFrom, 0), "stream_bulk"},
-			{req(collective.AllGather, datatype.Int8, datatype.Sum, streamSliceFrom, 1), "point_to_point_stream"},
+			{req(collective.AllGather, datatype.Int8, datatype.Sum, streamSliceFrom, 0), "point_to_point_stream"},
 		} {
 			calls := launches(noted(t, func() { must(t, e.Enqueue(1, []collective.Request{c.r})) }))
 			if len(calls) != 1 || calls[0].Kernel != c.kernel {
 				t.Errorf("%d ranks, %v of %d × %v: %v, want %s", n, c.r.Collective, c.r.Count, c.r.Type, names(calls), c.kernel)
 				continue
 			}
-			if strings.HasPrefix(c.kernel, "point") || c.kernel == "stream_bulk" {
+			if strings.HasPrefix(c.kernel, "point") {
 				continue
 			}
 			a := argsOf[collectiveArgs](t, calls[0])

@@ -79,15 +79,15 @@ func (e *Engine) age(s *cuda.Stream, first uint32) error {
 	}
 	streams := layout{n, true}.streamOffset()
 	flags := streams + streamBytes(n)
-	// Counters of slices have 64 bits: turns of parts and of results, flags, and limits.
+	// The ring's counters have 64 bits: sent, received, reduced, flags, and credits.
 	for _, words := range []struct {
 		at    device.Ptr
 		bytes int64
 		lines []int
-	}{{e.launcher.State.Ptr().Add(stateSlices), sliceChannels * epochStride, []int{0, 8}},
-		{window.Add(flags), sliceFlagBytes(n), []int{0, 64}}} {
+	}{{e.launcher.State.Ptr().Add(stateRing), ringChannels * epochStride, []int{0, 8, 16}},
+		{window.Add(flags), ringFlagBytes(n), []int{0, 64}}} {
 		b := make([]byte, words.bytes)
-		for line := 0; line < len(b); line += sliceLine {
+		for line := 0; line < len(b); line += ringLine {
 			for _, word := range words.lines {
 				binary.LittleEndian.PutUint64(b[line+word:], uint64(first))
 			}
@@ -181,9 +181,9 @@ func TestGPUEpochsWrap(t *testing.T) {
 	cases := []wrapCase{
 		reduces("one_shot_ll", 3*before, some), reduces("one_shot_ll128", 3*before, some),
 		reduces("two_shot_ll", 3*before, some),
-		reduces("two_shot_ll128", 3*before, some), reduces("slices", 3*before, func(i int) int64 { return 8 * some(i) }),
-		{"slices", collective.AllReduce, datatype.Float16, 3 * before, func(i int) int64 { return 8 * some(i) }},
-		gathers("one_shot_ll"), gathers("one_shot_ll128"), gathers("slices"),
+		reduces("two_shot_ll128", 3*before, some), reduces("ring", 3*before, func(i int) int64 { return 8 * some(i) }),
+		{"ring", collective.AllReduce, datatype.Float16, 3 * before, func(i int) int64 { return 8 * some(i) }},
+		gathers("one_shot_ll"), gathers("one_shot_ll128"), gathers("ring"),
 		sends("messages of a piece", 3*before, func(int) int64 { return piece }),
 		sends("messages of five pieces", 3*before, func(int) int64 { return 5*piece - 3 }),
 		// the last piece before it finds memory that nobody has written

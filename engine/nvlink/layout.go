@@ -17,20 +17,17 @@ const (
 	p2pMaxLanes    = 2 * maxRanks
 
 	streamChannels  = 64
-	streamRingBytes = 256 << 10
+	streamRingBytes = 192 << 10
 	streamWorkers   = 256
 	streamThreads   = streamWorkers + pipeSignalers
 
-	sliceChannels = 64
-	sliceLine     = 128
-	sliceLag      = 2
-	sliceWorkers  = 512
+	ringRegion   = 12 << 20
+	ringChannels = 128
+	ringParts    = 2
+	ringLine     = 128
+	ringWorkers  = 512
 
-	bulkThreads = 512 + 5*32
-	bulkShared  = 3*(24<<10) + 3*(6<<10) + 2*4*(17<<10) + 512
-
-	streamBulkThreads = 128
-	streamBulkShared  = 13*(16<<10) + 256
+	foldLag = 2
 
 	pipeSignalers = 32
 
@@ -94,7 +91,7 @@ type allToAllVArgs struct {
 func slotBytes(n int) int64 { return min(8<<10, (24<<20)/(maxBlocks*4*int64(n))) &^ 511 }
 
 // layout is where the parts of an arena lie: the areas of LL128, the areas of LL, the region of messages, the region of
-// streams and slices, and the slots of the probe. LL and LL128 share no line: protocol.cuh. Without lines there are
+// streams and the ring, and the slots of the probe. LL and LL128 share no line: protocol.cuh. Without lines there are
 // no areas of LL128.
 type layout struct {
 	n     int
@@ -110,7 +107,7 @@ func (l layout) lineBytes() int64 {
 func (l layout) packetBytes() int64  { return llBlocks * 4 * int64(l.n) * slotBytes(l.n) }
 func (l layout) p2pOffset() int64    { return l.lineBytes() + l.packetBytes() }
 func (l layout) streamOffset() int64 { return l.p2pOffset() + p2pBytes(l.n) }
-func (l layout) probeOffset() int64  { return l.streamOffset() + streamBytes(l.n) + sliceFlagBytes(l.n) }
+func (l layout) probeOffset() int64  { return l.streamOffset() + streamBytes(l.n) + ringFlagBytes(l.n) }
 func (l layout) arenaBytes() int64   { return l.probeOffset() + probeSlots(l.n) }
 
 func p2pBytes(n int) int64 {
@@ -130,17 +127,20 @@ func streamBytes(n int) int64 {
 	return streamChannels*streamRingBytes + int64(n)*streamChannels*2*128
 }
 
-// slices.cuh places its FIFOs in the rings of the streams, and its flags and limits after their words.
-func sliceFlagBytes(n int) int64 { return sliceChannels * sliceLine * 2 * int64(n) }
+// ring.cuh places its FIFOs in the rings of the streams, and its flags and credits after their words. The flags and
+// credits of ring_fold.cuh follow, per peer.
+const _ = uint64(streamChannels*streamRingBytes - ringRegion)
+
+func ringFlagBytes(n int) int64 { return ringChannels * ringLine * int64(1+n) }
 
 // The state of an engine in device memory: epochs by block, the counters of point_to_point and of
-// point_to_point_stream, a scratch word to receive into, the counters of slices.cuh by channel, and the word of the
+// point_to_point_stream, a scratch word to receive into, the counters of ring.cuh by channel, and the word of the
 // tickets.
 const (
 	stateCounters = maxBlocks * epochStride
 	stateStream   = stateCounters + maxRanks*2*p2pChannels*32*4
 	stateScratch  = stateStream + maxRanks*2*streamChannels*32*4
-	stateSlices   = stateScratch + 4096
-	stateTicket   = stateSlices + sliceChannels*epochStride
+	stateRing     = stateScratch + 4096
+	stateTicket   = stateRing + ringChannels*epochStride
 	stateBytes    = stateTicket + 128
 )

@@ -48,15 +48,15 @@ func (l limits) spread(units, threads int64) int64 {
 	return threads
 }
 
-// slicePart is the least of a slice that a channel gets because of a lower limit.
-const slicePart = sliceChannel / 4
+// ringPart is the least of a slice that a channel gets because of a lower limit.
+const ringPart = ringLeast / 4
 
-// channels returns the number of channels for a slice, of which the table wants at most wanted and the GPUs allow
+// channels returns the number of ring channels for a slice, of which the table wants at most wanted and the GPUs allow
 // at most room.
 func (l limits) channels(slice, wanted, room int64) int64 {
 	room = min(room, l.most)
-	n := min(wanted, room, (slice+sliceChannel-1)/sliceChannel)
-	return max(n, min(l.least, room, slice/slicePart))
+	n := min(wanted, room, (slice+ringLeast-1)/ringLeast)
+	return max(n, min(l.least, room, slice/ringPart))
 }
 
 // lane returns the most channels of a lane of messages, at most room: a launch has up to 2n-1 lanes.
@@ -75,8 +75,8 @@ func (e *Engine) named(r *collective.Request) (variant, error) {
 	if err == nil {
 		err = e.table.allows(r.Collective, v)
 	}
-	if err == nil && v.protocol == sliced && e.size > 1 {
-		err = e.loadSlices()
+	if err == nil && v.protocol == ring && e.size > 1 {
+		err = e.loadRing()
 	}
 	if err != nil {
 		return v, fmt.Errorf("%v: %w", r.Collective, err)

@@ -130,7 +130,7 @@ func TestCopyEnginesByPolicy(t *testing.T) {
 	}
 }
 
-// The device knows which part of the GPU an operation took: the blocks of slices, or copies and a block of their barriers.
+// The device knows which part of the GPU an operation took: the ring's blocks, or copies and a block of their barriers.
 func TestUseOfGPU(t *testing.T) {
 	engines := mockEngines(t, 2)
 	e, mem := engines[0], make([]device.Ptr, 2)
@@ -145,9 +145,9 @@ func TestUseOfGPU(t *testing.T) {
 		return e.dev.TakeUse()
 	}
 	r := allReduce(other, copyFrom/4, s)
-	r.Algorithm, r.MaxCTAs = "slices/64", 7
+	r.Algorithm, r.MaxCTAs = "ring/64", 7
 	if got := use(r); got != (cuda.Use{Blocks: 7}) {
-		t.Errorf("slices in 7 channels: %+v", got)
+		t.Errorf("a ring of 7 channels: %+v", got)
 	}
 	r = moves(e, collective.AllGather, other, mem[0], copyFrom, s)
 	r.CTAPolicy = collective.CTAPolicyZero

@@ -88,8 +88,8 @@ func testNoLines(t *testing.T, link Rung) {
 		v.Collective = collective.AllToAllVDevice
 		v.DeviceCounts = collective.DeviceCounts{SendCounts: mem, RecvCounts: mem, SendDispls: mem, RecvDispls: mem}
 		run(v)
-		for _, want := range []string{"all_reduce_one_shot_ll_int8", "reduce_scatter_ll_float8e4m3", "slices_int64",
-			"point_to_point_stream", "point_to_point_few_ll", "all_to_all_v_device_ll", "slices_move"} {
+		for _, want := range []string{"all_reduce_one_shot_ll_int8", "reduce_scatter_ll_float8e4m3", "all_reduce_ring_int64",
+			"point_to_point_stream", "point_to_point_few_ll", "all_to_all_v_device_ll", "broadcast_ring_words"} {
 			if !seen[want] {
 				t.Errorf("%d ranks: %s is never launched", n, want)
 			}
@@ -114,7 +114,7 @@ func testNoLines(t *testing.T, link Rung) {
 
 // needsLines reports whether a kernel stores lines of LL128. It returns true for a kernel of an unknown family.
 func needsLines(kernel string) bool {
-	right := strings.Contains(kernel, "_ll_") || strings.HasSuffix(kernel, "_ll") || strings.HasPrefix(kernel, "slices_") ||
+	right := strings.Contains(kernel, "_ll_") || strings.HasSuffix(kernel, "_ll") || strings.Contains(kernel, "_ring") ||
 		kernel == "point_to_point_stream"
 	return !right || strings.Contains(kernel, "ll128")
 }

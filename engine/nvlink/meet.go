@@ -18,7 +18,7 @@ import (
 type terms struct {
 	sharing int      // the most ranks on one GPU: their kernels wait for each other, so all must fit at once
 	copies  copyMode // the minimum over all ranks
-	blocks  int64    // the minimum over the ranks' limits of thread blocks of a packet kernel or of slices; 0: no limit
+	blocks  int64    // the minimum over the ranks' limits of thread blocks of a packet or ring kernel; 0: no limit
 	least   int64    // the maximum over the ranks' lower limits, at most blocks; 0: none
 	sms     int      // the minimum over the ranks' GPUs
 	gpu     GPU      // selects the table
@@ -192,8 +192,8 @@ func (t terms) p2pChannels(n int) int {
 	return max(1, most)
 }
 
-// sliceBlocks is the largest grid of a kernel of slices, of which an SM holds one block.
-func (t terms) sliceBlocks() int64 { return t.share(min(sliceChannels, t.sms-spareSMs)) }
+// ringBlocks is the largest grid of a ring kernel, of which an SM holds one block.
+func (t terms) ringBlocks() int64 { return t.share(min(ringChannels, t.sms-spareSMs)) }
 
 // share is one rank's part of the blocks of a GPU.
 func (t terms) share(blocks int) int64 {

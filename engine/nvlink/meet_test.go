@@ -36,7 +36,7 @@ func TestMaxCTAs(t *testing.T) {
 
 	e := mockEngines(t, 2)[1]
 	s, mem := newStream(t, e), memory(t, e, 64<<20)
-	for _, force := range []string{"two_shot_ll128/512", "one_shot_ll", "slices"} {
+	for _, force := range []string{"two_shot_ll128/512", "one_shot_ll", "ring"} {
 		must(t, e.Force("all_reduce:"+force))
 		calls := launches(noted(t, func() { must(t, e.Enqueue(1, []collective.Request{allReduce(mem, 4<<20, s)})) }))
 		if len(calls) != 1 || calls[0].Grid != 12 {
@@ -76,10 +76,10 @@ func TestMinCTAs(t *testing.T) {
 		{"one_shot_ll/512", 2048, 32, 0, 32, 40}, // a warp each
 		{"one_shot_ll/512", 2048, 0, 5, 5, 5},
 		{"one_shot_ll/512", 2, 0, 0, 1, 1}, // there is no work for more
-		{"slices/8", 4 << 20, 0, 0, 12, 12},
-		{"slices/8", 4 << 20, 64, 0, 64, 64},
-		{"slices/64", 4 << 20, 0, 7, 7, 7},
-		{"slices/64", 1024, 0, 0, 1, 1},
+		{"ring/8", 4 << 20, 0, 0, 12, 12},
+		{"ring/8", 4 << 20, 64, 0, 64, 64},
+		{"ring/64", 4 << 20, 0, 7, 7, 7},
+		{"ring/64", 1024, 0, 0, 1, 1},
 	} {
 		r := allReduce(mem, c.count, s)
 		r.Algorithm, r.MinCTAs, r.MaxCTAs = c.algorithm, c.least, c.most
@@ -95,14 +95,14 @@ func TestMinCTAs(t *testing.T) {
 }
 
 // The widest launches leave SMs free, and fit on the GPU at once with two blocks of a packet kernel on each SM, three
-// of a message kernel and one of slices.
+// of a message kernel and one of a ring kernel.
 func TestGridsLeaveRoom(t *testing.T) {
 	for _, sms := range []int{20, 58, 108, 132, 148} {
 		for n := 2; n <= maxRanks; n++ {
 			t1 := terms{sharing: 1, sms: sms}
 			lanes := int64(2*n - 1)
 			for what, at := range map[string][2]int64{"packets": {t1.packetBlocks(2), 2},
-				"packets of any number of ranks": {t1.packetBlocks(1), 1}, "slices": {t1.sliceBlocks(), 1},
+				"packets of any number of ranks": {t1.packetBlocks(1), 1}, "ring": {t1.ringBlocks(), 1},
 				"messages": {lanes * int64(t1.p2pChannels(n)), 3}} {
 				if at[0] < 1 || at[0] > at[1]*int64(sms-spareSMs) {
 					t.Errorf("%d SMs, %d ranks: %d blocks for %s", sms, n, at[0], what)
@@ -110,9 +110,9 @@ func TestGridsLeaveRoom(t *testing.T) {
 			}
 		}
 	}
-	if h := (terms{sharing: 1, sms: 132}); h.packetBlocks(2) != maxBlocks || h.sliceBlocks() != sliceChannels ||
+	if h := (terms{sharing: 1, sms: 132}); h.packetBlocks(2) != maxBlocks || h.ringBlocks() != ringChannels ||
 		h.p2pChannels(4) != p2pChannels {
-		t.Errorf("an H200: %d, %d and %d blocks", h.packetBlocks(2), h.sliceBlocks(), h.p2pChannels(4))
+		t.Errorf("an H200: %d, %d and %d blocks", h.packetBlocks(2), h.ringBlocks(), h.p2pChannels(4))
 	}
 }
 
@@ -121,8 +121,8 @@ func TestLeaveRoom(t *testing.T) {
 	for _, sms := range []int{20, 58, 108, 132, 148} {
 		x := terms{sharing: 1, sms: sms}
 		room := int64(x.leaveRoom())
-		if n := x.sliceBlocks() + room; n > int64(sms) || room < int64(sms)/4 {
-			t.Errorf("%d SMs: %d for slices and others, %d of them for others", sms, n, room)
+		if n := x.ringBlocks() + room; n > int64(sms) || room < int64(sms)/4 {
+			t.Errorf("%d SMs: %d for rings and others, %d of them for others", sms, n, room)
 		}
 		if n := x.packetBlocks(2) + 2*room; n > 2*int64(sms) {
 			t.Errorf("%d SMs: %d halves for packets and others", sms, n)

@@ -165,20 +165,13 @@ type lists struct {
 	lane    []lane
 	message []message
 	used    int // of message
-	// The bits that are set in some address, and in some size of a message to or from a peer.
-	addresses, sizes int64
-}
-
-func (a *lists) add(t *transfer) {
-	a.message[a.used] = message{uint64(t.ptr), uint64(t.bytes)}
-	a.addresses |= int64(t.ptr)
-	a.used++
 }
 
 // list moves the first messages of each list into the lanes of a. Every rank sends to the next rank first and receives
 // from the previous rank first. more reports whether messages are left.
-func (e *Engine) list(a *lists) (more bool) {
+func (e *Engine) list(a *lists) (aligned, more bool) {
 	b, lanes, per := &e.batch, 0, roundMessages(e.size)
+	aligned = true
 	most := e.call.lane(e.p2pChannels, e.size)
 	a.width = uint32(most)
 	for k := 1; k < e.size; k++ {
@@ -198,8 +191,9 @@ func (e *Engine) list(a *lists) (more bool) {
 			l := lane{peer: uint16(peer), send: uint8(dir), first: uint16(a.used)}
 			for ; i >= 0 && int(l.count) < per; i = b.next[i] {
 				t := &b.all[i]
-				a.add(t)
-				a.sizes |= t.bytes
+				a.message[a.used] = message{uint64(t.ptr), uint64(t.bytes)}
+				aligned = aligned && (int64(t.ptr)|t.bytes)&7 == 0
+				a.used++
 				l.count++
 				l.channels = max(l.channels, uint8(min(most, e.channels(t.bytes))))
 			}
@@ -210,7 +204,7 @@ func (e *Engine) list(a *lists) (more bool) {
 		}
 	}
 	a.lanes = uint32(lanes)
-	return more
+	return aligned, more
 }
 
 // channels is how many channels a packet message would use if there were enough.
@@ -227,8 +221,9 @@ func (e *Engine) listOwn(a *lists, own []int32) (bytes int64, rest []int32) {
 	b, l := &e.batch, lane{peer: uint16(e.rank), first: uint16(a.used)}
 	for len(own) > 0 && a.used+2 <= len(a.message) {
 		src, dst := &b.all[own[0]], &b.all[own[1]]
-		a.add(src)
-		a.add(dst)
+		a.message[a.used], a.message[a.used+1] = message{uint64(src.ptr), uint64(src.bytes)},
+			message{uint64(dst.ptr), uint64(dst.bytes)}
+		a.used += 2
 		l.count += 2
 		bytes += src.bytes
 		own = own[2:]
@@ -249,8 +244,7 @@ func (e *Engine) launchPackets(s *cuda.Stream, own []int32) (more bool, rest []i
 	if len(e.batch.all) <= p2pFewMessages {
 		a, few, raw = lists{p2pHead: &e.few.p2pHead, lane: e.few.lane[:], message: e.few.message[:]}, 1, launcher.Raw(e.few)
 	}
-	more = e.list(&a)
-	aligned := (a.addresses|a.sizes)&7 == 0
+	aligned, more := e.list(&a)
 	_, rest = e.listOwn(&a, own)
 	f := e.kernels.words[few]
 	if !aligned {
@@ -268,7 +262,7 @@ const streamCopiers = 16
 
 func (e *Engine) launchStream(s *cuda.Stream, own []int32) (more bool, rest []int32, err error) {
 	a := lists{p2pHead: &e.stream.p2pHead, lane: e.stream.lane[:], message: e.stream.message[:]}
-	more = e.list(&a)
+	_, more = e.list(&a)
 	width, copiers := e.call.streams(e.streams)
 	e.stream.width = uint32(width)
 	blocks := 2 * width
@@ -276,11 +270,7 @@ func (e *Engine) launchStream(s *cuda.Stream, own []int32) (more bool, rest []in
 	if bytes > 0 {
 		blocks += copiers
 	}
-	f, cfg := e.kernels.stream, cuda.Launch1D(blocks, streamThreads, 0)
-	if e.bulk && a.addresses&15 == 0 { // the protocol is the same: a rank whose addresses differ is slower by itself
-		f, cfg = e.slices.stream, cuda.Launch1D(int(e.stream.width), streamBulkThreads, streamBulkShared)
-	}
-	return more, rest, s.LaunchInOrder(f, &cfg, launcher.Raw(e.stream), e.launcher.Order)
+	return more, rest, e.submit(s, e.kernels.stream, blocks, streamThreads, launcher.Raw(e.stream))
 }
 
 func (e *Engine) sendRecv(reqs []collective.Request, s *cuda.Stream) error {

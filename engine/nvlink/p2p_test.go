@@ -136,7 +136,7 @@ func TestSelfMessages(t *testing.T) {
 		channels uint8
 		grid     uint32
 	}{{"point_to_point_few_words", mem.Add(64), 8, 1, 1},
-		{"stream_bulk", mem.Add(large), large, 32, e.stream.width}} {
+		{"point_to_point_stream", mem.Add(large), large, 32, 2*e.stream.width + streamCopiers}} {
 		got := launches(calls)[i]
 		lanes, messages := listsOf(t, got)
 		if got.Kernel != c.kernel || got.Grid != c.grid || len(lanes) != 1 ||

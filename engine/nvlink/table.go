@@ -16,7 +16,7 @@ import (
 // measured by a sweep.
 //
 //	{
-//	 "version": 3,
+//	 "version": 2,
 //	 "note": "where the numbers come from",
 //	 "gpu": "NVIDIA H200",
 //	 "ranks": 4,
@@ -35,7 +35,7 @@ import (
 // measured uses the rows of the nearest measured width. If the modes of a collective differ, all ranks must capture a
 // call, or none.
 //
-// Version 2 has rings, which slices replace. Files without a version have version 1. Version 1 has no special rows, and its broadcast rows apply from 32 KiB on.
+// Files without a version have version 1. Version 1 has no special rows, and its broadcast rows apply from 32 KiB on.
 // A name that a collective does not have is replaced by the variant that ran under that name.
 type Table struct {
 	Version int `json:"version,omitempty"`
@@ -53,7 +53,7 @@ type Table struct {
 }
 
 // TableVersion is the version that this package writes. It reads all earlier versions.
-const TableVersion = 3
+const TableVersion = 2
 
 // Row assigns Algorithm, a name with threads per block like two_shot_ll128/256, to buffers of up to Bytes bytes. Bytes
 // is the whole buffer, as in nccl-tests; 0 is any size.
@@ -154,7 +154,7 @@ func decodeTable(name string, data []byte) (*Table, error) {
 	}
 	if t.Version < 2 {
 		if len(t.Special) > 0 {
-			return nil, fmt.Errorf("%w: tuning table %s has special rows: they need \"version\": 2 or later",
+			return nil, fmt.Errorf("%w: tuning table %s has special rows: they need \"version\": 2",
 				collective.ErrInvalidArgument, name)
 		}
 		for name, rows := range t.Collectives {
@@ -165,39 +165,19 @@ func decodeTable(name string, data []byte) (*Table, error) {
 		if rows := t.Collectives["broadcast"]; len(rows) > 0 && (rows[0].Bytes == 0 || rows[0].Bytes >= broadcastSplit) {
 			t.Collectives["broadcast"] = append([]Row{{broadcastSplit - 1, "one_shot_ll128"}}, rows...)
 		}
+		t.Version = TableVersion
 	}
-	if t.Version < 3 {
-		t.withoutRings()
-	}
-	t.Version = TableVersion
 	if _, err := t.compile(); err != nil {
 		return nil, fmt.Errorf("tuning table %s: %w", name, err)
 	}
 	return &t, nil
 }
 
-// withoutRings replaces the rings of earlier versions.
-func (t *Table) withoutRings() {
-	replace := func(rows []Row) {
-		for i := range rows {
-			if collective.BaseName(rows[i].Algorithm) == "ring" {
-				rows[i].Algorithm = slicesName
-			}
-		}
-	}
-	for _, rows := range t.Collectives {
-		replace(rows)
-	}
-	for i := range t.Special {
-		replace(t.Special[i].Rows)
-	}
-}
-
 // upgrade returns the name of the variant that version 1 ran for a collective under a name that the collective does
 // not have.
 func upgrade(operation, name string) string {
 	c, err := collective.ParseCollective(operation)
-	if err != nil || slices.Contains(Variants(c), collective.BaseName(name)) || collective.BaseName(name) == "ring" {
+	if err != nil || slices.Contains(Variants(c), collective.BaseName(name)) {
 		return name
 	}
 	switch c {
@@ -354,7 +334,7 @@ func (s *selection) avoidLines() error {
 func (s *selection) allows(c collective.Collective, v variant) error {
 	if s.noLines && v.protocol == ll128 {
 		return fmt.Errorf("%w: %v by %v needs NVLink between every pair of ranks, which they do not have: choose a name "+
-			"with ll, or slices (GOCCL_ALGO, GOCCL_TUNING)", collective.ErrUnsupported, c, v)
+			"with ll, or ring (GOCCL_ALGO, GOCCL_TUNING)", collective.ErrUnsupported, c, v)
 	}
 	return nil
 }
@@ -413,7 +393,7 @@ func (s *selection) pick(c collective.Collective, t datatype.Type, bytes int64, 
 		}
 	}
 	if s.noLines {
-		return variant{protocol: sliced, threads: bulkChannels}
+		return variant{protocol: ring, threads: ringChannels}
 	}
 	return variant{twoShot: c == collective.AllReduce || c == collective.Broadcast &&
 		bytes >= broadcastSplit, protocol: ll128, threads: 256}

@@ -41,7 +41,7 @@ func TestTableRefuses(t *testing.T) {
 			"collectives":{"all_reduce":[{"bytes":9,"algorithm":"one_shot_ll"},
 			{"bytes":3,"algorithm":"one_shot_ll"},{"bytes":0,"algorithm":"one_shot_ll"}]}}`,
 		"unknown field":   `{"gpu":"x","ranks":2,"rows":1}`,
-		"a later version": `{"version":4,"gpu":"x","ranks":2,"collectives":{}}`,
+		"a later version": `{"version":3,"gpu":"x","ranks":2,"collectives":{}}`,
 		"special in 1": `{"gpu":"x","ranks":2,
 			"special":[{"collective":"all_reduce","mode":"graph","rows":[{"bytes":0,"algorithm":"one_shot_ll"}]}]}`,
 		"mode": `{"version":2,"gpu":"x","ranks":2,

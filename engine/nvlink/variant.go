@@ -17,11 +17,11 @@ const (
 	ll protocol = iota
 	ll128
 	numProtocols                // packet protocols
-	sliced       = numProtocols // pieces to the owners of slices, and results back: slices.go
-	lamport      = sliced + 1   // packets without flags: lamport.go
+	ring         = numProtocols // whole lines, to the next rank: ring.go
+	lamport      = ring + 1     // packets without flags: lamport.go
 )
 
-func (p protocol) String() string { return [...]string{"ll", "ll128", "slices", "lamport"}[p] }
+func (p protocol) String() string { return [...]string{"ll", "ll128", "ring", "lamport"}[p] }
 
 // units is the number of threads that carry bytes of one slice as packets: P::units in the kernels.
 func (p protocol) units(bytes int64) int64 {
@@ -35,15 +35,15 @@ func (p protocol) units(bytes int64) int64 {
 type variant struct {
 	twoShot  bool
 	protocol protocol
-	threads  int // per block, at most; for slices: channels
+	threads  int // per block, at most; for the ring: channels
 }
 
-// channels is the maximum number of channels.
+// channels is the maximum number of ring channels.
 func (v variant) channels() int { return v.threads }
 
 func (v variant) String() string {
-	if v.protocol == sliced {
-		return fmt.Sprintf("%s/%d", slicesName, v.threads)
+	if v.protocol == ring {
+		return fmt.Sprintf("ring/%d", v.threads)
 	}
 	shots := "one_shot"
 	if v.twoShot {
@@ -52,19 +52,12 @@ func (v variant) String() string {
 	return fmt.Sprintf("%s_%s/%d", shots, v.protocol, v.threads)
 }
 
-// slicesName is the name of the algorithm of slices.go.
-const slicesName = "slices"
-
-// bulkChannels is the default number of blocks of a launch for a large message, on GPUs with bulk copies: what fills the
-// links of a Hopper GPU. The others of its SMs are the caller's.
-const bulkChannels = 16
-
 // LamportName is the name of the all-reduce by packets without flags.
 const LamportName = "one_shot_lamport"
 
 // variantNames are the names without numbers. The index is numProtocols·twoShot + protocol for packets with flags; the
 // others follow.
-var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", slicesName, LamportName}
+var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring", LamportName}
 
 // Variants lists the selectable algorithms of a collective. A collective without any has one fixed algorithm for each
 // size.
@@ -75,21 +68,21 @@ var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two
 //	all_gather, reduce_scatter, all_to_all   one exchange; from 16 MiB per rank all_gather and all_to_all use streams
 //	                 instead of packets
 //
-// slices is for large messages: pieces go to the owners of slices, and results from there. The number after its slash is
-// the number of channels; each channel is one block.
+// The ring is for large messages: whole lines of data, to the next rank only. The number after its slash is the number
+// of channels; each channel is one block. Reductions of 8-bit types, and reduce of 16-bit types, use packets instead.
 //
 // one_shot_lamport is one_shot by packets of 16 bytes of data without a flag (lamport.go). What it does not take runs
 // as one_shot_ll128.
 func Variants(c collective.Collective) []string {
 	switch c {
 	case collective.AllReduce:
-		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", slicesName, LamportName}
+		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring", LamportName}
 	case collective.Reduce:
-		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll128", slicesName}
+		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll128", "ring"}
 	case collective.Broadcast:
-		return []string{"one_shot_ll128", "two_shot_ll128", slicesName}
+		return []string{"one_shot_ll128", "two_shot_ll128", "ring"}
 	case collective.AllGather, collective.ReduceScatter:
-		return []string{"one_shot_ll", "one_shot_ll128", slicesName}
+		return []string{"one_shot_ll", "one_shot_ll128", "ring"}
 	case collective.AllToAll:
 		return []string{"one_shot_ll", "one_shot_ll128"}
 	}
@@ -110,8 +103,8 @@ func (e *Engine) Table() (*Table, error) { return LoadTable(e.tuning, e.gpu, e.s
 
 // Numbers lists the numbers worth measuring after the slash of an algorithm's name: threads per block, or channels.
 func Numbers(name string) []int {
-	if name == slicesName {
-		return []int{4, 8, 12, 16, 24}
+	if name == "ring" {
+		return []int{16, 32, 64, ringChannels}
 	}
 	return []int{64, 128, 256, 512}
 }
@@ -134,8 +127,8 @@ func parseVariant(c collective.Collective, s string) (variant, error) {
 	switch name {
 	case LamportName:
 		v = variant{protocol: lamport, threads: 512}
-	case slicesName:
-		v, least, most, step, what = variant{protocol: sliced, threads: bulkChannels}, 1, sliceChannels, 1, "channels"
+	case "ring":
+		v, least, most, step, what = variant{protocol: ring, threads: ringChannels}, 8, ringChannels, 8, "channels"
 	}
 	if ok {
 		n, err := strconv.Atoi(count)

@@ -44,7 +44,7 @@ struct Args {
   uint32_t slotBytes;    // a multiple of 128
   uint32_t op;           // Operator
   uint32_t root;         // the rank that gets the result of a reduction, or everyone
-  uint32_t flagsOffset;  // slices.cuh: where the flags begin in a window
+  uint32_t flagsOffset;  // ring.cuh: where the flags begin in a window
   uint64_t scalar;       // PreMulSum: the factor's bits
   const void* scalarPtr;
 };

@@ -37,17 +37,12 @@ struct Reducer {
   }
   // scaled is what a rank does to its own data before another rank sees it: each rank of a pre-multiplied sum has its
   // own factor.
-  GOCCL_DEVICE uint4 scaled(const uint4& v) const { return avg ? term(v) : sent(v); }
-  // sent is the part of that for which every rank has its own factor, term the part that is the same for all ranks and
-  // may be done by the rank that adds.
-  GOCCL_DEVICE uint4 sent(const uint4& v) const {
+  GOCCL_DEVICE uint4 scaled(const uint4& v) const {
+    if (sumOverflows<T> && avg && (n & scaledTerms) == 0) return Sum::averageTerm(v, n);
     if (!Scaled || !pre) return v;
     Sum own;
     own.loadScaled(v, factor);
     return own.result();
-  }
-  GOCCL_DEVICE uint4 term(const uint4& v) const {
-    return sumOverflows<T> && avg && (n & scaledTerms) == 0 ? Sum::averageTerm(v, n) : v;
   }
   // scale does that to a unit of packets.
   template <class Data>
@@ -80,8 +75,6 @@ struct AnyReducer {
 
   GOCCL_DEVICE explicit AnyReducer(const Args& a) : sum(a), op(sum.operatorOf(a)), bias(Sum::biasOf(a.op)) {}
   GOCCL_DEVICE uint4 scaled(const uint4& v) const { return sum.scaled(v); }
-  GOCCL_DEVICE uint4 sent(const uint4& v) const { return sum.sent(v); }
-  GOCCL_DEVICE uint4 term(const uint4& v) const { return sum.term(v); }
   template <class Data>
   GOCCL_DEVICE void scale(Data& d) const {
     sum.scale(d);

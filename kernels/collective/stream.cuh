@@ -23,7 +23,7 @@ namespace goccl {
 namespace collective {
 
 constexpr uint32_t streamChannels = 64;          // at most
-constexpr uint32_t streamRingBytes = 256 << 10;  // of a channel
+constexpr uint32_t streamRingBytes = 192 << 10;  // of a channel
 constexpr uint32_t streamPieceBytes = 32 << 10;  // of messages below streamLarge bytes, then twice that
 constexpr uint32_t streamLarge = 32 << 20;
 constexpr uint32_t streamWorkers = 256;  // threads that move data
@@ -33,12 +33,11 @@ static_assert(streamRingBytes % (2 * streamPieceBytes) == 0, "a ring is whole pi
 // not used. Blocks: the first `width` send, the next `width` receive, the rest copy the rank's messages to itself
 // (lanes whose peer is the rank: pairs of messages from, to). All ranks have the same number of channels, always.
 
-// The region is divided among the channels of a launch: fewer channels have larger rings.
-GOCCL_DEVICE uint32_t ringBytes(uint32_t channels) { return streamChannels / channels * streamRingBytes; }
+GOCCL_DEVICE uint64_t streamRing(uint32_t channel) { return static_cast<uint64_t>(channel) * streamRingBytes; }
 
 // streamWord 0 is the flag that rank `source` writes, word 1 the limit that rank `target` writes.
 GOCCL_DEVICE uint64_t streamWord(uint32_t rank, uint32_t channel, uint32_t word) {
-  return streamChannels * streamRingBytes + ((static_cast<uint64_t>(rank) * streamChannels + channel) * 2 + word) * 128;
+  return streamRing(streamChannels) + ((static_cast<uint64_t>(rank) * streamChannels + channel) * 2 + word) * 128;
 }
 
 GOCCL_DEVICE uint32_t streamPiece(uint64_t bytes) {
@@ -72,7 +71,7 @@ struct Flow {
         piece(0), depth(0), mine(0) {
     for (uint32_t i = 0; i < lane.count; ++i) total += piecesOf(a.message[lane.first + i].bytes, c, channels);
     const uint32_t source = lane.send ? a.rank : peer, target = lane.send ? peer : a.rank;
-    ring = a.window[target] + static_cast<uint64_t>(c) * ringBytes(channels);
+    ring = a.window[target] + streamRing(c);
     flag = reinterpret_cast<uint32_t*>(a.window[target] + streamWord(source, c, 0));
     limit = reinterpret_cast<uint32_t*>(a.window[source] + streamWord(target, c, 1));
   }
@@ -81,7 +80,7 @@ struct Flow {
     user = reinterpret_cast<uint8_t*>(m.address);
     bytes = m.bytes;
     piece = streamPiece(bytes);
-    depth = ringBytes(channels) / piece;
+    depth = streamRingBytes / piece;
     mine = piecesOf(bytes, channel, channels);
   }
   GOCCL_DEVICE uint64_t offset(uint32_t j) const { return (channel + static_cast<uint64_t>(j) * channels) * piece; }

@@ -28,13 +28,11 @@ constexpr uint32_t overlapThreads = 20480;
 
 // begin is the first call of a block. A launch with the attribute for it (cuda.LaunchOverlapPrevious) may begin while
 // the launch before it still runs: begin waits until that has ended and all its writes are visible. Only then may the
-// next launch begin, so at most one launch waits: more would take the place of kernels that other ranks wait for. A
-// launch of large messages never lets the next one begin early: it would keep SMs from the caller's kernels for long.
-template <bool Large = false>
+// next launch begin, so at most one launch waits: more would take the place of kernels that other ranks wait for.
 GOCCL_DEVICE void begin() {
 #if GOCCL_CUDA && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
-  if (!Large && gridDim.x * blockDim.x <= overlapThreads) asm volatile("griddepcontrol.launch_dependents;");
+  if (gridDim.x * blockDim.x <= overlapThreads) asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 
@@ -43,15 +41,13 @@ GOCCL_DEVICE void begin() {
 
 // GOCCL_KERNEL(name, threads, resident, Arguments) { body } is the kernel GOCCL_ENTRY(name) with a parameter a of type
 // Arguments, whose member ticket comes first. The body may return anywhere. An SM must be able to hold `resident`
-// blocks of `threads` threads at once. GOCCL_LARGE_KERNEL is one for large messages: see begin.
-#define GOCCL_KERNEL_OF(name, threads, resident, Arguments, large)    \
+// blocks of `threads` threads at once.
+#define GOCCL_KERNEL(name, threads, resident, Arguments)              \
   GOCCL_DEVICE void name##_body(const Arguments& a);                  \
   extern "C" __global__ void __launch_bounds__(threads, resident)     \
   GOCCL_ENTRY(name)(const __grid_constant__ Arguments a) {            \
-    goccl::collective::begin<large>();                                \
+    goccl::collective::begin();                                       \
     name##_body(a);                                                   \
     goccl::collective::finish(a.ticket);                              \
   }                                                                   \
   GOCCL_DEVICE void name##_body(const Arguments& a)
-#define GOCCL_KERNEL(name, threads, resident, Arguments) GOCCL_KERNEL_OF(name, threads, resident, Arguments, false)
-#define GOCCL_LARGE_KERNEL(name, threads, Arguments) GOCCL_KERNEL_OF(name, threads, 1, Arguments, true)

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "74eb58c90a7863d5c8172b35dfd29ce32f303f12e4e75c4af56673f8c6d98de1",
+	Source:   "c2149fde631eb65f28a36614801faa32620638956fea8022a718704b2b86276b",
 	Kernels: []string{
 		"ncclDevKernel_goccl_execute_bfloat16",
 		"ncclDevKernel_goccl_execute_float16",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "fused",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "3649faf7d5c47871b2725b63379c26d315b9966ff272112628901d82bb59f1b8",
+	Source:   "a9f205f7861f7a1b56b5823e827d8a26bbdc40f6f74b0fe8bf2dc56bb3beb747",
 	Kernels: []string{
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g1",
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g2",

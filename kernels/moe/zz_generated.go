@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "8734aae2c6fb0487fbe8654921c691e763425594b3859621336d334c3f115451",
+	Source:   "37dcbe1ac50926022a2e0ceffcf55c3f86dcd124fccf61995eda4a6e769bbc31",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",

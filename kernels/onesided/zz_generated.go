@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "onesided",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "697b3eb19949c2b5167879445d22570288e60a40023669a8ecf4c9389eb508b7",
+	Source:   "9d64b594834a0e5f480a48ebab1c9ebd2a64e3c80a29f82352c3ddc5d78882b2",
 	Kernels: []string{
 		"ncclDevKernel_goccl_put_signal",
 		"ncclDevKernel_goccl_wait_signal",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "pcie",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "7babab2ab0f3afd5ce1c39649687fa68cef0297d8acd2a03c371655bed3334f3",
+	Source:   "307fd8411786f9fcc6f870b8f648522b04b91f984ea969169c86f0f0469cc428",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float64",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float8e4m3",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "primitive",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "4d262f3eb2604ccb02b8b773340382fa59814ebb2fe0309afc0c822a614c3b9d",
+	Source:   "7544db6982afcfc9621541e429392dc2377022f9cd24f5aa8dc1b510363de686",
 	Kernels: []string{
 		"goccl_copy",
 		"goccl_fill",

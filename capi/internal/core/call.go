@@ -22,7 +22,7 @@ type CallConfig struct {
 // nearest are goccl's algorithms for NCCL's names, best first.
 var nearest = map[string][]string{
 	"tree": {"one_shot_ll128", "one_shot_ll", "one_shot", "staged"},
-	"ring": {"slices", "two_shot_ll128", "two_shot", "direct"},
+	"ring": {"ring", "two_shot_ll128", "two_shot", "direct"},
 }
 
 // configure fills in what q's configuration says.

@@ -24,9 +24,6 @@ GOCCL_DEVICE uint32_t sharedAddress(const void* p) { return static_cast<uint32_t
 // fenceProxyAsync orders this thread's generic accesses to any memory before its later bulk copies.
 GOCCL_DEVICE void fenceProxyAsync() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
-// fenceProxyAsyncShared does so for shared memory only.
-GOCCL_DEVICE void fenceProxyAsyncShared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
 // BulkBarrier is an mbarrier in shared memory that counts the bytes of the loads that name it. Phases alternate: the
 // first wait is for phase 0.
 struct alignas(8) BulkBarrier {
@@ -50,14 +47,13 @@ struct alignas(8) BulkBarrier {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(sharedAddress(&word)) : "memory");
   }
 
-  // poll says whether the phase of that parity is complete; it may block for about a microsecond. Without that bound it
-  // blocks for so long that a wait would hardly ever look at the abort word.
+  // poll says whether the phase of that parity is complete; it may block for a short time that the hardware bounds.
   GOCCL_DEVICE bool poll(uint32_t parity) {
     uint32_t done;
     asm volatile(
-        "{\n\t.reg .pred q;\n\tmbarrier.try_wait.parity.shared::cta.b64 q, [%1], %2, %3;\n\tselp.u32 %0, 1, 0, q;\n\t}"
+        "{\n\t.reg .pred q;\n\tmbarrier.try_wait.parity.shared::cta.b64 q, [%1], %2;\n\tselp.u32 %0, 1, 0, q;\n\t}"
         : "=r"(done)
-        : "r"(sharedAddress(&word)), "r"(parity), "r"(1000)
+        : "r"(sharedAddress(&word)), "r"(parity)
         : "memory");
     return done != 0;
   }

@@ -1,6 +1,6 @@
 // The collective kernels, several launches in a row on ranks that drift apart: collective NAME [MUTATION...]. A
 // mutation is a line of the kernels that collective_test.go has made breakable.
-#include "slices.hpp"
+#include "rings.hpp"
 
 using namespace ranks;
 
@@ -66,10 +66,14 @@ int main(int argc, char** argv) {
     outsideCounts();
   else if (name == "streams")
     streams();
-  else if (name == "slices")
-    slicesAll();
-  else if (name == "slices-aborted")
-    slicesAborted();
+  else if (name == "ring")
+    ringAll();
+  else if (name == "ring-aborted")
+    ringAborted();
+  else if (name == "fold")
+    foldAll();
+  else if (name == "fold-aborted")
+    foldAborted();
   else if (name == "tickets")
     tickets();
   else

@@ -7,11 +7,9 @@
 #include <string>
 
 #include <collective/all_to_all_v.cuh>
-#include <collective/kernels.cuh>
 #include <collective/p2p.cuh>
+#include <collective/ring_fold.cuh>
 #include <collective/rooted.cuh>
-#include <collective/rooted.cuh>
-#include <collective/slices.cuh>
 #include <collective/stream.cuh>
 
 namespace ranks {

@@ -294,7 +294,7 @@ inline void outsideCounts() {
 
 inline void streams() {
   auto make = [](uint32_t n, uint32_t threads) {
-    return Exchange(n, threads, streamChannels, streamChannels * streamRingBytes + n * streamChannels * 2 * 128,
+    return Exchange(n, threads, streamChannels, streamRing(streamChannels) + n * streamChannels * 2 * 128,
                     n * 2 * streamChannels * 32, 0);
   };
   make(2, 32).run(4, 1, true, stream);

@@ -1,0 +1,198 @@
+package nvlink
+
+import (
+	"slices"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/launcher"
+	"github.com/goccl/goccl/kernels"
+)
+
+// These are the kernel name prefixes of the jobs of kernels/collective/ring.cuh and ring_fold.cuh.
+var (
+	ringReductions = []string{"all_reduce_ring", "reduce_scatter_ring", "reduce_ring"}
+	ringMovements  = []string{"all_gather_ring", "broadcast_ring"}
+)
+
+const (
+	ringAllReduceJob = iota
+	ringReduceScatterJob
+	ringReduceJob
+)
+
+const (
+	ringAllGatherJob = iota
+	ringBroadcastJob
+)
+
+// ringTable holds the kernels of both files. The last index is 1 for kernels that need addresses and sizes that are
+// multiples of 16, and, for reductions, the operator sum or avg. They form a separate module, which is loaded when a
+// table or GOCCL_ALGO names the ring.
+type ringTable struct {
+	loaded bool
+	reduce [3][datatype.NumTypes][2]*cuda.Function
+	move   [2][2]*cuda.Function
+}
+
+func ringReductionName(job int, t datatype.Type, fast int) string {
+	return ringReductions[job] + "_" + typeNames[t] + []string{"", "_sum"}[fast]
+}
+
+func ringMovementName(job, fast int) string { return ringMovements[job] + []string{"", "_words"}[fast] }
+
+// loadChosen loads the ring kernels if the table may choose them and they are not loaded.
+func (e *Engine) loadChosen() error {
+	if e.size == 1 || !e.table.chooses(ring) {
+		return nil
+	}
+	return e.loadRing()
+}
+
+// loadRing loads the ring kernels if they are not loaded.
+func (e *Engine) loadRing() error {
+	k := &e.ringKernels
+	if k.loaded {
+		return nil
+	}
+	m, err := launcher.Load(e.dev, "ring")
+	if err != nil {
+		return err
+	}
+	k.loaded = true
+	exists := kernels.Names("ring")
+	find := func(name string) (f *cuda.Function) {
+		name = kernels.Entry(name)
+		if err == nil && slices.Contains(exists, name) {
+			f, err = function(m, name)
+		}
+		return f
+	}
+	for fast := range 2 {
+		for job := range ringReductions {
+			for t := range datatype.NumTypes {
+				k.reduce[job][t][fast] = find(ringReductionName(job, t, fast))
+			}
+		}
+		for job := range ringMovements {
+			k.move[job][fast] = find(ringMovementName(job, fast))
+		}
+	}
+	return err
+}
+
+// chooses reports whether some row names protocol p.
+func (s *selection) chooses(p protocol) bool {
+	for c := range s.rows {
+		for m := range s.rows[c] {
+			for w := range s.rows[c][m] {
+				if slices.ContainsFunc(s.rows[c][m][w], func(x choice) bool { return x.protocol == p }) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// canUseRing reports whether the ring can run a request. Results of narrow types are rounded once, at the end, so
+// partial results must not travel. 16-bit types are therefore reduced by the owners of slices, if the collective has
+// owners, and 8-bit types go as packets.
+func (e *Engine) canUseRing(r *collective.Request) bool {
+	switch r.Collective {
+	case collective.AllGather, collective.Broadcast:
+		return e.size > 1
+	case collective.AllReduce, collective.ReduceScatter:
+		return e.size > 1 && r.Type.Size() >= 2
+	}
+	return e.size > 1 && r.Type.Size() >= 4
+}
+
+// packets is the packet variant that replaces the ring if the ring cannot run a request.
+func (s *selection) packets(c collective.Collective) variant {
+	if s.noLines {
+		return variant{twoShot: c == collective.AllReduce, protocol: ll, threads: 512}
+	}
+	return variant{twoShot: c == collective.AllReduce || c == collective.Reduce ||
+		c == collective.Broadcast, protocol: ll128, threads: 512}
+}
+
+// ringReduce runs all-reduce (root everyone) and reduce.
+func (e *Engine) ringReduce(r *collective.Request, s *cuda.Stream, root uint32, v variant) error {
+	a := e.ring
+	a.operands(r)
+	a.bytes, a.root = uint64(r.Bytes()), root
+	if root != everyone {
+		if e.rank != r.Root {
+			a.recv = 0 // ignored; must not break the alignment
+		}
+		a.sendStride, a.recvStride = 0, 0
+		return e.launchRingReduction(r, s, ringReduceJob, v, ringWork{slice: r.Bytes(), chain: true})
+	}
+	slice := sliceOf(r.Bytes(), int64(e.size))
+	a.sendStride, a.recvStride = uint64(slice), uint64(slice)
+	return e.launchRingReduction(r, s, ringAllReduceJob, v, ringWork{slice: slice})
+}
+
+func (e *Engine) ringReduceScatter(r *collective.Request, s *cuda.Stream, v variant) error {
+	a := e.ring
+	a.operands(r)
+	a.bytes, a.root = uint64(r.Bytes()), everyone
+	a.sendStride, a.recvStride = uint64(r.Bytes()), 0
+	return e.launchRingReduction(r, s, ringReduceScatterJob, v, ringWork{slice: r.Bytes()})
+}
+
+func (e *Engine) ringAllGather(r *collective.Request, s *cuda.Stream, v variant) error {
+	a := e.ring
+	a.operands(r)
+	a.bytes, a.root = uint64(r.Bytes()), everyone
+	a.sendStride, a.recvStride = 0, uint64(r.Bytes())
+	return e.launchRingMovement(s, ringAllGatherJob, v, ringWork{slice: r.Bytes()})
+}
+
+func (e *Engine) ringBroadcast(r *collective.Request, s *cuda.Stream, v variant) error {
+	a := e.ring
+	a.operands(r)
+	if e.rank != r.Root {
+		a.send = a.recv // ignored; must not break the alignment
+	}
+	a.bytes, a.root = uint64(r.Bytes()), uint32(r.Root)
+	a.sendStride, a.recvStride = 0, 0
+	return e.launchRingMovement(s, ringBroadcastJob, v, ringWork{slice: r.Bytes(), chain: true})
+}
+
+// aligned reports whether all addresses and sizes of the next launch are multiples of 16 bytes. The data on the links
+// does not depend on it, so ranks may differ.
+func (a *collectiveArgs) aligned() bool {
+	return (a.send|a.recv|a.bytes|a.sendStride|a.recvStride)&15 == 0
+}
+
+func (e *Engine) launchRingReduction(r *collective.Request, s *cuda.Stream, job int, v variant, w ringWork) error {
+	k := &e.ringKernels.reduce[job][r.Type]
+	fast := btoi(k[1] != nil && (r.Op == datatype.Sum || r.Op == datatype.Avg) && e.ring.aligned())
+	if k[fast] == nil {
+		return missing(ringReductionName(job, r.Type, fast))
+	}
+	cfg := e.ringGrid(v, w)
+	return s.LaunchInOrder(k[fast], &cfg, launcher.Raw(e.ring), e.launcher.Order)
+}
+
+func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, w ringWork) error {
+	fast := btoi(e.ring.aligned())
+	f := e.ringKernels.move[job][fast]
+	if f == nil {
+		return missing(ringMovementName(job, fast))
+	}
+	cfg := e.ringGrid(v, w)
+	return s.LaunchInOrder(f, &cfg, launcher.Raw(e.ring), e.launcher.Order)
+}
+
+// ringGrid is the shape of a launch with ring, and sets the size of its FIFOs: the same on all ranks. All blocks of all
+// ranks of a GPU are resident at once.
+func (e *Engine) ringGrid(v variant, w ringWork) cuda.Config {
+	w.ranks = e.size
+	shape := w.shape(e.call.channels(w.slice, int64(v.channels()), e.ringBlocks))
+	e.ring.slotBytes = shape.packed()
+	return e.shape(int(shape.channels), int(shape.threads))
+}
