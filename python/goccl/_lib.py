@@ -71,6 +71,8 @@ _SIGNATURES = {
 }
 _TYPES = {"i": ctypes.c_int32, "u": ctypes.c_uint32, "l": ctypes.c_int64, "Q": ctypes.c_uint64, "p": ctypes.c_void_p,
           "s": ctypes.c_char_p}
+_RANGES = {"i": (-1 << 31, (1 << 31) - 1), "u": (0, (1 << 32) - 1), "l": (-1 << 63, (1 << 63) - 1),
+           "Q": (0, (1 << 64) - 1)}
 
 TIMEOUT = errors.Timeout.code
 
@@ -128,7 +130,15 @@ class _Library:
         f = getattr(self.dll(), "goccl_" + name)
         f.argtypes = [_TYPES[c] for c in _SIGNATURES[name]]
         f.restype = ctypes.c_int32
-        return f
+        numbers = [(i, c, *_RANGES[c]) for i, c in enumerate(_SIGNATURES[name]) if c in _RANGES]
+
+        def call(*args: Any) -> Any:
+            for i, c, low, high in numbers:
+                if not low <= args[i] <= high:
+                    fit(name, c, args[i])
+            return f(*args)
+
+        return call
 
     def __getattr__(self, name: str) -> Any:
         if name not in _SIGNATURES:
@@ -146,6 +156,14 @@ class _Library:
 
 
 lib = _Library()
+
+
+def fit(where: str, kind: str, number: int) -> int:
+    """number, if the type of that letter holds it: ctypes drops the bits that do not fit."""
+    low, high = _RANGES[kind]
+    if not low <= number <= high:
+        raise errors.InvalidArgument(f"{where}: {number} is out of range: want a number from {low} to {high}")
+    return number
 
 
 def error(result: int) -> errors.GocclError:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .. import errors
-from .._lib import create, error, interruptible, lib
+from .._lib import create, error, fit, interruptible, lib
 from .._types import DeviceType
 from ..bootstrap import Bootstrap, UniqueId
 from ..device import Device, current_device, device_count
@@ -118,7 +118,7 @@ class Membership:
                abort: bool = False) -> Self:
         """A communicator without the ranks in exclude_ranks, which do not call it and may be dead. Without
         exclude_ranks the ranks leave out those that have failed, and agree on them. abort ends running work first."""
-        exclude = list(exclude_ranks)
+        exclude = [fit("exclude_ranks", "i", r) for r in exclude_ranks]
         child = create(lib.comm_shrink_start, self._handle, (ctypes.c_int32 * max(len(exclude), 1))(*exclude),
                        len(exclude), int(abort), pointer(config))
         return self._child(child)
