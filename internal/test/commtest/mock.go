@@ -32,7 +32,7 @@ func RunOnMock(t *testing.T) {
 	defer stop()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestOnMock", "-test.v", "-test.count=1")
 	cmd.Env = append(setting.Environ(), MockVariable+"=1", mockcuda.Env+"="+lib, "MOCKCUDA_DEVICES=4",
-		"TMPDIR="+t.TempDir())
+		"MOCKCUDA_MEMORY_MB=4096", "TMPDIR="+t.TempDir()) // communicators of a busy machine live longer beside each other
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestOnMock") {
 		t.Fatalf("%v\n%s", err, out)
