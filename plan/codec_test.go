@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -109,5 +110,22 @@ func TestPortableLimits(t *testing.T) {
 	}
 	if err := p.Validate(&Portable); !errors.Is(err, ErrLimit) {
 		t.Fatalf("11 channels in an op: %v", err)
+	}
+}
+
+// Names reach terminals and logs, so a plan whose name would act there is refused, built or decoded.
+func TestNamesArePrintable(t *testing.T) {
+	for _, bad := range []string{`\u001b[2J`, `a\nb`, `\u007f`, `\u009b31m`, `a\u202eb`} {
+		for field, old := range map[string]string{"name": `"name": "s"`, "collective": `"collective": "allreduce"`} {
+			_, err := Decode([]byte(strings.Replace(small, old, `"`+field+`": "`+bad+`"`, 1)))
+			var e *Error
+			if !errors.As(err, &e) || e.Class != ErrInvalid || e.Field != field ||
+				strings.ContainsFunc(err.Error(), func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Errorf("%s %s: %v", field, bad, err)
+			}
+		}
+	}
+	if _, err := Decode([]byte(strings.Replace(small, `"name": "s"`, `"name": "größe 2 – 環"`, 1))); err != nil {
+		t.Error(err)
 	}
 }

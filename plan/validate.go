@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Validate checks the structure of the plan: dense ids, known names, operands of the right kind, indices in range and
@@ -74,6 +75,12 @@ func (v *validator) need(ok bool, field, format string, args ...any) bool {
 	return ok && v.err == nil
 }
 
+// printable records a name that would move the cursor of a terminal, or break a line of a log.
+func (v *validator) printable(name, field string) {
+	at := strings.IndexFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
+	v.need(at < 0, field, "%+q has a character that is not printable at byte %d: leave it out", name, at)
+}
+
 // within records an ErrLimit unless lo <= n <= hi.
 func (v *validator) within(n, lo, hi int, field, what string) bool {
 	if n < lo {
@@ -90,8 +97,10 @@ func (v *validator) plan() {
 		"version %d; this reader knows 1 to %d", p.SchemaVersion, SchemaVersion)
 	v.need(p.Name != "", "name", "a plan needs a name")
 	v.within(len(p.Name), 0, l.NameBytes, "name", "the length")
+	v.printable(p.Name, "name")
 	v.need(p.Collective != "", "collective", "a plan names its collective")
 	v.within(len(p.Collective), 0, l.NameBytes, "collective", "the length")
+	v.printable(string(p.Collective), "collective")
 	v.need(p.Protocol == Simple || p.Protocol == LL, "protocol", "%q is not %q or %q", p.Protocol, Simple, LL)
 	v.within(p.ThreadsPerBlock, 1, l.ThreadsPerBlock, "num_threads_per_block", "the number of threads")
 	if p.Alignment < 1 || p.Alignment > l.Alignment || bits.OnesCount64(uint64(p.Alignment)) != 1 {
