@@ -306,3 +306,32 @@ func TestForcedNames(t *testing.T) {
 		_, _ = boot.Close(), dev.Close()
 	}
 }
+
+// A GOCCL_TUNING file that is missing or no table is an error on the host device too, which has no use for one.
+func TestTuningFileIsReadOnTheHostDevice(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "table.json")
+	for text, good := range map[string]bool{
+		"": false, "junk": false, `{"junk": 1}`: false, `{"version": 99}`: false,
+		`{"collectives": {"nothing": []}}`: false, `{"across_hosts": []}`: true, `{"version": 2}`: true,
+	} {
+		t.Setenv("GOCCL_TUNING", file)
+		if text == "" {
+			t.Setenv("GOCCL_TUNING", file+".missing")
+		} else if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		boot := bootstrap.NewLocalGroup(1)[0]
+		dev, err := commtest.Host(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := goccl.NewComm(t.Context(), goccl.Config{Bootstrap: boot, Device: dev})
+		if good && err == nil {
+			_ = c.Close()
+		} else if good || !errors.Is(err, goccl.ErrInvalidArgument) || !strings.Contains(err.Error(), "GOCCL_TUNING") ||
+			!strings.Contains(err.Error(), file) {
+			t.Errorf("%q: %v", text, err)
+		}
+		_, _ = boot.Close(), dev.Close()
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/transport"
 )
@@ -82,7 +83,11 @@ func (cfg *Config) fill() error {
 	}
 	env.Algorithms = cmp.Or(cfg.Algorithms, env.Algorithms)
 	forced, err2 := collective.ParseForced(env.Algorithms)
-	cfg.settings, cfg.forced, cfg.bad = env, forced, errors.Join(err, err2)
+	var err3 error
+	if env.Tuning != "" { // engines of host memory do not read it
+		_, err3 = nvlink.LoadTable(env.Tuning, nvlink.GPU{}, 1)
+	}
+	cfg.settings, cfg.forced, cfg.bad = env, forced, errors.Join(err, err2, err3)
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout
 	}

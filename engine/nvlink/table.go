@@ -89,9 +89,9 @@ func LoadTable(path string, gpu GPU, ranks int) (*Table, error) {
 	if path != "" {
 		data, err := regular.Read(path, maxTableBytes)
 		if err != nil {
-			return nil, fmt.Errorf("GOCCL_TUNING: %w", err)
+			return nil, fmt.Errorf("%w: GOCCL_TUNING: %w", collective.ErrInvalidArgument, err)
 		}
-		t, err := decodeTable(path, data)
+		t, err := decodeTable("GOCCL_TUNING="+path, data)
 		if err != nil || len(t.Collectives)+len(t.Special) > 0 || t.AcrossHosts == nil {
 			return t, err
 		}
