@@ -44,7 +44,7 @@ const (
 type idFields struct {
 	flags  byte
 	addr   netip.AddrPort
-	more   []netip.Addr // with the same port, as many as there is room for
+	more   []netip.Addr // further addresses with the same port, up to the room of the id
 	secret [32]byte
 	maker  origin // zero if every process makes the id itself
 }

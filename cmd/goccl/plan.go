@@ -75,7 +75,7 @@ func (s *planSource) load() (*plan.Plan, error) {
 	return p.whole, nil
 }
 
-// build returns a built-in program. With fold it is folded if it has many ranks that do alike.
+// build returns a built-in program. With fold it is folded if its many ranks do the same up to a renaming.
 func (s *planShape) build(name string, fold bool) (*anyPlan, error) {
 	prog, err := programs.Lookup(name)
 	if err != nil {

@@ -19,7 +19,7 @@ type anyPlan struct {
 	folded *plan.Folded
 }
 
-// any returns the plan, folded if it is a built-in program of many ranks that do alike.
+// any returns the plan, folded if it is a built-in program of many ranks that do the same up to a renaming.
 func (s *planSource) any() (*anyPlan, error) {
 	if _, err := os.Stat(s.Plan); err != nil { // a file comes before a program of its name
 		if _, err := programs.Lookup(s.Plan); err == nil {

@@ -174,7 +174,7 @@ func TestBoundsOfPods(t *testing.T) {
 	}
 }
 
-// star is hosts of some GPUs on a switch, with one NIC of its own for each rate.
+// star is hosts of some GPUs on a switch, each host with one NIC for each rate.
 func star(name string, hosts int, gpu float64, nics ...float64) *fabric.Document {
 	doc := &fabric.Document{Name: name, Hosts: hosts, Host: &fabric.Part{}}
 	node := func(list *[]fabric.DocumentNode, name string, k fabric.Kind) {

@@ -39,7 +39,7 @@ var measures = map[string]int64{
 	"communicators that were closed": 0,
 }
 
-// held measures the memory of this process, and counts those of closed that still exist.
+// held measures the memory of this process, and counts the closed communicators that still exist.
 func (r *rank) held(closed []weak.Pointer[goccl.Comm]) map[string]int64 {
 	runtime.GC()
 	debug.FreeOSMemory()

@@ -204,7 +204,7 @@ func (r *rank) config(b bootstrap.Bootstrap) goccl.Config {
 		Check: r.fault.expect == mismatch && r.Phase == "plan"} // a plan's steps cannot carry what was called
 }
 
-// patient multiplies the deadlines of a communicator after the fault as those of the judge.
+// patient multiplies the deadlines of a communicator after the fault by the same factor as the judge's limits.
 func (r *rank) patient(cfg *goccl.Config) {
 	cfg.OpTimeout = time.Duration(r.Slow * float64(r.Hold))
 	cfg.Timeout = time.Duration(r.Slow * float64(r.timeout(r.fault)))

@@ -17,7 +17,7 @@ type jobRow struct {
 	Ms                                  float64 // a training step
 	Exposed                             float64 `json:"exposed_ms"` // of it
 	TokensPerS                          float64 `json:"tokens_per_s"`
-	Alone                               float64 `json:"alone_us"` // a collective, on a stream of its own
+	Alone                               float64 `json:"alone_us"` // a collective alone on its stream
 	BothByMax                           float64 `json:"both_by_max"`
 	Graph                               float64 `json:"graph_us"`
 	Eager                               float64 `json:"eager_us"`

@@ -184,7 +184,7 @@ func TestHeldConnections(t *testing.T) {
 	}
 }
 
-// A page in a browser that reaches this host by a name of its own gets nothing (DNS rebinding).
+// A page in a browser that reaches this host by a foreign name gets nothing (DNS rebinding).
 func TestHostHeader(t *testing.T) {
 	var server Server
 	h := server.Handler(nil, "node1.example.com")
