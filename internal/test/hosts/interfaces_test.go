@@ -24,6 +24,7 @@ func TestInterfaceThatLeadsNowhere(t *testing.T) {
 	}
 	j := start(t, w.Network, hosts, commtest.Task{Do: "rounds", Rounds: 5})
 	j.Await("done", commtest.Everyone(len(hosts)), time.Minute)
+	j.Close() // logs are complete behind it
 	for _, want := range []string{"aside", "does not reach", "NCCL_SOCKET_IFNAME"} {
 		if !strings.Contains(j.Log(0), want) {
 			t.Errorf("rank 0 does not say %q: %s", want, j.Log(0))

@@ -41,6 +41,7 @@ func TestMissingPlugin(t *testing.T) {
 	}
 	j := start(t, w.Network, hosts, tk)
 	j.Await("done", commtest.Everyone(len(hosts)), time.Minute)
+	j.Close() // logs are complete behind it
 	for r, want := range []bool{true, false, true} {
 		if strings.Contains(j.Log(r), "NCCL_NET_PLUGIN") != want {
 			t.Errorf("rank %d: %s", r, j.Log(r))
