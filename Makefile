@@ -20,9 +20,10 @@ GOFILES   = $(shell find . -name '*.go' -not -path './$(TOOLS)/*' -not -path './
 
 # Packages that share memory between goroutines, and whose tests are therefore worth running under the race detector.
 # Here and in unit, those that take longest come first: the others run beside them.
-RACE = . internal/test engine collective bootstrap capi/internal/core device cmd/goccl/launch \
-       cmd/goccl/internal/doctor cmd/goccl/internal/perf internal/driver internal/fdshare internal/futex \
-       internal/wait primitive topo transport
+RACE = . engine collective job/agreement job/bootstrap job/share job/topo capi/internal/core device cmd/goccl/launch \
+       cmd/goccl/internal/doctor cmd/goccl/internal/perf internal/driver internal/fdshare internal/futex internal/wait \
+       plan/executor primitive test/faults test/gpu test/hosts test/mockcuda test/models test/moe test/netfake \
+       test/nettest test/ranks test/soak test/verdict test/commtest transport
 RACE_PACKAGES = $(shell for p in $(RACE); do [ "$$p" = . ] && echo . || echo ./$$p/...; done)
 
 .PHONY: help test rdma check fmt lint vet build race unit fuzz parsers soak kernels-check generate tools gpu-bundle
@@ -79,7 +80,7 @@ race: ## the tests of the concurrent packages under the race detector
 	$(GO) test -vet=off -race -short -timeout 20m $(RACE_PACKAGES)
 
 unit: ## all tests; GOCCL_FULL=1: also the long ones
-	$(GO) test -vet=off -timeout 20m ./kernels/internal/hosttest ./internal/test/faults . ./engine/executor ./...
+	$(GO) test -vet=off -timeout 20m ./kernels/internal/hosttest ./test/faults . ./plan/executor ./...
 
 FUZZTIME ?= 10s
 FUZZ_PACKAGES = $(shell grep -rlE '^func Fuzz[A-Z]' --include='*_test.go' --exclude-dir=$(TOOLS) --exclude-dir=build \
@@ -101,11 +102,11 @@ parsers: ## INPUTS (10^7) mutated inputs for every fuzz target, within PARSERTIM
 		n=$$(echo $$p | sed 's,^\./*,,; s,/,.,g'); \
 		$(GO) test -vet=off -c -o build/parsers/$${n:-goccl}.test $$p; \
 	done
-	$(GO) run ./internal/testutil/mutate/farm -dir build/parsers -inputs $(INPUTS) -for $(or $(PARSERTIME),10m) \
+	$(GO) run ./test/mutate/farm -dir build/parsers -inputs $(INPUTS) -for $(or $(PARSERTIME),10m) \
 		-json build/parsers/fuzz.json
 
 soak: ## tutorials 01 to 04, 200 times: none may hang or leave anything behind
-	GOCCL_SOAK=1 $(GO) test -run TestSoak -timeout 60m -v ./internal/test/soak
+	GOCCL_SOAK=1 $(GO) test -run TestSoak -timeout 60m -v ./test/soak
 
 generate: tools ## build the kernels and everything else that is generated
 	$(GO) generate ./...

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
@@ -13,6 +12,7 @@ import (
 	"github.com/goccl/goccl/engine/hosts/hostwire"
 	"github.com/goccl/goccl/engine/hosts/wire"
 	"github.com/goccl/goccl/engine/shm"
+	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport/choice"
 )
 

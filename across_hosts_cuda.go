@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/engine/hosts"
 	"github.com/goccl/goccl/engine/hosts/cudawire"
 	"github.com/goccl/goccl/engine/hosts/wire"
 	"github.com/goccl/goccl/engine/nvlink"
+	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ipc"
 )

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/engine/executor"
 	"github.com/goccl/goccl/internal/regular"
+	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/executor"
 )
 
 // registered holds the registered algorithms of a communicator. It is nil until the first registration, so that a

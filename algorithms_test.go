@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
-	"github.com/goccl/goccl/dsl/programs"
-	"github.com/goccl/goccl/internal/conformance"
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/test/commtest"
+	"github.com/goccl/goccl/test/conformance"
 )
 
 // everyRank runs f for all ranks at once.

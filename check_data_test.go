@@ -13,7 +13,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/test/commtest"
 )
 
 // What rank s of a test sends to rank d, as elements of 4 bytes.

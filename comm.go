@@ -9,18 +9,18 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/engine/onesided"
 	"github.com/goccl/goccl/engine/shm"
-	"github.com/goccl/goccl/internal/agreement"
 	"github.com/goccl/goccl/internal/tags"
-	"github.com/goccl/goccl/record"
-	"github.com/goccl/goccl/share"
+	"github.com/goccl/goccl/job/agreement"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/share"
 	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // Comm is one rank's membership in a communicator.

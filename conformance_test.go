@@ -6,8 +6,8 @@ import (
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
-	"github.com/goccl/goccl/internal/conformance"
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/test/commtest"
+	"github.com/goccl/goccl/test/conformance"
 )
 
 // matrix runs every collective, type and operator at one odd size, and every collective over sizes and shifts in one

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/test/commtest"
 )
 
 // TestContainersOfOneHost runs the matrix among ranks in separate namespaces, except for the network namespace: they

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
-	"github.com/goccl/goccl/internal/leak"
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/primitive"
+	"github.com/goccl/goccl/test/commtest"
+	"github.com/goccl/goccl/test/leak"
 )
 
 // descriptors counts the descriptors that communicators hold besides the bootstrap's.

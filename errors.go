@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/share"
+	"github.com/goccl/goccl/job/share"
 )
 
 // Errors to test for with errors.Is. Each is wrapped in an *Error with the rank, the operation and the sequence number.

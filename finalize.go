@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // Finalize ends the use of the communicator. It waits until the work that this rank has enqueued has ended, and tells

@@ -5,7 +5,7 @@ import (
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/tags"
-	"github.com/goccl/goccl/share"
+	"github.com/goccl/goccl/job/share"
 )
 
 // flatUnit divides the distance between the parts of a flat window. NCCL's device API counts in units of 4 GiB.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/test/commtest"
 )
 
 // flat registers size bytes of every rank's memory and waits for all.

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goccl/goccl/record/judge"
+	"github.com/goccl/goccl/watch/judge"
 )
 
 // heard is what the ranks of this process were told by ranks of all their communicators. They tell it to others, so

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/internal/tags"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // Grow makes a communicator of size ranks: those of c, which keep their numbers, and new ones behind them. All ranks of

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/internal/conformance"
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/test/commtest"
+	"github.com/goccl/goccl/test/conformance"
 )
 
 // grow grows comms to size ranks: the new ones join by the id, as ranks of any job.

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goccl/goccl/record"
-	"github.com/goccl/goccl/record/judge"
+	"github.com/goccl/goccl/watch/judge"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // A jointCall is a Split or a Grow: all ranks of the communicator make it together.

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/internal/tags"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // notices tell the peers that this rank has aborted or closed, for engines whose running work cannot detect that by
@@ -28,7 +28,7 @@ import (
 // Where the engine's work detects aborts by itself, the work of registered algorithms still does not. There only an
 // abort is told, as work that was cut short, once an algorithm is registered.
 //
-// Property, checked in every state of a small model (internal/test/models, abort): every rank ends, and a rank gets an
+// Property, checked in every state of a small model (test/models, abort): every rank ends, and a rank gets an
 // error only if the one that left does not do its part.
 //
 // A rank that ends because of a death or a deadline sends no notice: its peers detect the same failure and blame the

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/goccl/goccl/internal/testutil/mutate"
+	"github.com/goccl/goccl/test/mutate"
 )
 
 // FuzzNotice: a notice is either rejected or decodes to exactly its bytes. It ends this rank if this rank has called

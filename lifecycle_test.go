@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/internal/conformance"
-	"github.com/goccl/goccl/internal/test/commtest"
-	"github.com/goccl/goccl/internal/testutil"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/test/commtest"
+	"github.com/goccl/goccl/test/conformance"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 func TestSplit(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/internal/driver/mockcuda"
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/test/commtest"
+	"github.com/goccl/goccl/test/mockcuda"
 )
 
 // MaxCTAs bounds the kernels of a communicator of several hosts, too: inside of a host and beside the network.

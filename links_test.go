@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/engine/nvlink"
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/test/commtest"
 )
 
 // hostMemory joins ranks that are processes through host memory. Their probe compares what each has written into the

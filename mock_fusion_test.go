@@ -12,8 +12,8 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/internal/driver/mockcuda"
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/test/commtest"
+	"github.com/goccl/goccl/test/mockcuda"
 )
 
 // fusedOnMock makes four ranks and their fusions.

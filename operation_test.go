@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/engine/moe"
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/test/commtest"
 )
 
 // Operations of other engines are compared with the peers' calls as collectives are: GOCCL_CHECK finds a rank that

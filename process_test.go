@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/test/commtest"
 )
 
 func TestMain(m *testing.M) {

@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/test/commtest"
 )
 
 // BenchmarkRecorder runs all-reduces of 1 KB between two ranks, in turns with and without the flight recorder. It

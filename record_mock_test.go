@@ -9,8 +9,8 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/internal/test/commtest"
-	"github.com/goccl/goccl/record"
+	"github.com/goccl/goccl/test/commtest"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // On a GPU the end of an operation is found out by looking at the GPU's progress, on one host and on two.

@@ -15,7 +15,7 @@ import (
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/engine/shm"
-	"github.com/goccl/goccl/record"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // origin is where a rank runs: its process, device and host.

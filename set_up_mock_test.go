@@ -16,9 +16,9 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/engine/moe"
 	"github.com/goccl/goccl/internal/driver"
-	"github.com/goccl/goccl/internal/driver/mockcuda"
-	"github.com/goccl/goccl/internal/test/commtest"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/test/commtest"
+	"github.com/goccl/goccl/test/mockcuda"
 )
 
 // live counts the driver's objects.

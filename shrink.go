@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
-	"github.com/goccl/goccl/internal/agreement"
+	"github.com/goccl/goccl/job/agreement"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // Shrink makes a communicator of the remaining ranks. All ranks that stay must call it, also after others have died.

@@ -11,8 +11,8 @@ import (
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/internal/driver/mockcuda"
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/test/commtest"
+	"github.com/goccl/goccl/test/mockcuda"
 )
 
 // noted returns what call enqueues, but for the queries of captures.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/test/commtest"
 )
 
 // Each rank puts values into the next rank's part and signals; all of the data is there when the wait has ended, many

@@ -14,7 +14,7 @@ import (
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/test/commtest"
 )
 
 // lines is a log that a test reads while it is written.

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // status records the first cause of a communicator's end. It exists before the engine, so that a death also ends

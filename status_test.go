@@ -5,8 +5,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // TestSynchronizeAsks: what a kernel beside the engine's reports is known when its stream has ended.

@@ -15,7 +15,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/test/commtest"
 )
 
 // Operations of one communicator on several streams in rotation, which only the communicator orders: each operation has

@@ -8,9 +8,9 @@ import (
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/internal/conformance"
-	"github.com/goccl/goccl/internal/driver/mockcuda"
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/test/commtest"
+	"github.com/goccl/goccl/test/conformance"
+	"github.com/goccl/goccl/test/mockcuda"
 )
 
 func each(t *testing.T, comms []*goccl.Comm, f func(c *goccl.Comm) error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/test/commtest"
 )
 
 // awaitVerdict waits until a rank has a verdict of the kind.

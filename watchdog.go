@@ -10,11 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/internal/tags"
-	"github.com/goccl/goccl/record"
-	"github.com/goccl/goccl/record/judge"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/watch/judge"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // watchdog finds out why an operation waits.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccl/goccl/record"
-	"github.com/goccl/goccl/record/judge"
+	"github.com/goccl/goccl/watch/judge"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // report is what this rank tells about itself.

@@ -19,9 +19,9 @@ dest=build/gpu
 limit=$((48 << 20))
 
 # Packages whose tests have something to say about a GPU.
-packages=(. internal/test/gpu internal/test/faults device/cuda internal/driver internal/driver/ncclabi kernels/jit
-          primitive transport/ipc engine/nvlink engine/executor engine/hosts/cudawire internal/test/moe
-          internal/test/verdict)
+packages=(. test/gpu test/faults device/cuda internal/driver internal/driver/ncclabi kernels/jit
+          primitive transport/ipc engine/nvlink plan/executor engine/hosts/cudawire test/moe
+          test/verdict)
 
 rm -rf "$dest" build/gpu.tree
 mkdir -p "$dest" build/gpu.tree/{bin,build}
@@ -46,7 +46,7 @@ echo "${packages[*]}" >"$tree/packages"
 places=(docs python ':(glob)bench/*.sh' bench/inference bench/moe bench/overlap
         bench/training bench/turns bench/watch capi/testdata/torch capi/testdata/cpp
         capi/testdata/devapi
-        plan/testdata/foreign dsl/testdata
+        plan/testdata/foreign plan/dsl/testdata
         'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.txt' kernels/include kernels/internal/hosttest/testdata)
 for p in "${packages[@]}"; do places+=("$p/testdata"); done
 git ls-files -z --cached --others --exclude-standard -- "${places[@]}" | grep -zv '\.go$' |

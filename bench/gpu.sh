@@ -193,13 +193,13 @@ for p in $(cat "$work/packages"); do
   name=${p//\//.}
   case $p in
     .) at test.goccl 400 "$work" ./pkg.test -test.v -test.timeout 390s ;;
-    internal/test/faults | internal/test/verdict) ;; # steps of their own, below
-    internal/test/gpu) at test.gpu 400 "$work/$p" ./pkg.test -test.v -test.timeout 390s ;;
+    test/faults | test/verdict) ;; # steps of their own, below
+    test/gpu) at test.gpu 400 "$work/$p" ./pkg.test -test.v -test.timeout 390s ;;
     *) at "test.$name" 300 "$work/$p" ./pkg.test -test.v -test.timeout 290s -test.skip '^TestKernel' ;;
   esac
 done
 order() { # NAME OVERLAP SEED
-  at "$1" 120 "$work/internal/test/gpu" env GOCCL_OVERLAP="$2" ./pkg.test -test.v -test.timeout 115s \
+  at "$1" 120 "$work/test/gpu" env GOCCL_OVERLAP="$2" ./pkg.test -test.v -test.timeout 115s \
     -test.run '^TestGPUOrder' -order.operations "${GOCCL_ORDER_OPERATIONS:-100000}" -order.seed "$3"
   [ $list = 1 ] || [ ! -e "$out/$1.log" ] || ! wanted "$1" || grep '^order: ' "$out/$1.log"
 }
@@ -210,12 +210,12 @@ else
   . "$work/bench/links.sh"
   . "$work/bench/network.sh"
 fi
-faults=$work/internal/test/faults
+faults=$work/test/faults
 at fault.goccl 200 "$faults" ./pkg.test -test.v -test.timeout 190s \
   -test.skip '^Test(GPUFaultsStop|GPUFaultsKill|Model|AStoppedRankWritesNothingLater)$'
 at fault.survivors 60 "$faults" ./pkg.test -test.v -test.timeout 55s -test.run '^TestGPUFaults'
 at fault.primitive 60 "$work/primitive" ./pkg.test -test.v -test.timeout 55s -test.run 'Kill|Abort'
-at fault.executor 60 "$work/engine/executor" ./pkg.test -test.v -test.timeout 55s -test.run 'Absent|Abort'
+at fault.executor 60 "$work/plan/executor" ./pkg.test -test.v -test.timeout 55s -test.run 'Absent|Abort'
 
 # 5. Tutorials: as they are, and a process per rank.
 for b in "$work"/bin/0*; do step "tutorial.$(basename "$b")" 120 "$b"; done

@@ -3,7 +3,7 @@
 for link in pcie host; do
   at "link.$link.processes" 120 "$work" env GOCCL_LINK=$link ./pkg.test -test.v -test.timeout 110s \
     -test.run '^TestProcesses$'
-  at "link.$link.order" 60 "$work/internal/test/gpu" env GOCCL_LINK=$link ./pkg.test -test.v -test.timeout 55s \
+  at "link.$link.order" 60 "$work/test/gpu" env GOCCL_LINK=$link ./pkg.test -test.v -test.timeout 55s \
     -test.run '^TestGPUOrder' -order.operations 3000
 done
 for c in all_reduce all_to_all send_recv; do

@@ -4,7 +4,7 @@ if [ "$gpus" -lt 2 ] || [ -z "$torch" ]; then
   skip moe "fewer than two GPUs, or python3 has no torch"
 else
   step moe.measure 400 torchrun --nproc_per_node="$n" "$work/bench/moe/measure.py" --json "$out/moe.json"
-  at moe.plain.test 200 "$work/internal/test/moe" env GOCCL_MOE_STAGES=0 ./pkg.test -test.v -test.timeout 190s \
+  at moe.plain.test 200 "$work/test/moe" env GOCCL_MOE_STAGES=0 ./pkg.test -test.v -test.timeout 190s \
     -test.run '^TestGPU'
   step moe.plain.measure 200 env GOCCL_MOE_STAGES=0 DEEP_EP= torchrun --nproc_per_node="$n" \
     "$work/bench/moe/measure.py" --tokens 4096 --json "$out/moe.plain.json"

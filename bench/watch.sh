@@ -27,7 +27,7 @@ chaos ${WATCH_CHAOS:-kill,kill-root,stop,abort,desync,mismatch set-up,small,larg
 if [ $device = host ]; then
   skip watch.cost "no GPU"
 else
-  at watch.cost 120 "$work/internal/test/verdict" env GOCCL_FULL=1 GOCCL_TEST_RANKS=2 ./pkg.test -test.v \
+  at watch.cost 120 "$work/test/verdict" env GOCCL_FULL=1 GOCCL_TEST_RANKS=2 ./pkg.test -test.v \
     -test.timeout 115s -test.run CostOfRecords/cuda
 fi
 at watch.check 100 "$work" ./pkg.test -test.v -test.timeout 95s -test.run 'FlippedBits|CheckedData|DamagedMessage'

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccl/goccl/internal/driver/mockcuda"
+	"github.com/goccl/goccl/test/mockcuda"
 )
 
 // headers gathers the installed headers, as `make headers` does.
@@ -162,7 +162,7 @@ func TestCppPrograms(t *testing.T) {
 			t.Parallel()
 			exe := filepath.Join(t.TempDir(), name)
 			cppProgram(t, include, dir, exe, filepath.Join("testdata", "cpp", name+".cpp"), standard)
-			out := run(t, environment(t), exe, "lo:127.0.0.1:"+freePort(t), "../dsl/testdata/allreduce_ll.json")
+			out := run(t, environment(t), exe, "lo:127.0.0.1:"+freePort(t), "../plan/dsl/testdata/allreduce_ll.json")
 			if !strings.Contains(out, "Succeed!") {
 				t.Error(out)
 			}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccl/goccl/internal/driver/mockcuda"
+	"github.com/goccl/goccl/test/mockcuda"
 )
 
 // Windows and device communicators are what kernels compiled with NVIDIA's headers expect, for every version of the

@@ -11,8 +11,8 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/capi/internal/core"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 func uniqueID(id *C.goccl_unique_id) bootstrap.UniqueID {

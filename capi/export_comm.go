@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/capi/internal/core"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // configOf reads a configuration; NULL means all defaults.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/internal/testutil"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 // A child that a rank has forked must not hide the rank's death from peers that detect it only by their connection, as

@@ -17,7 +17,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/internal/driver/mockcuda"
+	"github.com/goccl/goccl/test/mockcuda"
 )
 
 // mostFrames bounds the functions of goccl on the stack when an ncclAllReduce of a few elements launches its kernel;

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/internal/driver/mockcuda"
+	"github.com/goccl/goccl/test/mockcuda"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/*.golden")

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // Algorithm runs one collective in one way: an executor plan, or a user's own kernels. A value is one rank's part; all

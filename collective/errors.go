@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/share"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/share"
 )
 
 // Errors that an engine returns inside an *Error.

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccl/goccl/dsl"
-	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/dsl"
 	"github.com/goccl/goccl/plan/interp"
+	"github.com/goccl/goccl/plan/programs"
 )
 
 // relayed is an all-to-all-v of three ranks that sends everything by way of the next rank, in whose scratch it waits.

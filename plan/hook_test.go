@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccl/goccl/dsl"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/dsl"
 	"github.com/goccl/goccl/plan/interp"
 )
 

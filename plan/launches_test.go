@@ -9,9 +9,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/goccl/goccl/dsl/programs"
-	"github.com/goccl/goccl/internal/testutil/mutant"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/test/mutant"
 )
 
 // Launches that follow equal states are run once. Mutants of plans with pipelines, of one half of scratch or two, are
@@ -30,7 +30,7 @@ func TestEqualStatesGoOnAlike(t *testing.T) {
 		}
 		plans = append(plans, p)
 	}
-	for _, name := range []string{"testdata/verify/pipeline.txtar", "../dsl/testdata/pipeline.json"} {
+	for _, name := range []string{"testdata/verify/pipeline.txtar", "dsl/testdata/pipeline.json"} {
 		data, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

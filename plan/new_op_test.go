@@ -6,13 +6,13 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/dsl"
-	"github.com/goccl/goccl/engine/executor"
-	"github.com/goccl/goccl/engine/executor/planrun"
+	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/dsl"
+	"github.com/goccl/goccl/plan/executor"
+	"github.com/goccl/goccl/plan/executor/planrun"
 	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/simulate"
 )

@@ -66,8 +66,8 @@ func TestNobodyAsksForAnOp(t *testing.T) {
 		t.Fatalf("%d names and %d rows", len(ops), len(plan.OpKinds()))
 	}
 	seen := 0
-	for _, dir := range []string{".", "interp", "simulate", "../dsl", "../dsl/programs", "../engine/executor",
-		"../engine/executor/planrun", "../cmd/goccl", "../capi"} {
+	for _, dir := range []string{".", "interp", "simulate", "dsl", "programs", "executor",
+		"executor/planrun", "../cmd/goccl", "../capi"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, %v", dir, len(files), err)

@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/internal/testutil"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/test/testutil"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/tcp"
 	"github.com/goccl/goccl/transport/wire"

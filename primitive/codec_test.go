@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/goccl/goccl/internal/testutil/mutate"
+	"github.com/goccl/goccl/test/mutate"
 	"github.com/goccl/goccl/transport/wire"
 )
 

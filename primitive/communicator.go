@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/internal/tags"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // Communicator makes connections, exchanges memories and builds semaphores between the ranks of a bootstrap.

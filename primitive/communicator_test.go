@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 func TestAKilledRankEndsWaitsWithItsName(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // TestCulprit: of ranks that wait for each other in a chain, each names the one at its end.

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/internal/testutil"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 // Ranks in separate processes that die by SIGKILL.

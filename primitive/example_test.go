@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/primitive"
 )
 

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/internal/testutil"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 const hostsVariable = "GOCCL_TEST_HOSTS" // set in a process that is one of two ranks, each on a separate host

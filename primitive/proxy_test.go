@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/internal/testutil"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 func TestABadTriggerAbortsAndNamesTheReason(t *testing.T) {

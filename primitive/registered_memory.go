@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/share"
+	"github.com/goccl/goccl/job/share"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ipc"
 	"github.com/goccl/goccl/transport/tcp"

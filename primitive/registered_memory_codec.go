@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/share"
+	"github.com/goccl/goccl/job/share"
 	"github.com/goccl/goccl/transport/ipc"
 	"github.com/goccl/goccl/transport/wire"
 )

@@ -10,10 +10,10 @@ import (
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/bench/internal/figure"
 	"github.com/goccl/goccl/bench/internal/ranks"
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // The targets, for 8 × H200.

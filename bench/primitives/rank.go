@@ -8,8 +8,8 @@ import (
 
 	"github.com/goccl/goccl/bench/internal/figure"
 	"github.com/goccl/goccl/bench/internal/ranks"
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // rank is one rank of the measurement.

@@ -12,7 +12,7 @@ import (
 	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/job/topo"
 )
 
 type perfCommand struct {

@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/dsl"
-	"github.com/goccl/goccl/dsl/programs"
-	"github.com/goccl/goccl/dsl/synth"
 	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/dsl"
 	"github.com/goccl/goccl/plan/fabric"
+	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/plan/simulate"
+	"github.com/goccl/goccl/plan/synth"
 )
 
 // planCommand groups the commands for execution plans. docs/plan-format.md defines the format, docs/dsl.md explains how

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/plan/simulate"
 )
 

@@ -8,18 +8,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/cmd/goccl/launch"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/dsl/programs"
-	"github.com/goccl/goccl/engine/executor"
-	"github.com/goccl/goccl/engine/executor/planrun"
 	"github.com/goccl/goccl/internal/netns"
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/executor"
+	"github.com/goccl/goccl/plan/executor/planrun"
+	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/transport/tcp"
 )
 

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccl/goccl/dsl/synth"
 	"github.com/goccl/goccl/internal/regular"
+	"github.com/goccl/goccl/job/topo"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/fabric"
 	"github.com/goccl/goccl/plan/simulate"
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/plan/synth"
 )
 
 type synthCommand struct {

@@ -9,9 +9,9 @@ import (
 
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/dsl/synth"
-	"github.com/goccl/goccl/engine/executor/planrun"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/executor/planrun"
+	"github.com/goccl/goccl/plan/synth"
 )
 
 // measure runs the n fastest proven candidates on devices, checks their results, and makes the fastest the result.

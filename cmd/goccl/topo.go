@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/internal/setting"
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/job/topo"
 )
 
 type topoCommand struct {

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/internal/regular"
-	"github.com/goccl/goccl/record"
+	"github.com/goccl/goccl/watch/record"
 )
 
 type traceCommand struct {

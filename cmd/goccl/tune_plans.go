@@ -7,10 +7,10 @@ import (
 
 	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/dsl/synth"
+	"github.com/goccl/goccl/job/topo"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/fabric"
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/plan/synth"
 )
 
 // plansPerSize is how many plans are measured of those that are found for a size.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/watch"
-	"github.com/goccl/goccl/metrics"
+	"github.com/goccl/goccl/watch/metrics"
 )
 
 // outputs are where goccl watch shows snapshots beside its own output.

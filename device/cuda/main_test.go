@@ -13,7 +13,7 @@ import (
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/driver"
-	"github.com/goccl/goccl/internal/driver/mockcuda"
+	"github.com/goccl/goccl/test/mockcuda"
 )
 
 // mocked is set if the tests run with the mock driver. On a GPU host the same tests use the real driver.

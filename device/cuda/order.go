@@ -20,7 +20,7 @@ import (
 // capture on, a wait and a record around each eager operation. Concurrent calls have no order: if one thread launches a
 // graph while another enqueues work of the same owner, the caller must order them with a lock.
 //
-// Property, checked in every state of a small model (internal/test/models, order): on every rank the operations begin
+// Property, checked in every state of a small model (test/models, order): on every rank the operations begin
 // in the order of their calls, so no rank waits for ever.
 //
 // An Order is for one goroutine at a time, except for Wait and Idle.

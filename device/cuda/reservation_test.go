@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/internal/driver/mockcuda"
+	"github.com/goccl/goccl/test/mockcuda"
 )
 
 // VMM memory can be mapped at chosen places, more than once; nothing else can. Closing ends everything.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/abort"
-	"github.com/goccl/goccl/internal/driver/mockcuda"
+	"github.com/goccl/goccl/test/mockcuda"
 )
 
 func TestMain(m *testing.M) {

@@ -7,15 +7,15 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/engine/nvlink"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/share"
 	"github.com/goccl/goccl/kernels"
-	"github.com/goccl/goccl/share"
 )
 
 // gpu is the half of a Workspace on a GPU.

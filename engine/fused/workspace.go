@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/engine/nvlink"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // The algorithms of a Request: see the package's documentation.

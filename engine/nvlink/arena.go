@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/setting"
-	"github.com/goccl/goccl/share"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/share"
 )
 
 // climb makes the arenas on the best rung that works for all pairs, and enters the rung into the terms. All ranks

@@ -7,7 +7,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/setting"
-	"github.com/goccl/goccl/share"
+	"github.com/goccl/goccl/job/share"
 )
 
 // copyMode selects when copy engines run all-gathers and all-to-alls into windows. The ranks use the minimum of their

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/driver"
-	"github.com/goccl/goccl/internal/driver/mockcuda"
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/test/mockcuda"
 )
 
 // Without GOCCL_COPY_ENGINE, copy engines run slices from the sizes where they are no slower, in place or not. A rank

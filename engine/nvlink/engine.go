@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
@@ -15,8 +14,9 @@ import (
 	"github.com/goccl/goccl/internal/abort"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/internal/tags"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/share"
 	"github.com/goccl/goccl/kernels"
-	"github.com/goccl/goccl/share"
 )
 
 // Config configures an Engine.

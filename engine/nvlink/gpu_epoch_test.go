@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // gpuEngines returns the engines of ranks of this process, one per GPU.

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/setting"
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/topo"
 )
 
 // path is what a rank knows of the way from its GPU to that of another rank.

@@ -10,8 +10,8 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/setting"
-	"github.com/goccl/goccl/share"
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/job/share"
+	"github.com/goccl/goccl/job/topo"
 )
 
 var errDeaf = errors.New("it is deaf")
@@ -198,7 +198,7 @@ func TestExpect(t *testing.T) {
 			"(the driver reports no peer access, and NCCL_SHM_DISABLE=1 on rank 0)"},
 		{"laptop", setting.Config{}, ""},
 	} {
-		text, err := os.ReadFile("../../topo/testdata/" + c.machine + ".json")
+		text, err := os.ReadFile("../../job/topo/testdata/" + c.machine + ".json")
 		if err != nil {
 			t.Skip(err) // not a checkout
 		}

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // The policy of any rank that spares most holds for all.

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // Below NVLink no operation runs a kernel that needs lines of 128 bytes to arrive as a whole.

@@ -10,13 +10,13 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/launcher"
-	"github.com/goccl/goccl/internal/driver/mockcuda"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/test/mockcuda"
 )
 
 // notes is the mock driver's trace; nil without a mock. Mock kernels do nothing: these tests check the engine's driver

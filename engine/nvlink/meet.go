@@ -8,10 +8,10 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // terms are the facts that all ranks must agree on.

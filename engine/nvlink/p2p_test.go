@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/internal/driver/mockcuda"
+	"github.com/goccl/goccl/test/mockcuda"
 )
 
 // sides collects the messages between two ranks from every rank's launches, in order: the k-th that s sends to d must

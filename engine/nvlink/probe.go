@@ -9,11 +9,11 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/launcher"
-	"github.com/goccl/goccl/share"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/share"
 )
 
 // These constants mirror kernels/probe/probe.cuh.

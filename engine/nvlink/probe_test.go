@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/share"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/share"
 )
 
 // forget makes later communicators probe again.

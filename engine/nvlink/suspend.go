@@ -3,7 +3,7 @@ package nvlink
 import (
 	"context"
 
-	"github.com/goccl/goccl/share"
+	"github.com/goccl/goccl/job/share"
 )
 
 // Suspend frees the arena. No rank has work.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/internal/testutil/mutate"
+	"github.com/goccl/goccl/test/mutate"
 )
 
 // FuzzTable: a tuning table is refused with a reason, or can be written and read again.

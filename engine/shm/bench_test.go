@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/engine/shm"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // BenchmarkAllReduce measures one operation in a sequence on one stream per rank, as a training step enqueues them.

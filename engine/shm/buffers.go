@@ -6,7 +6,7 @@ import (
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/wait"
-	"github.com/goccl/goccl/share"
+	"github.com/goccl/goccl/job/share"
 )
 
 // mapFor bounds the mapping of the peers' buffers in one request. After a timeout no more buffers of that peer are

@@ -10,14 +10,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/abort"
 	"github.com/goccl/goccl/internal/wait"
-	"github.com/goccl/goccl/record"
-	"github.com/goccl/goccl/share"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/share"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // Config configures an Engine.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 func processTime(tb testing.TB) time.Duration {

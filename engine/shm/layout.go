@@ -7,7 +7,7 @@ import (
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/wait"
-	"github.com/goccl/goccl/share"
+	"github.com/goccl/goccl/job/share"
 )
 
 // This is the layout of an arena:

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // TestBuffersMayGoWithTheirRank aborts one rank during large requests and frees its buffers as soon as its own work has

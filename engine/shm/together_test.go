@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // TestTogether runs reductions that are large enough to be shared out piece by piece, in sequence and with small ones

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/examples/internal/tutorialtest"
-	"github.com/goccl/goccl/internal/testutil"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 func TestMain(m *testing.M) { tutorialtest.Main(m, main) }

@@ -14,8 +14,8 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/examples/tutorial"
-	"github.com/goccl/goccl/internal/driver/mockcuda"
 	"github.com/goccl/goccl/primitive"
+	"github.com/goccl/goccl/test/mockcuda"
 )
 
 var mock bool // the driver runs no kernels

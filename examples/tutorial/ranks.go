@@ -8,8 +8,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/cmd/goccl/launch"
+	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/primitive"
 )
 

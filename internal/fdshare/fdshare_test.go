@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goccl/goccl/internal/testutil"
-	"github.com/goccl/goccl/internal/testutil/mutate"
+	"github.com/goccl/goccl/test/mutate"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 // TestMain lets the test binary be its own child: GOCCL_FETCH contains a ticket to fetch and print; GOCCL_OFFER makes

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/datatype"
-	"github.com/goccl/goccl/internal/testutil/mutate"
+	"github.com/goccl/goccl/test/mutate"
 )
 
 // FuzzReduce compares the vector kernels with plain Go on any bits, any count and any alignment.

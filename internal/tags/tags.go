@@ -12,14 +12,14 @@ const (
 	CheckRecv = 1 // goccl, checker: signatures of receivers
 	Notice    = 2 // goccl, notices: this rank has aborted or closed
 	Window    = 4 // engine/nvlink: the user's windows (share.Windows)
-	Agreement = 5 // goccl, Shrink: internal/agreement
+	Agreement = 5 // goccl, Shrink: job/agreement
 	Links     = 6 // engine/hosts/links: the two halves of a connection
 	Flat      = 7 // goccl, Comm.RegisterFlat: share.Windows
 	Verdict   = 9 // goccl, watchdog: records that ranks compare
 
-	PlanRequest = 10 // engine/executor: a link (transport/netlink) asks the receiver of the peer
-	PlanReply   = 11 // engine/executor: the receiver answers
-	PlanLinks   = 12 // engine/executor: as Links, for plans on GPUs
+	PlanRequest = 10 // plan/executor: a link (transport/netlink) asks the receiver of the peer
+	PlanReply   = 11 // plan/executor: the receiver answers
+	PlanLinks   = 12 // plan/executor: as Links, for plans on GPUs
 
 	CheckSent     = 13 // goccl, dataCheck: checksums of what was sent
 	CheckReceived = 14 // goccl, dataCheck: checksums of what came

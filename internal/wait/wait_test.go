@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goccl/goccl/internal/testutil"
 	"github.com/goccl/goccl/internal/wait"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 // sleepy sleeps at once, so that the tests cover the path that is otherwise rare.

@@ -17,7 +17,7 @@
 // In every pass each block sends at least one packet to the same block of every peer, and ends (a block barrier, or the
 // kernel) only after it has got everyone's. So when a block begins epoch e+2, every peer's block has begun e+1, hence
 // has ended e: no rank reads parity e any more. Property, checked in every state of three ranks and three epochs
-// (internal/test/models, packets): a rank gets exactly the data of its own epoch, and no rank waits for ever.
+// (test/models, packets): a rank gets exactly the data of its own epoch, and no rank waits for ever.
 #pragma once
 
 #include <collective/ticket.cuh>

@@ -98,7 +98,7 @@ struct LL128 {
     if (!ll128HasFlag(unit)) storeUnit<A>(base, o + 8, bytes, d.w[1]);
   }
   // flag repeats the epoch, so that both halves of the last word say the same. A line must arrive as a whole: where the
-  // flag may come first, a rank takes data of another epoch (internal/test/models, packets with the fault "torn").
+  // flag may come first, a rank takes data of another epoch (test/models, packets with the fault "torn").
   static GOCCL_DEVICE uint64_t flag(uint32_t epoch) { return static_cast<uint64_t>(epoch) << 32 | epoch; }
   static GOCCL_DEVICE void send(uint8_t* slot, uint32_t unit, Data d, uint32_t epoch) {
     ll128Put(slot, unit, d.vector(), flag(epoch));

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/interp"
+	"github.com/goccl/goccl/plan/programs"
 	"github.com/rogpeppe/go-internal/txtar"
 )
 

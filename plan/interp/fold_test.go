@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccl/goccl/dsl/programs"
-	"github.com/goccl/goccl/internal/testutil/mutant"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/test/mutant"
 )
 
 // foldShapes are the shapes in which programs are folded. With three hosts or more, those of several chunks at a time

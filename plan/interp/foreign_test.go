@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/datatype"
-	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/interp"
+	"github.com/goccl/goccl/plan/programs"
 )
 
 // foreign calls f for every plan of plan/testdata/foreign. These have the form of other writers: without

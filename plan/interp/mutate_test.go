@@ -13,10 +13,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccl/goccl/dsl/programs"
-	"github.com/goccl/goccl/internal/testutil/mutant"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/interp"
+	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/test/mutant"
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
@@ -122,7 +122,7 @@ func TestMutants(t *testing.T) {
 // scripts calls f for every correct plan of the verifier's scripts and of the language's golden files.
 func scripts(t *testing.T, f func(name string, p *plan.Plan)) {
 	files, err := filepath.Glob("../testdata/verify/*.txtar")
-	golden, err2 := filepath.Glob("../../dsl/testdata/*.json")
+	golden, err2 := filepath.Glob("../dsl/testdata/*.json")
 	if err != nil || err2 != nil || len(files) == 0 || len(golden) == 0 {
 		t.Fatal(err, err2, len(files), len(golden))
 	}

@@ -8,9 +8,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/goccl/goccl/dsl/programs"
-	"github.com/goccl/goccl/internal/testutil/mutant"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/test/mutant"
 )
 
 // TestPlainCheckerAgrees: for small plans and their mutants, the verifier accepts what the plain checker finds no fault

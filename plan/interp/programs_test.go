@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/interp"
+	"github.com/goccl/goccl/plan/programs"
 )
 
 // shipped builds every shipped program, in the given shapes.

@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/datatype"
-	"github.com/goccl/goccl/dsl"
-	"github.com/goccl/goccl/dsl/programs"
+	"github.com/goccl/goccl/plan/dsl"
 	"github.com/goccl/goccl/plan/interp"
+	"github.com/goccl/goccl/plan/programs"
 )
 
 // Every type under every operator, through every op that reduces: packets, stores, loads, switch channels.

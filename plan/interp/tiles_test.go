@@ -3,9 +3,9 @@ package interp_test
 import (
 	"testing"
 
-	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/interp"
+	"github.com/goccl/goccl/plan/programs"
 )
 
 // tiles is a plan with hooks, which no program of the registry has.

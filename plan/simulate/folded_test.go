@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/plan/simulate"
 )
 

@@ -3,7 +3,7 @@ package simulate_test
 import (
 	"testing"
 
-	"github.com/goccl/goccl/dsl/programs"
+	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/plan/simulate"
 )
 

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/goccl/goccl/internal/testutil/mutate"
 	"github.com/goccl/goccl/plan/simulate"
+	"github.com/goccl/goccl/test/mutate"
 )
 
 // FuzzMachine: a machine is rejected with ErrMachine, or can be encoded and parsed again.

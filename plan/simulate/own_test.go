@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/goccl/goccl/dsl/programs"
+	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/plan/simulate"
 )
 

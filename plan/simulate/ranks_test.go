@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/plan/simulate"
 )
 

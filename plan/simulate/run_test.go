@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccl/goccl/dsl"
-	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/dsl"
+	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/plan/simulate"
 )
 

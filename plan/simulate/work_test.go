@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/goccl/goccl/dsl/programs"
+	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/plan/simulate"
 )
 

@@ -15,7 +15,7 @@ mkdir -p "$build/work"
 export CGO_ENABLED=1
 go test -c -vet=off -o "$build/work/ib.test" ./transport/ib
 go test -c -vet=off -o "$build/work/primitive.test" ./primitive
-go test -c -vet=off -o "$build/work/hosts.test" ./internal/test/hosts
+go test -c -vet=off -o "$build/work/hosts.test" ./test/hosts
 cp tools/rdma/*.sh "$build/work"
 cp -r python/goccl python/examples/mesh.py build/libgoccl.so "$build/work"
 mkdir -p "$build/tree"

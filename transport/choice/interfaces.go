@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/internal/netif"
+	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/tcp"
 )

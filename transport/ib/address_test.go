@@ -3,7 +3,7 @@ package ib
 import (
 	"testing"
 
-	"github.com/goccl/goccl/internal/testutil/mutate"
+	"github.com/goccl/goccl/test/mutate"
 )
 
 // FuzzParse gives both parsers what a peer might send.

@@ -11,8 +11,8 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/test/nettest"
 	"github.com/goccl/goccl/transport"
-	"github.com/goccl/goccl/transport/nettest"
 )
 
 func TestConformance(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/wait"
+	"github.com/goccl/goccl/test/netfake"
+	"github.com/goccl/goccl/test/nettest"
 	"github.com/goccl/goccl/transport"
-	"github.com/goccl/goccl/transport/netfake"
-	"github.com/goccl/goccl/transport/nettest"
 	"github.com/goccl/goccl/transport/tcp"
 )
 

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/goccl/goccl/internal/testutil/mutate"
+	"github.com/goccl/goccl/test/mutate"
 	"github.com/goccl/goccl/transport"
 )
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/internal/driver/ncclnet"
+	"github.com/goccl/goccl/test/nettest"
 	"github.com/goccl/goccl/transport"
-	"github.com/goccl/goccl/transport/nettest"
 )
 
 // build compiles the plugin of testdata.

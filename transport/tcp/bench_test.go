@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/goccl/goccl/internal/testutil"
+	"github.com/goccl/goccl/test/testutil"
 	"github.com/goccl/goccl/transport"
 )
 

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/internal/setting"
-	"github.com/goccl/goccl/internal/testutil"
-	"github.com/goccl/goccl/transport/nettest"
+	"github.com/goccl/goccl/test/nettest"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 // Connections that are reset at random places, at either end: every put arrives once, with the right bytes.

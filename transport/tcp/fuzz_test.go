@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/internal/testutil/mutate"
+	"github.com/goccl/goccl/test/mutate"
 )
 
 func FuzzHeader(f *testing.F) {

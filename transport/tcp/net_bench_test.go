@@ -3,8 +3,8 @@ package tcp
 import (
 	"testing"
 
+	"github.com/goccl/goccl/test/nettest"
 	"github.com/goccl/goccl/transport"
-	"github.com/goccl/goccl/transport/nettest"
 )
 
 // BenchmarkNet measures a Net over the loopback, both ends in this process.

@@ -3,8 +3,8 @@ package tcp
 import (
 	"testing"
 
+	"github.com/goccl/goccl/test/nettest"
 	"github.com/goccl/goccl/transport"
-	"github.com/goccl/goccl/transport/nettest"
 )
 
 // testNet is a Net of the loopback.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/internal/testutil/mutate"
-	"github.com/goccl/goccl/transport/nettest"
+	"github.com/goccl/goccl/test/mutate"
+	"github.com/goccl/goccl/test/nettest"
 )
 
 // What a peer sends is parsed without a panic, and what is accepted is encoded to the same bytes.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/transport/nettest"
+	"github.com/goccl/goccl/test/nettest"
 )
 
 // While a goroutine polls again and again, no other one takes what arrives; afterwards one does, also for what arrived

@@ -11,7 +11,7 @@ import (
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/buildinfo"
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/job/topo"
 )
 
 // Figure is one result. Met is set when there is a target.

@@ -10,11 +10,11 @@ import (
 	"os"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/cmd/goccl/launch"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // Wait bounds one step: a barrier, or a kernel.

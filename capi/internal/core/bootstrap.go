@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // boot is a bootstrap that C holds. job names the communicators made of it: each rank of a process has a bootstrap of

@@ -8,7 +8,7 @@ import (
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/internal/testutil"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 // meet starts n ranks with a unique id, as processes would.

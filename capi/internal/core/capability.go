@@ -2,7 +2,7 @@ package core
 
 import (
 	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/job/topo"
 )
 
 // DeviceCapability returns the compute capability of a GPU and its NUMA node: 0, 0 and -1 where there is none.

@@ -12,11 +12,11 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/internal/test/commtest"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/test/commtest"
 )
 
 // world makes n ranks in this process, each on its own host device.

@@ -8,15 +8,15 @@ import (
 	"syscall"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/dsl"
 	"github.com/goccl/goccl/internal/driver/nvrtc"
 	"github.com/goccl/goccl/internal/fdshare"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/share"
 	"github.com/goccl/goccl/kernels"
+	"github.com/goccl/goccl/plan/dsl"
 	"github.com/goccl/goccl/primitive"
-	"github.com/goccl/goccl/share"
 )
 
 // Result is a goccl_result.

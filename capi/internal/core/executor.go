@@ -8,13 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/engine/executor"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/internal/tags"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/plan/executor"
 	"github.com/goccl/goccl/transport/choice"
 )
 

@@ -6,9 +6,9 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/internal/testutil/mutate"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/test/mutate"
 )
 
 // FuzzCalls makes calls of the ABI with handles, numbers and requests from the input, on one rank, where no call waits

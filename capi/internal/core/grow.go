@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // CommUniqueID makes the id by which new ranks join h in the next Grow. This process serves it. There is one at a time.

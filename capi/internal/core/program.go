@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"sync"
 
-	"github.com/goccl/goccl/dsl"
-	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/dsl"
+	"github.com/goccl/goccl/plan/programs"
 )
 
 // CompileProgram turns a document of package dsl into a plan file.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // Limits on how long a rank that leaves waits until the others are at the same point. Until then its memory stays,

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
-	"github.com/goccl/goccl/internal/testutil"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 // TestMain runs the test binary as a launcher that can be killed. GOCCL_LAUNCH holds a shell script for two ranks. With

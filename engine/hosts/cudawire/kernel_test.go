@@ -8,7 +8,7 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/engine/hosts/wire"
-	"github.com/goccl/goccl/internal/driver/mockcuda"
+	"github.com/goccl/goccl/test/mockcuda"
 )
 
 // A phase is one launch: its kernel and shape follow from the messages, their sizes and the type, and its parameters

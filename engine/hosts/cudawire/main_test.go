@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/engine/hosts/wire"
-	"github.com/goccl/goccl/internal/driver/mockcuda"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/test/mockcuda"
 	"github.com/goccl/goccl/transport"
 )
 

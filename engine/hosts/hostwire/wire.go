@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
@@ -18,6 +17,7 @@ import (
 	"github.com/goccl/goccl/internal/abort"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/internal/wait"
+	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport"
 )
 

@@ -24,8 +24,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport"
 )
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/engine/hosts/links"
+	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport"
 )
 

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/internal/fdshare"
-	"github.com/goccl/goccl/internal/leak"
 	"github.com/goccl/goccl/internal/setting"
-	"github.com/goccl/goccl/internal/testutil"
+	"github.com/goccl/goccl/test/leak"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 const marker = "GOCCL_TUTORIAL_MAIN"

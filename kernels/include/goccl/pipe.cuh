@@ -13,7 +13,7 @@
 //   flag    in the receiver's memory: slots below that number have arrived
 //   limit   in the sender's memory: slots below that number may be sent
 //
-// Property, checked in every state of a small model (internal/test/models, ring): every slot arrives once, in order and
+// Property, checked in every state of a small model (test/models, ring): every slot arrives once, in order and
 // unchanged, and no rank waits for ever.
 //
 // These are absolute counts in plain words, unlike semaphores, which are added to: a word has one writer, so a store is

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/goccl/goccl/internal/testutil/mutate"
+	"github.com/goccl/goccl/test/mutate"
 )
 
 func image(t testing.TB, path string) []byte {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/internal/test/ranks"
+	"github.com/goccl/goccl/test/ranks"
 )
 
 // TestMain is a rank of a trial if it was started as one.

@@ -34,7 +34,7 @@ func Classes() []Class {
 		{22, "millions of graph replays, wrapped epochs", "`gpu.sh`, on GPUs"},
 		{23, "days of communicators and deaths", "`make soak`, for minutes"},
 		{24, "abort, revoke, shrink at once", "`TestModel`"},
-		{25, "a paused machine, a jump of the clock", "`internal/archtest`: no deadline is on the wall clock"},
+		{25, "a paused machine, a jump of the clock", "`test/archtest`: no deadline is on the wall clock"},
 	}
 }
 

@@ -11,10 +11,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/goccl/goccl/internal/leak"
 	"github.com/goccl/goccl/internal/netns"
 	"github.com/goccl/goccl/internal/setting"
-	"github.com/goccl/goccl/internal/test/ranks"
+	"github.com/goccl/goccl/test/leak"
+	"github.com/goccl/goccl/test/ranks"
 )
 
 // experiment is a trial, seen from outside.

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goccl/goccl/bootstrap"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // strangers are processes that are no part of the job and disturb it.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/internal/test/ranks"
+	"github.com/goccl/goccl/test/ranks"
 )
 
 // judgement is a Verdict in the making.

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/bootstrap"
-	"github.com/goccl/goccl/internal/test/ranks"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/test/ranks"
 )
 
 // Limits of times, which docs/reliability.md states. Options.Slow multiplies them.

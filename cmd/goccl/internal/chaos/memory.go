@@ -16,7 +16,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/internal/leak"
+	"github.com/goccl/goccl/test/leak"
 )
 
 // A communicator that is made and closed must leave nothing: rank.cycles makes some, a few at a time, and measures in

@@ -15,13 +15,13 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/internal/leak"
 	"github.com/goccl/goccl/internal/setting"
-	"github.com/goccl/goccl/internal/test/ranks"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/test/leak"
+	"github.com/goccl/goccl/test/ranks"
 )
 
 // rank is a process of a trial, seen from inside.

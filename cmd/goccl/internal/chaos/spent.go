@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goccl/goccl/internal/test/ranks"
+	"github.com/goccl/goccl/test/ranks"
 )
 
 // stretches divide a trial: each lasts until the last rank has reported one of its events.

@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/goccl/goccl/internal/test/wallclock"
+	"github.com/goccl/goccl/test/wallclock"
 )
 
 // arm lets the fault strike this rank Delay after now, if it is a victim.

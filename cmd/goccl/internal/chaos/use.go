@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/bootstrap"
-	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/plan/programs"
 )
 
 // errUnaware is the error of a rank that got none although it had to.

@@ -21,12 +21,12 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/hostreduce"
 	"github.com/goccl/goccl/internal/regular"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // Options are those of the command.

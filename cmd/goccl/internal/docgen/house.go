@@ -12,7 +12,7 @@ type room struct {
 	name, legend string
 }
 
-// floors are the layers from the top down; a package imports only lower ones (internal/archtest).
+// floors are the layers from the top down; a package imports only lower ones (test/archtest).
 var floors = []struct {
 	colour string
 	rooms  []room
@@ -21,11 +21,12 @@ var floors = []struct {
 		{6, 3, "capi", "libgoccl.so: C ABI"}, {9, 3, "python", "goccl, PyTorch, nccl4py"}}},
 	{"#fff6b8", []room{{0, 12, "goccl", "Comm: collectives, groups, errors, abort, split, shrink"}}},
 	{"#d6ecd2", []room{{0, 3, "engine/nvlink", "collectives on GPUs"}, {3, 3, "engine/shm", "on the host device"},
-		{6, 3, "engine/executor", "runs a plan"}, {9, 3, "collective", "requests, selection"}}},
+		{6, 3, "plan/executor", "runs a plan"}, {9, 3, "collective", "requests, selection"}}},
 	{"#cfe5f5", []room{{0, 8, "primitive", "endpoints, channels, semaphores, proxies"},
-		{8, 2, "plan", "codec, verifier"}, {10, 2, "dsl", "writes a plan"}}},
-	{"#e3dcf2", []room{{0, 3, "bootstrap", "ranks, joining, deaths"}, {3, 3, "share", "peers' memory, mapped once"},
-		{6, 3, "transport", "how bytes move: ipc, tcp"}, {9, 3, "topo", "GPUs, links, NICs"}}},
+		{8, 2, "plan", "codec, verifier"}, {10, 2, "plan/dsl", "writes a plan"}}},
+	{"#e3dcf2", []room{{0, 3, "job/bootstrap", "ranks, joining, deaths"},
+		{3, 3, "job/share", "peers' memory, mapped once"},
+		{6, 3, "transport", "how bytes move: ipc, tcp"}, {9, 3, "job/topo", "GPUs, links, NICs"}}},
 	{"#f3d9de", []room{{0, 4, "device/host", "shared memory, no GPU"}, {4, 4, "device/cuda", "memory, streams, launches"},
 		{8, 4, "kernels", "CUDA sources and images"}}},
 	{"#e6e6e6", []room{{0, 12, "internal/driver", "opens libcuda, NVML and NVRTC at run time"}}},

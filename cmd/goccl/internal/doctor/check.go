@@ -5,7 +5,7 @@ import (
 
 	"github.com/goccl/goccl/cmd/goccl/internal/links"
 	"github.com/goccl/goccl/internal/driver/nvml"
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/job/topo"
 )
 
 // Source provides the facts that Check examines. Any field may be nil: its findings are then left out.

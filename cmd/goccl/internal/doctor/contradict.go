@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/internal/setting"
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/job/topo"
 )
 
 // pair is two variables that cannot both have their way.

@@ -15,14 +15,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goccl/goccl/internal/driver"
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/job/topo"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 func machine(t testing.TB, name string) *topo.Machine {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("../../../../topo/testdata", name+".json"))
+	b, err := os.ReadFile(filepath.Join("../../../../job/topo/testdata", name+".json"))
 	if err != nil {
 		t.Fatal(err)
 	}

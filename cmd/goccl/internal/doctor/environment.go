@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/internal/setting"
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/job/topo"
 )
 
 // known maps the variables of goccl itself to their purpose.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/internal/driver"
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/job/topo"
 )
 
 // The oldest drivers, by the CUDA version they support. goccl's cubins are built with CUDA 12: any driver of CUDA 12.0

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/internal/driver/nvml"
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/job/topo"
 )
 
 func well() nvml.Health {

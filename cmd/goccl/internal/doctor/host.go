@@ -20,7 +20,7 @@ import (
 	"github.com/goccl/goccl/internal/driver"
 	"github.com/goccl/goccl/internal/driver/nvml"
 	"github.com/goccl/goccl/internal/setting"
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/job/topo"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ib"
 	"github.com/goccl/goccl/transport/tcp"

@@ -3,7 +3,7 @@ package doctor
 import (
 	"fmt"
 
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/job/topo"
 )
 
 const (

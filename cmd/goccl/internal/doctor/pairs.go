@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/links"
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/job/topo"
 )
 
 // slowMicros is the time of a small exchange from which a pair is reported as slow. Three links take 5 to 15 µs.

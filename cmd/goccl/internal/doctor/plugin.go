@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/internal/setting"
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/job/topo"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/plugin"
 )

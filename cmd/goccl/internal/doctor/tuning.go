@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/engine/nvlink"
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/job/topo"
 )
 
 // tuning reports the table that selects algorithms on these GPUs, and the GPUs for which there are no kernels.

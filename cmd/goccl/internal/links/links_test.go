@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/engine/shm"
-	"github.com/goccl/goccl/internal/driver/mockcuda"
-	"github.com/goccl/goccl/topo"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/topo"
+	"github.com/goccl/goccl/test/mockcuda"
 )
 
 // TestMain is also the child process: it serves three GPUs, of which pair 0-2 hangs and pair 1-2 ends the process.

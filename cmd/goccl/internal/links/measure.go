@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/engine/nvlink"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 const (

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/buildinfo"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // register lets plans of peers access buffers directly; without it they work on copies. All ranks call it with the same

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // ParseDevice parses the kind of device: "host", "cuda", or "auto", which is CUDA if a GPU is usable.

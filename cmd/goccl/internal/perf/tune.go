@@ -9,12 +9,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/internal/buildinfo"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // TuneOptions are the options of `goccl tune`.

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
@@ -17,6 +16,7 @@ import (
 	"github.com/goccl/goccl/internal/buildinfo"
 	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // hostsOf is the number of hosts of a job.

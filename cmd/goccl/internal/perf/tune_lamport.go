@@ -5,12 +5,12 @@ import (
 	"errors"
 	"math"
 
-	"github.com/goccl/goccl/bootstrap"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/fused"
 	"github.com/goccl/goccl/engine/nvlink"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // lamportTuned is the all-reduce by packets without flags of the engine that is tuned; nil: there is none.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/dsl/programs"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/programs"
 )
 
 // everySize is an algorithm that accepts multiples of unit bytes.

@@ -7,12 +7,12 @@ import (
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
-	"github.com/goccl/goccl/dsl/synth"
-	"github.com/goccl/goccl/internal/conformance"
-	"github.com/goccl/goccl/internal/test/commtest"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/fabric"
 	"github.com/goccl/goccl/plan/simulate"
+	"github.com/goccl/goccl/plan/synth"
+	"github.com/goccl/goccl/test/commtest"
+	"github.com/goccl/goccl/test/conformance"
 )
 
 // A plan that was searched for a topology and won on some sizes is what a communicator with GOCCL_PLAN_DIR runs on

@@ -10,8 +10,8 @@ import (
 
 	"github.com/goccl/goccl/cmd/goccl/internal/watch/records"
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/record"
-	"github.com/goccl/goccl/record/judge"
+	"github.com/goccl/goccl/watch/judge"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // job is a job of which one operation waits: a process for each rank, with the records of its communicators.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/goccl/goccl/cmd/goccl/internal/watch/pickle"
 	"github.com/goccl/goccl/datatype"
-	"github.com/goccl/goccl/record"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // Dumps is the Source of files of goccl's recorder (GOCCL_RECORD_DIR), and of dumps that PyTorch's flight recorder has

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccl/goccl/record"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // listed is a Source of ranks that a test makes up.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/record"
-	"github.com/goccl/goccl/record/judge"
+	"github.com/goccl/goccl/watch/judge"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // verdicts judges each communicator, the gravest first. An operation that takes longer than stall is held up.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/internal/printable"
-	"github.com/goccl/goccl/record/judge"
+	"github.com/goccl/goccl/watch/judge"
 )
 
 // Source returns the ranks that it sees, and notes about what it cannot see.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/watch/records"
-	"github.com/goccl/goccl/record"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // Processes is the Source of the processes of this host that have loaded libgoccl-profiler.so, or that run goccl and

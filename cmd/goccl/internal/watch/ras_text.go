@@ -9,7 +9,7 @@ import (
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/internal/buildinfo"
-	"github.com/goccl/goccl/record/judge"
+	"github.com/goccl/goccl/watch/judge"
 )
 
 // rasText writes the text of RAS: the job, its communicators in groups of the same kind, errors, warnings. Verdicts are

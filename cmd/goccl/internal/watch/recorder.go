@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccl/goccl/record"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // recorderSource is the Source of ranks that goccl's own recorder tells of.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/goccl/goccl/record"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // row is a line of the table. old is the same rank in the snapshot before.

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/record"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // Snapshot is what was seen at one moment. Its JSON form is stable: fields are only added.

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/record/judge"
+	"github.com/goccl/goccl/watch/judge"
 )
 
 // columns of the table; docs/watch.md explains each.

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/metrics"
+	"github.com/goccl/goccl/watch/metrics"
 )
 
 // Tally turns snapshots into metrics. Count is called with each snapshot; the metrics may be read beside it.

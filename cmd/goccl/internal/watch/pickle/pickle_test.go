@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/goccl/goccl/internal/testutil/mutate"
+	"github.com/goccl/goccl/test/mutate"
 )
 
 const value = `{"version": "2.4", "n": [0, 1, -1, 255, 256, 65535, 65536, -70000, 2**31, 2**40, -2**40], "x": 1.5,

@@ -1,0 +1,265 @@
+package agreement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/goccl/goccl/job/bootstrap"
+)
+
+// The reasons for an agreement without an outcome, for errors.Is.
+var (
+	ErrExcluded  = errors.New("this rank was excluded")
+	ErrWithdrawn = errors.New("a rank has given up")
+	ErrLeft      = errors.New("a rank has closed the communicator")
+)
+
+// Error is the error of an agreement without an outcome, with the rank to blame.
+type Error struct {
+	Peer int // -1: no particular rank
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Overtaken means that a peer is in a later call: restart with at least this number.
+type Overtaken struct{ Number uint64 }
+
+func (o *Overtaken) Error() string { return fmt.Sprintf("a peer is in call %d", o.Number) }
+
+// Member is one rank's participant in the agreements of a communicator.
+type Member struct {
+	boot       bootstrap.Bootstrap
+	tag        int
+	rank, size int
+
+	mu        sync.Mutex
+	queues    [][]*message  // by peer, oldest first
+	gone      []error       // by peer: why no more messages arrive
+	changed   chan struct{} // closed and replaced when a message has arrived or a peer is gone
+	receiving bool
+	closed    bool
+	without   int // a peer that has decided without this rank; -1: none
+
+	number uint64 // of this rank's latest call
+	joint  uint64 // this rank's latest completed joint call
+	tasks  sync.WaitGroup
+}
+
+// New makes the member of rank b.Rank(). All its messages use the tag.
+func New(b bootstrap.Bootstrap, tag int) *Member {
+	n := b.WorldSize()
+	return &Member{boot: b, tag: tag, rank: b.Rank(), size: n, queues: make([][]*message, n), gone: make([]error, n),
+		changed: make(chan struct{}), without: -1}
+}
+
+// Listen starts receiving the messages of peers, until Close.
+func (m *Member) Listen() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.receiving || m.closed {
+		return
+	}
+	m.receiving = true
+	for p := range m.size {
+		if p != m.rank {
+			m.tasks.Go(func() { m.receive(p) })
+		}
+	}
+}
+
+func (m *Member) receive(peer int) {
+	for {
+		b, err := m.boot.Recv(context.Background(), peer, m.tag)
+		var msg *message
+		if err == nil {
+			msg, err = decode(b, m.size)
+		}
+		if errors.Is(err, bootstrap.ErrTimeout) {
+			continue
+		}
+		m.mu.Lock()
+		if err != nil {
+			m.gone[peer] = err
+		} else {
+			m.queues[peer] = append(m.queues[peer], msg)
+		}
+		close(m.changed)
+		m.changed = make(chan struct{})
+		m.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Close waits until no goroutine of the member runs. The Bootstrap must have been closed before.
+func (m *Member) Close() {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	m.tasks.Wait()
+}
+
+// Completed records that this rank has completed the joint call of that number. Joint calls are the other calls that
+// all ranks make together (Split, Grow); each rank numbers them in its order, from 1.
+func (m *Member) Completed(joint uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.joint = joint
+}
+
+// Calling returns a peer that is in a later call than this rank's latest and has not completed the joint call of that
+// number, or -1, and a channel that is closed when that may have changed. A peer that has completed the joint call may
+// be in a later call while this rank is still in the joint call.
+func (m *Member) Calling(joint uint64) (peer int, changed <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for p, q := range m.queues {
+		for _, msg := range q {
+			if msg.place.number > m.number && msg.kind == kindState && msg.joint < joint {
+				return p, m.changed
+			}
+		}
+	}
+	return -1, m.changed
+}
+
+// Begin begins a call and returns its number, which is not below least.
+func (m *Member) Begin(least uint64) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.number = max(m.number+1, least)
+	return m.number
+}
+
+// Agree takes part in a step of the current call. Its errors are *Error and *Overtaken.
+func (m *Member) Agree(ctx context.Context, step uint32, mine Contribution) (*Outcome, error) {
+	m.Listen()
+	m.mu.Lock()
+	s := newState(m.rank, m.size, place{m.number, step}, mine)
+	s.joint = m.joint
+	m.mu.Unlock()
+	m.send(ctx, s.message(), s.done)
+	for {
+		changed, arrived, err := m.digest(s)
+		if err != nil {
+			return nil, err
+		}
+		if s.decided() {
+			m.send(ctx, s.message(), s.done)
+			m.sendOutcome(s)
+			return &Outcome{Known: s.known, place: s.place}, nil
+		}
+		if changed {
+			m.send(ctx, s.message(), s.done)
+			continue
+		}
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+			missing := s.waitsFor()
+			return nil, &Error{missing[0], fmt.Errorf("still waiting for ranks %v: %w", missing, context.Cause(ctx))}
+		}
+	}
+}
+
+// digest processes the received messages. The channel is closed when there are more.
+func (m *Member) digest(s *state) (changed bool, arrived <-chan struct{}, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	arrived = m.changed
+	for p := range m.queues {
+		for len(m.queues[p]) > 0 && err == nil && !s.outcome {
+			msg := m.queues[p][0]
+			if !s.done.Has(p) && msg.kind == kindState && s.place.number < msg.place.number {
+				return false, nil, &Overtaken{msg.place.number}
+			}
+			if msg.kind != kindWithdrawn && s.place.number == msg.place.number && s.place.step < msg.place.step {
+				break // it is for the next step
+			}
+			m.queues[p] = m.queues[p][1:]
+			var on bool
+			on, err = m.consider(s, p, msg)
+			changed = changed || on
+		}
+		if cause := m.gone[p]; cause != nil && err == nil && len(m.queues[p]) == 0 && !s.done.Has(p) && !s.outcome {
+			if !errors.Is(cause, bootstrap.ErrPeerDead) {
+				err = &Error{p, fmt.Errorf("%w: rank %d: %w", ErrLeft, p, cause)}
+			}
+			changed = s.lose(p) || changed
+		}
+	}
+	if err == nil && !s.outcome && m.without >= 0 {
+		err = &Error{m.without, fmt.Errorf("%w: rank %d and others have gone on without it", ErrExcluded, m.without)}
+	}
+	return changed, arrived, err
+}
+
+// consider processes one message.
+func (m *Member) consider(s *state, p int, msg *message) (changed bool, err error) {
+	switch {
+	case msg.kind == kindDecided && msg.done.Has(m.rank):
+		m.without = p
+	case s.done.Has(p) || msg.place.number != s.place.number:
+	case msg.kind == kindWithdrawn:
+		return false, withdrawn(p, msg.blames)
+	case msg.done.Has(m.rank):
+		return false, &Error{p, fmt.Errorf("%w: rank %d goes on without it", ErrExcluded, p)}
+	case msg.place == s.place:
+		return s.take(p, msg), nil
+	}
+	return false, nil
+}
+
+func withdrawn(peer, blames int) error {
+	if blames < 0 {
+		return &Error{peer, fmt.Errorf("%w: rank %d", ErrWithdrawn, peer)}
+	}
+	return &Error{blames, fmt.Errorf("%w: rank %d, because of rank %d", ErrWithdrawn, peer, blames)}
+}
+
+// sendWait bounds a send to a peer that may not be listening.
+const sendWait = 500 * time.Millisecond
+
+// send sends msg to all ranks except those in done. If a send fails because the peer is dead, receive detects that.
+func (m *Member) send(ctx context.Context, msg *message, done Set) {
+	b := msg.encode()
+	for i := 1; i < m.size; i++ {
+		if p := (m.rank + i) % m.size; !done.Has(p) {
+			_ = m.boot.Send(ctx, p, m.tag, b)
+		}
+	}
+}
+
+// sendOutcome sends the outcome to excluded ranks, because they may be alive. It does not wait for them.
+func (m *Member) sendOutcome(s *state) {
+	b := s.message().encode()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for p := range m.size {
+		if p == m.rank || !s.done.Has(p) || m.gone[p] != nil || m.closed {
+			continue
+		}
+		m.tasks.Go(func() {
+			ctx, stop := context.WithTimeout(context.Background(), sendWait)
+			defer stop()
+			_ = m.boot.Send(ctx, p, m.tag, b)
+		})
+	}
+}
+
+// Withdraw ends the current call: this rank has given up, because of rank blames (-1: none).
+func (m *Member) Withdraw(blames int) {
+	ctx, stop := context.WithTimeout(context.Background(), sendWait)
+	defer stop()
+	none := NewSet(m.size)
+	m.send(ctx, &message{kind: kindWithdrawn, place: place{number: m.number}, blames: blames, done: none,
+		known: make([]*Contribution, m.size)}, none)
+}

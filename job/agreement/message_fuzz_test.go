@@ -1,0 +1,37 @@
+package agreement
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/goccl/goccl/test/mutate"
+)
+
+// FuzzMessage: what a peer sends is refused or decodes to ranks of the job only, and what is decoded encodes to a
+// message that decodes to the same.
+func FuzzMessage(f *testing.F) {
+	m := message{kind: kindState, place: place{3, 1}, blames: -1, joint: 2, done: NewSet(3, 1),
+		known: make([]*Contribution, 3)}
+	m.known[1] = &Contribution{Excludes: NewSet(3, 2), Fine: true, Blames: 2, Nonce: 9}
+	f.Add(m.encode(), uint16(3))
+	m.kind = kindWithdrawn
+	f.Add(m.encode(), uint16(9))
+	mutate.Fuzz(f, func(t *testing.T, b []byte, n uint16) {
+		size := int(n) + 1
+		m, err := decode(b, size)
+		if err != nil {
+			return
+		}
+		for r, c := range m.known {
+			if c != nil && (c.Blames >= size || c.Excludes.Len() > size || r >= size) {
+				t.Fatalf("%+v of rank %d in a job of %d", c, r, size)
+			}
+		}
+		once := m.encode()
+		again, err := decode(once, size)
+		if err != nil || !bytes.Equal(again.encode(), once) {
+			t.Fatalf("% x decodes to % x (%v)", b, once, err)
+		}
+		_ = (&Outcome{Known: m.known}).Members()
+	})
+}

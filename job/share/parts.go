@@ -1,0 +1,144 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/transport/ipc"
+)
+
+// Parts is one part of memory of each rank, as mapped on this rank.
+type Parts struct {
+	// Ptr is the address of each rank's part; this rank's own is the memory itself, unless the parts are flat.
+	Ptr []device.Ptr
+	// Size is that of this rank's part.
+	Size int64
+	// SameProcess[r] is true if rank r is in this process.
+	SameProcess []bool
+
+	// Base and Stride are those of flat parts, else 0.
+	Base   device.Ptr
+	Stride int64
+
+	mappings []*Mapping
+	flat     device.Reservation // nil unless the parts are flat
+}
+
+// newParts returns parts that are not mapped yet.
+func newParts(parts []part, own int) *Parts {
+	all := &Parts{Ptr: make([]device.Ptr, len(parts)), SameProcess: make([]bool, len(parts)), Size: parts[own].size}
+	for r := range parts {
+		all.SameProcess[r] = parts[r].desc.Process == ipc.ProcessID
+	}
+	all.Ptr[own] = parts[own].ptr
+	return all
+}
+
+// Here counts the ranks of this process.
+func (p *Parts) Here() (n int) {
+	for _, same := range p.SameProcess {
+		if same {
+			n++
+		}
+	}
+	return n
+}
+
+// mapAll maps the parts of the other ranks.
+func (x *exchange) mapAll(ctx context.Context, parts []part) (*Parts, error) {
+	if x.flat != 0 {
+		return x.mapFlat(ctx, parts)
+	}
+	all := newParts(parts, x.rank)
+	mapOn := Map
+	if x.host {
+		mapOn = mapHost
+	}
+	for r := range parts {
+		if r == x.rank && !x.host {
+			continue
+		}
+		m, err := mapOn(ctx, x.dev, &parts[r].desc)
+		if err != nil {
+			return nil, errors.Join(blame(r, "%w of rank %d: %w", ErrNotMapped, r, err), all.Close())
+		}
+		all.mappings, all.Ptr[r] = append(all.mappings, m), m.Ptr
+	}
+	return all, nil
+}
+
+// Close unmaps the parts. Closing nil or twice is harmless.
+func (p *Parts) Close() error {
+	if p == nil {
+		return nil
+	}
+	var errs []error
+	for _, m := range p.mappings {
+		errs = append(errs, m.Close())
+	}
+	p.mappings = nil
+	if p.flat != nil {
+		errs = append(errs, p.flat.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Arena is memory of each rank that belongs to the arena: an engine's scratch.
+type Arena struct {
+	*Parts
+	own device.Allocation
+}
+
+// NewArena allocates size bytes on dev and maps the memory of all ranks. It is collective: all ranks pass the same
+// size. When it returns, every rank has mapped everything, so any rank may write.
+func NewArena(ctx context.Context, b bootstrap.Bootstrap, dev device.Device, size int64) (*Arena, error) {
+	return newArena(ctx, blocking(b, dev, nil), func() (device.Allocation, error) { return dev.Alloc(size) }, dev, size)
+}
+
+// NewHostArena is NewArena with memory of the host: every rank maps and page-locks the memory of all ranks, its own
+// too, for its device. GPUs without peer access exchange data through it. Parts.Ptr are addresses of the device. The
+// memory comes from a NUMA node, if it is not negative: that of the device, which polls there.
+func NewHostArena(ctx context.Context, b bootstrap.Bootstrap, dev device.Device, size int64, node int) (*Arena,
+	error,
+) {
+	memory, err := host.Open(0)
+	if err != nil {
+		return nil, err
+	}
+	x := blocking(b, dev, nil)
+	x.host = true
+	return newArena(ctx, x, func() (own device.Allocation, err error) {
+		onNode(node, func() { own, err = memory.Alloc(size) })
+		return own, err
+	}, memory, size)
+}
+
+// newArena makes an arena of memory of owner, which alloc allocates.
+func newArena(ctx context.Context, x *exchange, alloc func() (device.Allocation, error), owner Exporter, size int64) (
+	*Arena, error,
+) {
+	own, err := alloc()
+	if err != nil {
+		err = fmt.Errorf("arena of %d bytes: %w", size, err)
+	}
+	var p device.Ptr
+	if own != nil {
+		p = own.Ptr()
+	}
+	parts, err := x.run(ctx, offer(owner, p, size, err))
+	if err != nil {
+		if own != nil {
+			err = errors.Join(err, own.Close())
+		}
+		return nil, err
+	}
+	return &Arena{parts, own}, nil
+}
+
+// Close unmaps the peers' memory and frees this rank's own. If a peer still has it mapped, the physical memory stays
+// allocated until the peer unmaps it.
+func (a *Arena) Close() error { return errors.Join(a.Parts.Close(), a.own.Close()) }

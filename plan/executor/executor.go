@@ -1,0 +1,183 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/abort"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/transport"
+)
+
+// Config configures an Executor.
+type Config struct {
+	// Bootstrap connects the ranks. The executor uses it in Load, in Reserve and whenever a message needs more scratch
+	// than any before. There must be no other use of it at the same time.
+	Bootstrap bootstrap.Bootstrap
+	// Device is a *host.Device or a *cuda.Device; the same kind on all ranks.
+	Device device.Device
+	// Name is the communicator's name, for errors.
+	Name string
+	// OpTimeout bounds each launch's wait for its peers; 0 means no bound.
+	OpTimeout time.Duration
+	// StallWarning is how long a launch on the host device waits for its peers before it logs a warning; 0 disables it.
+	StallWarning time.Duration
+	// OnFailure, when not nil, is called once, from any goroutine, with the cause of the first Abort or failure.
+	OnFailure func(cause error)
+	// Order, on a GPU, is the order of the communicator whose operations the executor runs: plans and the
+	// communicator's other work run in the order of the calls, and the calls must be serialized. It must live as long
+	// as the executor. If it is nil, each plan has its own order.
+	Order *cuda.Order
+	// Net is the network to ranks of other hosts, and NIC the number of this rank's adapter. If Net is nil, all ranks must
+	// be on one host.
+	Net transport.Net
+	NIC int
+}
+
+// Executor runs plans for one rank of one communicator.
+type Executor struct {
+	boot    bootstrap.Bootstrap
+	dev     device.Device
+	name    string
+	rank    int
+	size    int
+	timeout time.Duration
+	stall   time.Duration // Config.StallWarning
+	failed  func(error)   // Config.OnFailure
+	order   *cuda.Order   // Config.Order
+	net     transport.Net // Config.Net
+	nic     int
+
+	hosts []int               // by rank; nil if there is one
+	near  []int               // the ranks of this host; set by the first Load, as the next two
+	here  bootstrap.Bootstrap // group of near
+	ports *ports              // to ranks of other hosts; guarded by mu. nil if there are none, or the device is a GPU
+	rings *rings              // as ports, on a GPU
+
+	ending  chan struct{} // closed by Abort
+	aborted atomic.Uint32 // abort word of all waits; nonzero once cause is set
+	cause   abort.Cause
+
+	gpu     *gpu     // shared by all plans on a GPU; set by the first Load
+	buffers *buffers // on the host device, unless all ranks are in this process; set by the first Load
+
+	mu     sync.Mutex
+	plans  []*ExecutionPlan
+	closed bool
+}
+
+// New creates an executor. It is local; the ranks meet in Load.
+func New(cfg Config) (*Executor, error) {
+	if cfg.Bootstrap == nil || cfg.Device == nil {
+		return nil, fmt.Errorf("executor: %w: Config needs a Bootstrap and a Device", collective.ErrInvalidArgument)
+	}
+	e := &Executor{name: cfg.Name, boot: cfg.Bootstrap, dev: cfg.Device, rank: cfg.Bootstrap.Rank(),
+		size: cfg.Bootstrap.WorldSize(), timeout: cfg.OpTimeout, stall: cfg.StallWarning, failed: cfg.OnFailure,
+		order: cfg.Order, net: cfg.Net, nic: cfg.NIC, ending: make(chan struct{})}
+	r, err := bootstrap.OtherHost(cfg.Bootstrap)
+	if err == nil {
+		return e, nil
+	}
+	e.hosts = cfg.Bootstrap.Hosts()
+	if cfg.Net != nil {
+		return e, nil
+	}
+	err = fmt.Errorf("%w: without a network, plans run among the ranks of one host: %w", collective.ErrUnsupported, err)
+	return nil, &collective.Error{Op: "executor", Rank: e.rank, Peer: r, Err: err}
+}
+
+// Rank returns the Bootstrap's rank.
+func (e *Executor) Rank() int { return e.rank }
+
+// WorldSize returns the number of ranks.
+func (e *Executor) WorldSize() int { return e.size }
+
+// Abort ends every running and later launch with cause. Only the first cause counts.
+func (e *Executor) Abort(cause error) {
+	if cause == nil {
+		cause = collective.ErrAborted
+	}
+	if !e.cause.Set(cause) {
+		return
+	}
+	e.aborted.Store(1)
+	close(e.ending)
+	e.mu.Lock()
+	e.ports.halt()
+	e.rings.halt(cause)
+	for _, x := range e.plans {
+		x.engine.wake()
+	}
+	e.mu.Unlock()
+	if e.failed != nil {
+		e.failed(cause)
+	}
+}
+
+// Err returns the cause of the abort or the first failure of a launch, or nil. On a GPU it asks the plans' kernels:
+// once a stream has ended, Err knows of every failed launch in it.
+func (e *Executor) Err() error {
+	if err := e.cause.Err(); err != nil {
+		return err
+	}
+	if err := e.reported(); err != nil {
+		e.Abort(err)
+	}
+	return e.cause.Err()
+}
+
+// add registers x with Abort and Close.
+func (e *Executor) add(x *ExecutionPlan) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return fmt.Errorf("%w: the executor is closed", collective.ErrAborted)
+	}
+	e.plans = append(e.plans, x)
+	return nil
+}
+
+// Close aborts running launches and frees all plans.
+func (e *Executor) Close() error {
+	e.Abort(fmt.Errorf("%w: the executor is closed", collective.ErrAborted))
+	e.mu.Lock()
+	plans := e.plans
+	e.plans, e.closed = nil, true
+	e.mu.Unlock()
+	var errs []error
+	for _, x := range plans {
+		errs = append(errs, x.close())
+	}
+	if e.gpu != nil {
+		errs = append(errs, e.gpu.close())
+	}
+	errs = append(errs, e.buffers.close(), e.ports.close(), e.rings.close())
+	if e.here != nil && e.here != e.boot {
+		errs = append(errs, e.here.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// engine is the part of a loaded plan that depends on the device.
+type engine interface {
+	// reserve makes scratch fit chunks of that many bytes. It is collective and never shrinks scratch.
+	reserve(ctx context.Context, chunk int64) error
+	// stage does the same for the staging buffers, when any rank may need them.
+	stage(ctx context.Context, in, out int64) error
+	// launch enqueues one run.
+	launch(l *launch) error
+	// ownScratch returns this rank's scratch and its size; the size is 0 if the plan uses none.
+	ownScratch() (device.Ptr, int64)
+	// counter returns the address of the counter of one of this rank's links.
+	counter(link int) device.Ptr
+	// wake makes waits check the abort word.
+	wake()
+	close() error
+}

@@ -1,0 +1,145 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/launcher"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/kernels"
+	"github.com/goccl/goccl/transport/ipc"
+)
+
+// gpu holds what all plans of an executor share on a GPU.
+type gpu struct {
+	dev     *cuda.Device
+	execute [datatype.NumTypes]*cuda.Function
+	quick   [datatype.NumTypes]*cuda.Function
+	scale   [datatype.NumTypes]*cuda.Function
+	sharing int // number of ranks on the device that has most
+	bulk    bool
+
+	mu      sync.Mutex
+	regions []region // registered allocations, from region 1 on
+	stop    chan struct{}
+	watch   sync.WaitGroup
+}
+
+var gpuTypes = [datatype.NumTypes]string{
+	"int8", "uint8", "int32", "uint32", "int64", "uint64",
+	"float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2",
+}
+
+// gpuUnsigned is unsignedBit of kernels/include/goccl/reduce.cuh: unsigned integers use the kernels of signed ones, and
+// this bit of the operator tells them apart.
+const gpuUnsigned = 8
+
+// openGPU loads all kernels. The driver loads a kernel on its first use, and may then wait until the device is idle.
+// The device never becomes idle while another rank's kernel waits for this rank. So all kernels are loaded before any
+// runs.
+func openGPU(ctx context.Context, e *Executor) (*gpu, error) {
+	dev, ok := e.dev.(*cuda.Device)
+	if !ok {
+		return nil, invalid("%v is no CUDA device", e.dev.ID())
+	}
+	if e.size > gpuRanks {
+		return nil, fmt.Errorf("%w: %d ranks; plans on GPUs have up to %d", collective.ErrUnsupported, e.size, gpuRanks)
+	}
+	p := dev.Properties()
+	// Containers of a machine may be hosts of their own and have the same GPU.
+	sharing, err := bootstrap.MostAlike(ctx, e.boot, ipc.Machine()+" "+p.BusID)
+	if err != nil {
+		return nil, err
+	}
+	u := &gpu{dev: dev, sharing: sharing, stop: make(chan struct{})}
+	u.bulk = p.Major >= 9 && p.SharedOptin >= gpuShared+gpuBulk
+	shared := gpuShared
+	if u.bulk {
+		shared += gpuBulk
+	}
+	module, err := launcher.Load(dev, "executor")
+	if err != nil {
+		return nil, err
+	}
+	for t, name := range gpuTypes {
+		signed := strings.TrimPrefix(name, "u")
+		if u.execute[t], err = module.Function(kernels.Entry("execute_" + signed)); err == nil {
+			u.scale[t], err = module.Function(kernels.Entry("scale_" + name))
+		}
+		if err == nil {
+			u.quick[t], err = module.Function(kernels.Entry("quick_" + signed))
+		}
+		if err == nil {
+			err = u.quick[t].SetMaxDynamicShared(gpuShared)
+		}
+		if err == nil {
+			err = u.execute[t].SetMaxDynamicShared(shared)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	u.watch.Add(1)
+	go u.watchReports(e)
+	return u, nil
+}
+
+// gpuShared is the largest program of a block, in bytes, that goes to shared memory; a larger one stays in global
+// memory.
+const gpuShared = 64 << 10
+
+// These mirror kernels/executor/bulk_copy.cuh: the smallest size that uses bulk copies, and the shared memory that bulk
+// copies need.
+const (
+	gpuBulkBytes  = 32 << 10
+	gpuBulkStages = 8
+	gpuBulk       = gpuBulkStages * (16<<10 + 8)
+)
+
+// watchReports polls for waits that timed out on the GPU, so that the other plans and ranks find out without a call.
+func (u *gpu) watchReports(e *Executor) {
+	defer u.watch.Done()
+	t := time.NewTicker(50 * time.Millisecond)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			_ = e.Err()
+		case <-u.stop:
+			return
+		}
+	}
+}
+
+// reported returns what a plan's kernel reports of a wait that it gave up.
+func (e *Executor) reported() error {
+	e.mu.Lock()
+	plans := slices.Clone(e.plans)
+	e.mu.Unlock()
+	for _, x := range plans {
+		if h, ok := x.engine.(*cudaEngine); ok {
+			if err := h.launcher.Reported(h.report); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (u *gpu) close() error {
+	close(u.stop)
+	u.watch.Wait()
+	var errs []error
+	for _, r := range u.regions {
+		errs = append(errs, r.Close())
+	}
+	return errors.Join(errs...)
+}

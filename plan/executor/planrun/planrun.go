@@ -1,0 +1,349 @@
+// Package planrun executes a loaded plan on known data and checks every byte of the result. Tests of the executor and
+// `goccl plan run` use it.
+//
+// All ranks run a Case, each by calling Rank with its own plan. Ranks share no state, and no state outlives the call.
+package planrun
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/hostreduce"
+	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/executor"
+	"github.com/goccl/goccl/plan/interp"
+)
+
+// Case is one execution, or several on the same data. All ranks use the same Case.
+type Case struct {
+	Message uint64 // bytes, as in plan.Plan.MinSize
+	Type    datatype.Type
+	Op      datatype.Op // used where the plan leaves the operator to the caller
+	InPlace bool        // input and output are in one memory, as in NCCL's in-place calls
+	Shift   int64       // elements by which buffers are shifted from their natural alignment
+	Seed    uint64
+	Times   int // timed executions on the same data; 0 means 1. In place, only 1 makes sense
+	// untimed rounds before them, each on new data and with junk in scratch (fresh.go): all ranks at once, one plan at a
+	// time
+	Fresh int
+	Heap  bool // host device: buffers from the Go heap, which other processes cannot map
+
+	// Replays, on a GPU, captures all executions but the first in a graph and launches the graph that many times.
+	Replays int
+	// Prepare, when not nil, is called with the buffers before the first execution.
+	Prepare func(ctx context.Context, send, recv device.Ptr) error
+}
+
+// String returns the name of the case.
+func (c Case) String() string {
+	s := fmt.Sprintf("%d/%v/%v", c.Message, c.Type, c.Op)
+	if c.InPlace {
+		s += "/in-place"
+	}
+	if c.Shift != 0 {
+		s += fmt.Sprintf("/shift%d", c.Shift)
+	}
+	return s
+}
+
+const (
+	guard  = 256
+	poison = 0xA5
+)
+
+// factor returns PreMulSum's scalar.
+func factor(t datatype.Type) [8]byte {
+	if t < datatype.Float16 {
+		return hostreduce.ScalarOf(t, 3)
+	}
+	return hostreduce.ScalarOf(t, 0.5)
+}
+
+// Operator returns the operator that the plan's reductions use when the caller asks for op.
+func Operator(p *plan.Plan, op datatype.Op) datatype.Op {
+	fixed, _ := p.Operator()
+	return fixed.Or(op)
+}
+
+// Rank runs the case on one rank. It returns the time of one execution and the first error. With several executions,
+// the time is the median over batches of all but the first.
+func Rank(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.Device, c Case) (took time.Duration,
+	err error) {
+	p := x.Plan()
+	l, err := p.NewLayout(c.Message)
+	if err != nil {
+		return 0, err
+	}
+	b, err := newBuffers(p, l, rank, dev, c)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	s, err := dev.NewStream()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	user, err := newCaller(x, rank, dev)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, user.close()) }()
+	if err := fresh(ctx, x, rank, dev, s, c, user); err != nil {
+		return 0, err
+	}
+	inputs := newInputs(p, l, c)
+	if b.hasInput {
+		if err := b.write(b.send, inputs.whole(rank, b.in)); err != nil {
+			return 0, err
+		}
+	}
+	args := executor.Args{Send: b.send, Recv: b.recv, Message: c.Message, Type: c.Type, Op: c.Op, Scalar: factor(c.Type),
+		Stream: s}
+	if c.Prepare != nil {
+		if err := c.Prepare(ctx, b.send, b.recv); err != nil {
+			return 0, err
+		}
+	}
+	times := max(1, c.Times)
+	start := time.Now()
+	var batches []time.Duration // time of one execution in each batch
+	ends, first := batchEnds(times), 0
+	for i := range times {
+		if i == 1 && c.Replays > 0 {
+			if err := user.launches((times - 1) * c.Replays); err != nil {
+				return 0, err
+			}
+			took, err := replay(ctx, x, args, s, times-1, c.Replays)
+			if err != nil {
+				return 0, err
+			}
+			runtime.KeepAlive(b)
+			return took, b.check(p, l, rank, inputs, c)
+		}
+		args.Seq = uint64(i) + 1
+		if err := errors.Join(x.Execute(ctx, args), user.launches(1)); err != nil {
+			return 0, err
+		}
+		if slices.Contains(ends, i) {
+			if err := s.Synchronize(ctx); err != nil {
+				return 0, err
+			}
+			now := time.Now()
+			if i > 0 || times == 1 {
+				batches = append(batches, now.Sub(start)/time.Duration(i+1-first))
+			}
+			start, first = now, i+1
+		}
+	}
+	slices.Sort(batches)
+	took = batches[len(batches)/2]
+	runtime.KeepAlive(b)
+	return took, b.check(p, l, rank, inputs, c)
+}
+
+// batchEnds returns the executions after which Rank synchronizes the stream: the first, which also publishes buffers to
+// peers, and the last of each of up to 9 batches.
+func batchEnds(times int) []int {
+	ends := []int{0}
+	rest := times - 1
+	n := min(9, max(1, rest/20))
+	for i := 1; i <= n && rest > 0; i++ {
+		ends = append(ends, rest*i/n)
+	}
+	return ends
+}
+
+// replay captures n executions and launches the graph replays times. It returns the time of one execution.
+func replay(ctx context.Context, x *executor.ExecutionPlan, args executor.Args, s device.Stream,
+	n, replays int) (took time.Duration, err error) {
+	cs, ok := s.(*cuda.Stream)
+	if !ok {
+		return 0, fmt.Errorf("a graph needs a GPU, not %v", s.Device().ID())
+	}
+	if err := cs.BeginCapture(cuda.CaptureRelaxed); err != nil {
+		return 0, err
+	}
+	for range n {
+		if err == nil {
+			err = x.Execute(ctx, args)
+		}
+	}
+	g, e := cs.EndCapture()
+	if err = errors.Join(err, e); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	exec, err := g.Instantiate()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, exec.Close()) }()
+	// Events, because a host that waits for a GPU may sleep for a millisecond too long.
+	begin, err := s.Record()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, begin.Close()) }()
+	for range replays {
+		if err := exec.Launch(cs); err != nil {
+			return 0, err
+		}
+	}
+	end, err := s.Record()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, end.Close()) }()
+	if err := s.Synchronize(ctx); err != nil {
+		return 0, err
+	}
+	seconds, err := end.Since(begin)
+	return time.Duration(seconds*1e9) / time.Duration(n*replays), err
+}
+
+// buffers holds a rank's input and output, with guards around them.
+type buffers struct {
+	dev        device.Device
+	mem        []device.Allocation
+	heap       [][]byte
+	send, recv device.Ptr
+	in, out    int64
+	hasInput   bool
+	hasOutput  bool
+	inPlace    bool
+}
+
+func newBuffers(p *plan.Plan, l *plan.Layout, rank int, dev device.Device, c Case) (*buffers, error) {
+	b := &buffers{dev: dev, in: l.Size(rank, plan.Input), out: l.Size(rank, plan.Output), inPlace: c.InPlace}
+	b.hasInput = b.in > 0 && (p.Collective != plan.Broadcast || rank == p.Root)
+	b.hasOutput = b.out > 0
+	shift := c.Shift * c.Type.Size()
+	var err error
+	if !c.InPlace {
+		if b.hasInput {
+			if b.send, err = b.alloc(b.in, shift, c.Heap); err != nil {
+				return nil, errors.Join(err, b.close())
+			}
+		}
+		if b.hasOutput {
+			if b.recv, err = b.alloc(b.out, shift, c.Heap); err != nil {
+				return nil, errors.Join(err, b.close())
+			}
+		}
+		return b, nil
+	}
+	all, err := b.alloc(max(b.in, b.out), shift, c.Heap)
+	if err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	in, out := l.Together(rank)
+	b.send, b.recv = all.Add(in), all.Add(out)
+	return b, nil
+}
+
+func (b *buffers) alloc(n, shift int64, heap bool) (device.Ptr, error) {
+	total := n + 2*guard + shift
+	fill := bytes.Repeat([]byte{poison}, int(total))
+	if heap {
+		b.heap = append(b.heap, fill)
+		base := uintptr(unsafe.Pointer(&fill[0]))
+		return device.Ptr(base).Add((16-int64(base%16))%16 + guard/2 + shift), nil
+	}
+	m, err := b.dev.Alloc(total)
+	if err != nil {
+		return 0, err
+	}
+	b.mem = append(b.mem, m)
+	return m.Ptr().Add(guard + shift), b.dev.CopyIn(m.Ptr(), fill)
+}
+
+func (b *buffers) write(p device.Ptr, data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	return b.dev.CopyIn(p, data)
+}
+
+func (b *buffers) read(p device.Ptr, n int64) ([]byte, error) {
+	out := make([]byte, n)
+	if n == 0 {
+		return out, nil
+	}
+	return out, b.dev.CopyOut(out, p)
+}
+
+// check compares the output, and out of place also the input and the guards, with their expected values.
+func (b *buffers) check(p *plan.Plan, l *plan.Layout, rank int, inputs *inputs, c Case) error {
+	if b.hasOutput {
+		got, err := b.read(b.recv, b.out)
+		if err != nil {
+			return err
+		}
+		if p.Collective == plan.Reduce && rank != p.Root && !c.InPlace &&
+			!bytes.Equal(got, bytes.Repeat([]byte{poison}, len(got))) {
+			return fmt.Errorf("rank %d: output was written, on a rank that is not the root", rank)
+		}
+		d := interp.Definition{Type: c.Type, Op: Operator(p, c.Op), Scalar: factor(c.Type),
+			Piece: inputs.piece(math.MaxInt64), Input: inputs.at}
+		if err := d.Check(p, l, rank, got); err != nil {
+			return err
+		}
+	}
+	if c.InPlace {
+		return nil
+	}
+	if b.hasInput {
+		got, err := b.read(b.send, b.in)
+		if err != nil {
+			return err
+		}
+		for at, n := int64(0), int64(0); at < b.in; at += n {
+			n = inputs.piece(b.in - at)
+			if !bytes.Equal(got[at:at+n], inputs.at(rank, at, n)) {
+				return fmt.Errorf("rank %d: the input was changed", rank)
+			}
+		}
+		if err := b.guards(b.send, b.in, rank); err != nil {
+			return err
+		}
+	}
+	if b.hasOutput {
+		return b.guards(b.recv, b.out, rank)
+	}
+	return nil
+}
+
+func (b *buffers) guards(p device.Ptr, n int64, rank int) error {
+	for _, at := range []device.Ptr{p.Add(-guard / 2), p.Add(n)} {
+		edge, err := b.read(at, guard/2)
+		if err != nil {
+			return err
+		}
+		for _, v := range edge {
+			if v != poison {
+				return fmt.Errorf("rank %d: memory next to a buffer was written (at %#x)", rank, at)
+			}
+		}
+	}
+	return nil
+}
+
+func (b *buffers) close() error {
+	var errs []error
+	for _, m := range b.mem {
+		errs = append(errs, m.Close())
+	}
+	b.mem, b.heap = nil, nil
+	return errors.Join(errs...)
+}

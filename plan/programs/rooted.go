@@ -1,0 +1,151 @@
+package programs
+
+import (
+	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/dsl"
+)
+
+func broadcast(o Options) dsl.AlgoSpec {
+	return dsl.AlgoSpec{Collective: dsl.Broadcast(o.Ranks, o.Ranks, o.Root, o.InPlace)}
+}
+
+var _ = register(&Program{
+	Name: "broadcast_scatter", Collective: plan.Broadcast, MultiHost: true, Instances: 4,
+	Doc: "The root scatters one chunk to each rank, which passes it to the others; block k of a rank serves its k-th " +
+		"peer. Two hops; " +
+		"S bytes out of the root, (n-2)/n·S out of the others.",
+	spec: broadcast,
+	write: func(b *builder) {
+		n, root := b.o.Ranks, b.o.Root
+		mesh := b.mesh()
+		for r := range n {
+			in, out := b.in(r), b.out(r)
+			if r == root {
+				for _, q := range b.peers(r) {
+					tb := b.block(r, q)
+					mesh[r][q].awaitReady(tb)
+					mesh[r][q].send(b.out(q).Chunk(q), in.Chunk(q), tb)
+					// The other ranks do not forward the root's own chunk.
+					mesh[r][q].send(b.out(q).Chunk(root), in.Chunk(root), tb)
+					mesh[r][q].drain(tb)
+				}
+				copyOwn(b.Rank(r), out.All(), in.All(), b.allBlocks())
+				continue
+			}
+			// One block does the work of a rank that is not the root: each step, except the waits for the root, serves
+			// several peers at once.
+			tb := dsl.TB(0)
+			var others []int
+			for _, q := range b.peers(r) {
+				if q != root {
+					others = append(others, q)
+				}
+			}
+			mesh[r][root].ready(tb)
+			for _, q := range others {
+				mesh[r][q].ready(tb)
+			}
+			for _, q := range others {
+				mesh[r][q].awaitReady(tb)
+			}
+			mesh[r][root].wait(tb)
+			sendAll(toward(mesh[r]), others, func(q int) dsl.Chunk { return b.out(q).Chunk(r) }, always(out.Chunk(r)), tb)
+			mesh[r][root].wait(tb)
+			for _, q := range others {
+				mesh[r][q].wait(tb)
+			}
+			for _, q := range others {
+				mesh[r][q].drain(tb)
+			}
+		}
+	},
+})
+
+var _ = register(&Program{
+	Name: "broadcast_ll", Collective: plan.Broadcast, MaxSize: 1 << 20,
+	Doc: "The root sends packets to every rank that has signalled that it is ready. Two flights, one of them empty; " +
+		"(n-1)·S bytes of payload out of the root.",
+	spec: func(o Options) dsl.AlgoSpec {
+		return dsl.AlgoSpec{Collective: dsl.Broadcast(o.Ranks, 1, o.Root, o.InPlace), Protocol: dsl.LL,
+			UseDoubleScratchBuffer: true}
+	},
+	write: func(b *builder) {
+		root := b.o.Root
+		mesh, scratch := b.mesh(), b.scratch(1)
+		for _, q := range b.peers(root) {
+			// A ready signal means that the packets of the launch before last have been unpacked, so this half may be
+			// written again.
+			mesh[q][root].ready(dsl.TB(0))
+			b.Rank(q).UnpackPackets(b.out(q).Chunk(0), scratch[q].Chunk(0), dsl.TB(0))
+			mesh[root][q].awaitReady(b.block(root, q))
+			mesh[root][q].mem.PutPackets(scratch[q].Chunk(0), b.in(root).Chunk(0), b.block(root, q))
+		}
+		copyOwn(b.Rank(root), b.out(root).Chunk(0), b.in(root).Chunk(0), b.allBlocks())
+	},
+})
+
+var _ = register(&Program{
+	Name: "reduce_direct", Collective: plan.Reduce, Instances: 8,
+	Doc: "Rank r adds chunk r of everyone by loads and stores it to the root. Two hops; (n-1)/n·S bytes out of each " +
+		"rank, S into the root.",
+	spec: func(o Options) dsl.AlgoSpec {
+		return dsl.AlgoSpec{Collective: dsl.Reduce(o.Ranks, o.Ranks, o.Root, o.InPlace)}
+	},
+	write: func(b *builder) {
+		n, root := b.o.Ranks, b.o.Root
+		mesh, sums := b.mesh(), b.scratch(1)
+		for r := range n {
+			tb, peers := dsl.TB(0), b.peers(r)
+			enter(mesh[r], peers, tb)
+			sum := sums[r].Chunk(0)
+			if r == root {
+				sum = b.out(r).Chunk(r)
+			}
+			b.pullReduce(mesh[r], sum, b.in(r).Chunk(r), peers, func(q int) dsl.Chunk { return b.in(q).Chunk(r) }, tb)
+			if r != root {
+				mesh[r][root].mem.Put(b.out(root).Chunk(r), sum, tb)
+			}
+			leave(mesh[r], peers, tb)
+		}
+	},
+})
+
+var _ = register(&Program{
+	Name: "reduce_push", Collective: plan.Reduce, MultiHost: true, Instances: 4,
+	Doc: "Every rank stores chunk q to the scratch of rank q, which adds and stores the sum to the root. Two hops; S " +
+		"bytes out of each rank.",
+	spec: func(o Options) dsl.AlgoSpec {
+		return dsl.AlgoSpec{Collective: dsl.Reduce(o.Ranks, o.Ranks, o.Root, o.InPlace)}
+	},
+	write: func(b *builder) {
+		n, root := b.o.Ranks, b.o.Root
+		mesh, arrived, sums := b.mesh(), b.scratch(n), b.scratch(1)
+		tb := dsl.TB(0)
+		for r := range n {
+			peers := b.peers(r)
+			enter(mesh[r], peers, tb)
+			sendAll(toward(mesh[r]), peers, func(q int) dsl.Chunk { return arrived[q].Chunk(r) },
+				func(q int) dsl.Chunk { return b.in(r).Chunk(q) }, tb)
+			var others []dsl.Chunk
+			for _, q := range peers {
+				mesh[r][q].wait(tb)
+				others = append(others, arrived[r].Chunk(q))
+			}
+			sum := sums[r].Chunk(0)
+			if r == root {
+				sum = b.out(r).Chunk(r)
+			}
+			b.reduceLocal(b.Rank(r), sum, b.in(r).Chunk(r), others, tb)
+			if r != root {
+				mesh[r][root].send(b.out(root).Chunk(r), sum, tb)
+			} else {
+				for _, q := range peers {
+					mesh[r][q].wait(tb)
+				}
+			}
+			for _, q := range peers {
+				mesh[r][q].drain(tb)
+			}
+		}
+	},
+})

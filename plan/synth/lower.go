@@ -1,0 +1,332 @@
+package synth
+
+import (
+	"fmt"
+
+	"github.com/goccl/goccl/plan/dsl"
+	"github.com/goccl/goccl/plan/fabric"
+)
+
+// shape is one form of a program for the same trees.
+type shape struct {
+	lanes     int    // of trees: each lane has thread blocks and channels of its own on every rank
+	instances int    // copies of every lane, each with a share of each chunk
+	unit      uint64 // bytes of a chunk that move at a time; 0: whole chunks
+}
+
+func (s shape) String() string {
+	if s.unit == 0 {
+		return fmt.Sprintf("%d lanes × %d", s.lanes, s.instances)
+	}
+	return fmt.Sprintf("%d lanes × %d, %d KiB at a time", s.lanes, s.instances, s.unit>>10)
+}
+
+// program is a collective that is being written.
+//
+// A lane walks through levels. At each level a rank waits for the data that its parents sent at the level before, and
+// then sends to its children what has arrived: first all stores, then one signal per child. So all ranks agree on the
+// order of signals on every channel, and every wait is for a lower level: the lane cannot deadlock.
+type program struct {
+	*dsl.CollectiveProgram
+	g      *fabric.Graph
+	forest *forest
+	shape  shape
+	chunks [][2]int // of each tree, within its root's k
+}
+
+// forest is a set of trees, k per root.
+type forest struct {
+	k     int
+	roots []int
+	trees []tree
+	depth int
+}
+
+func newForest(k int, roots []int, trees []tree) *forest {
+	f := &forest{k: k, roots: roots, trees: trees}
+	for _, t := range trees {
+		for _, d := range t.depth {
+			f.depth = max(f.depth, d)
+		}
+	}
+	return f
+}
+
+// lanesOf divides the trees among lanes: by root, so that both halves of an all-reduce agree, or by tree if there is
+// one root.
+func (p *program) lanesOf() [][]int {
+	out := make([][]int, p.shape.lanes)
+	for i := range p.forest.trees {
+		l := i
+		if len(p.forest.roots) > 1 {
+			l = p.forest.trees[i].root
+		}
+		out[l%len(out)] = append(out[l%len(out)], i)
+	}
+	return out
+}
+
+// most returns how many lanes have a tree.
+func (f *forest) most() int {
+	if len(f.roots) > 1 {
+		return len(f.roots)
+	}
+	return len(f.trees)
+}
+
+// tb returns the option for thread block b.
+func tb(b int) dsl.Option { return dsl.TB(b) }
+
+// pair names a directed pair of ranks.
+type pair struct{ from, to int }
+
+// line is the channel from one rank to another in a lane.
+type line struct {
+	mem  *dsl.MemoryChannel
+	port *dsl.PortChannel
+}
+
+func (l line) ready(b dsl.Option) {
+	if l.mem != nil {
+		l.mem.Signal(b, dsl.Relaxed())
+		return
+	}
+	l.port.Signal(b)
+}
+
+func (l line) awaitReady(b dsl.Option) {
+	if l.mem != nil {
+		l.mem.Wait(b, dsl.Relaxed())
+		return
+	}
+	l.port.Wait(b)
+}
+
+func (l line) wait(b dsl.Option) {
+	if l.mem != nil {
+		l.mem.Wait(b)
+		return
+	}
+	l.port.Wait(b)
+}
+
+func (l line) put(dst, src dsl.Chunk, b dsl.Option) {
+	if l.mem != nil {
+		l.mem.Put(dst, src, b)
+		return
+	}
+	l.port.Put(dst, src, b)
+}
+
+func (l line) signal(b dsl.Option) {
+	if l.mem != nil {
+		l.mem.Signal(b)
+		return
+	}
+	l.port.Signal(b)
+}
+
+// transfer is a move of chunks between two ranks at a level.
+type transfer struct {
+	to       int
+	dst, src dsl.Chunk
+}
+
+// step is what one thread block of a rank does at one level.
+type step struct {
+	from    []int          // ranks to wait for, each once
+	acquire *dsl.Semaphore // to wait for another block of the rank
+	local   []localWork    // reductions and copies, before anything is sent
+	sends   []transfer
+	release *dsl.Semaphore // after that, for another block
+}
+
+type localWork func(b dsl.Option)
+
+// lane is the work of one thread block on every rank, by rank and level.
+type lane struct {
+	block int
+	steps [][]step
+}
+
+func newLane(block, ranks, levels int) *lane {
+	l := &lane{block: block, steps: make([][]step, ranks)}
+	for r := range l.steps {
+		l.steps[r] = make([]step, levels)
+	}
+	return l
+}
+
+// send adds a move at a level. The receiver waits at the next level.
+func (l *lane) send(level, from int, t transfer) {
+	s := &l.steps[from][level]
+	s.sends = append(s.sends, t)
+	d := &l.steps[t.to][level+1]
+	for _, r := range d.from {
+		if r == from {
+			return
+		}
+	}
+	d.from = append(d.from, from)
+}
+
+// lines opens the channels of a lane, both ways for each pair that exchanges data.
+func (p *program) lines(l *lane) map[pair]line {
+	out := map[pair]line{}
+	open := func(from, to int) {
+		if _, ok := out[pair{from, to}]; ok {
+			return
+		}
+		if p.g.SameHost(from, to) {
+			out[pair{from, to}] = line{mem: p.MemoryChannel(to, from)}
+		} else {
+			out[pair{from, to}] = line{port: p.PortChannel(to, from)}
+		}
+	}
+	for r, steps := range l.steps {
+		for i := range steps {
+			for _, t := range steps[i].sends {
+				open(r, t.to)
+				open(t.to, r)
+			}
+		}
+	}
+	return out
+}
+
+// peersOf returns the ranks that r receives from and sends to in the lane.
+func (l *lane) peersOf(r int) (from, to []int) {
+	add := func(list []int, x int) []int {
+		for _, y := range list {
+			if x == y {
+				return list
+			}
+		}
+		return append(list, x)
+	}
+	for i := range l.steps[r] {
+		for _, x := range l.steps[r][i].from {
+			from = add(from, x)
+		}
+		for _, t := range l.steps[r][i].sends {
+			to = add(to, t.to)
+		}
+	}
+	return from, to
+}
+
+// write emits lanes: the handshake, the levels (in a pipeline if the shape has a unit), and the end of transfers.
+func (p *program) write(lanes []*lane) {
+	lines := make([]map[pair]line, len(lanes))
+	for i, l := range lanes {
+		lines[i] = p.lines(l)
+		for r := range l.steps {
+			from, to := l.peersOf(r)
+			for _, x := range from {
+				lines[i][pair{r, x}].ready(tb(l.block))
+			}
+			for _, x := range to {
+				lines[i][pair{r, x}].awaitReady(tb(l.block))
+			}
+		}
+	}
+	if p.shape.unit > 0 {
+		p.BeginLoop(p.shape.unit, 1)
+	}
+	for i, l := range lanes {
+		for r := range l.steps {
+			for k := range l.steps[r] {
+				p.step(r, &l.steps[r][k], lines[i], tb(l.block))
+			}
+		}
+	}
+	if p.shape.unit > 0 {
+		p.EndLoop()
+	}
+	for i, l := range lanes {
+		for r := range l.steps {
+			_, to := l.peersOf(r)
+			for _, x := range to {
+				if port := lines[i][pair{r, x}].port; port != nil {
+					port.Flush(tb(l.block))
+				}
+			}
+		}
+	}
+}
+
+func (p *program) step(r int, s *step, lines map[pair]line, b dsl.Option) {
+	for _, x := range s.from {
+		lines[pair{r, x}].wait(b)
+	}
+	if s.acquire != nil {
+		s.acquire.Acquire(b)
+	}
+	for _, w := range s.local {
+		w(b)
+	}
+	var signals []int
+	seen := map[int]bool{}
+	for i, t := range s.sends {
+		l := lines[pair{r, t.to}]
+		last := true
+		for _, later := range s.sends[i+1:] {
+			last = last && later.to != t.to
+		}
+		switch {
+		case l.port != nil && last:
+			l.port.PutWithSignal(t.dst, t.src, b)
+		default:
+			l.put(t.dst, t.src, b)
+		}
+		if l.mem != nil && !seen[t.to] {
+			seen[t.to] = true
+			signals = append(signals, t.to)
+		}
+	}
+	for _, q := range signals {
+		lines[pair{r, q}].signal(b)
+	}
+	if s.release != nil {
+		s.release.Release(b)
+	}
+}
+
+// begin starts a program for the forest's collective.
+func (f *forest) begin(g *fabric.Graph, name string, c dsl.Collective, s shape) *program {
+	p := &program{g: g, forest: f, shape: s}
+	p.CollectiveProgram = dsl.NewCollectiveProgram(dsl.AlgoSpec{Name: name, Collective: c, Instances: s.instances,
+		RanksPerNode: perHost(g), InPlace: c.InPlace})
+	p.chunks = f.chunks()
+	return p
+}
+
+// chunks gives each tree its chunks of its root's k.
+func (f *forest) chunks() (out [][2]int) {
+	next := map[int]int{}
+	for i := range f.trees {
+		t := &f.trees[i]
+		out = append(out, [2]int{next[t.root], next[t.root] + t.count})
+		next[t.root] += t.count
+	}
+	return out
+}
+
+func perHost(g *fabric.Graph) int {
+	if h := g.Hosts(); h > 0 {
+		return g.Ranks() / h
+	}
+	return g.Ranks()
+}
+
+// runs divides the chunks of tree i into the ranges that move as one: all of them, or in a pipeline single chunks.
+func (p *program) runs(i int) (out [][2]int) {
+	c := p.chunks[i]
+	if p.shape.unit == 0 {
+		return [][2]int{c}
+	}
+	for k := c[0]; k < c[1]; k++ {
+		out = append(out, [2]int{k, k + 1})
+	}
+	return out
+}

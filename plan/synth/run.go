@@ -1,0 +1,174 @@
+package synth
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/fabric"
+	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/plan/simulate"
+)
+
+// Options say what to search for.
+type Options struct {
+	Graph      *fabric.Graph
+	Collective plan.Collective // all-gather, reduce-scatter, all-reduce, broadcast, all-to-all
+	Root       int             // of a broadcast
+	InPlace    bool
+	Only       bool              // leave out the programs that ship with goccl
+	Size       int64             // message for which the plan is to be fast
+	Machine    *simulate.Machine // rates and latencies of thread blocks; its hosts and links are the graph's
+	Name       string            // of the plan; empty: made from the collective and the topology
+	// Progress, if set, is called with each candidate after its simulation.
+	Progress func(Candidate)
+}
+
+// Candidate is one plan that was simulated.
+type Candidate struct {
+	Name    string  // "synthesised, " and its form, or the name of a shipped program
+	Shipped bool    // a program of plan/programs
+	Micros  float64 // simulated
+	Err     error   // why it has no time
+
+	build func() (*plan.Plan, error)
+}
+
+// Prove builds the plan and verifies it.
+func (c *Candidate) Prove() (*plan.Plan, error) {
+	p, err := c.build()
+	if err == nil {
+		_, err = plan.Check(p, plan.VerifyOptions{})
+	}
+	return p, err
+}
+
+// Result is the outcome of a search.
+type Result struct {
+	Plan        *plan.Plan
+	Best        Candidate
+	Simulated   *simulate.Result
+	Bound       *Bound
+	BoundMicros float64 // no plan takes less time
+	Trees       int     // per root; of an all-to-all chunks per pair
+	Candidates  []Candidate
+	Checked     *plan.Report
+}
+
+// ErrNothing is the class of the error when no candidate runs on the topology.
+var ErrNothing = errors.New("no plan found")
+
+// Names of plans say for which topology they were found: synth_allgather_on_ring-6.
+const namePrefix, nameOf = "synth_", "_on_"
+
+// Topology returns the topology for which a plan was found, from its name, or "".
+func Topology(p *plan.Plan) string {
+	rest, found := strings.CutPrefix(p.Name, namePrefix)
+	_, name, named := strings.Cut(rest, nameOf)
+	if !found || !named {
+		return ""
+	}
+	return name
+}
+
+// mostShallow is the largest message for which shallow trees are looked for.
+const mostShallow = 4 << 20
+
+// maxBlocks bounds the thread blocks per rank of a candidate.
+const maxBlocks = 96
+
+// Run searches the fastest plan.
+//
+//  1. pack trees, in a spread form (shallow trees) and in rings (few neighbours)
+//  2. write each in several shapes, and simulate them and the shipped programs for the size
+//  3. return the fastest that the verifier proves
+func Run(o Options) (*Result, error) {
+	if o.Name == "" {
+		o.Name = fmt.Sprintf("%s%s%s%s", namePrefix, o.Collective, nameOf, o.Graph.Name)
+	}
+	roots := []int{o.Root}
+	if o.Collective != plan.Broadcast {
+		roots = roots[:0]
+		for r := range o.Graph.Ranks() {
+			roots = append(roots, r)
+		}
+	}
+	o.Size -= o.Size % int64(16*o.Graph.Ranks())
+	list, bound, err := families(o, roots)
+	if err != nil {
+		return nil, err
+	}
+	out := &Result{Bound: bound, BoundMicros: bound.Micros(o.Size, len(roots))}
+	out.Trees, _, _, _ = list[0].chunks(o.Graph.Ranks())
+	machine := *o.Machine
+	machine.Fabric = o.Graph
+	if o.Collective != plan.AllToAll && o.Size <= mostShallow {
+		list = append(list, shallowFamily(o, &machine, roots, list[0]))
+	}
+	out.search(o, &machine, list)
+	for _, p := range programs.All() {
+		if p.Collective == o.Collective && !o.Only {
+			shape := programs.Options{Ranks: o.Graph.Ranks(), Hosts: max(1, o.Graph.Hosts()), InPlace: o.InPlace, Root: o.Root}
+			out.try(o, &machine, Candidate{Name: p.Name, Shipped: true,
+				build: func() (*plan.Plan, error) { return p.Build(shape) }})
+		}
+	}
+	return out, out.choose(o, &machine)
+}
+
+// try simulates a candidate, and returns its time.
+func (r *Result) try(o Options, m *simulate.Machine, c Candidate) float64 {
+	p, err := c.build()
+	if err == nil {
+		var run *simulate.Result
+		if run, err = simulate.Run(p, m, o.Size); err == nil {
+			c.Micros = run.Micros
+		}
+	}
+	c.Err = err
+	r.Candidates = append(r.Candidates, c)
+	if o.Progress != nil {
+		o.Progress(c)
+	}
+	if err != nil {
+		return math.Inf(1)
+	}
+	return c.Micros
+}
+
+// choose sorts the candidates by time and takes the first that is proven.
+func (r *Result) choose(o Options, m *simulate.Machine) error {
+	slices.SortStableFunc(r.Candidates, func(a, b Candidate) int {
+		if (a.Err == nil) != (b.Err == nil) {
+			if a.Err == nil {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.Micros, b.Micros)
+	})
+	for i := range r.Candidates {
+		c := &r.Candidates[i]
+		if c.Err != nil {
+			break
+		}
+		p, err := c.build()
+		if err == nil {
+			r.Checked, err = plan.Check(p, plan.VerifyOptions{})
+		}
+		if err == nil {
+			r.Simulated, err = simulate.Run(p, m, o.Size)
+		}
+		if err != nil {
+			c.Err = err
+			continue
+		}
+		r.Plan, r.Best = p, *c
+		return nil
+	}
+	return fmt.Errorf("synth: %s: %w: the first failure: %w", o.Graph.Name, ErrNothing, r.Candidates[0].Err)
+}

@@ -1,0 +1,199 @@
+package hosts_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/internal/netns"
+	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/test/commtest"
+	"github.com/goccl/goccl/test/testutil"
+)
+
+// TestProcessesOnHosts runs the matrix in processes on several hosts, also with different numbers of ranks.
+func TestProcessesOnHosts(t *testing.T) {
+	t.Parallel()
+	layouts := [][]int{{2, 2, 1}}
+	if setting.Lenient().Full != "" {
+		layouts = append(layouts, []int{8, 8}, []int{4, 4, 4, 4}, []int{1, 8, 2, 3})
+	}
+	for _, ranks := range layouts {
+		t.Run(fmt.Sprint(ranks), func(t *testing.T) {
+			var hosts []int
+			for h, n := range ranks {
+				hosts = append(hosts, slices.Repeat([]int{h}, n)...)
+			}
+			w := testutil.NewNetwork(t, len(ranks))
+			start(t, w.Network, hosts, commtest.Task{Do: "matrix"}).Await("done", commtest.Everyone(len(hosts)), 2*time.Minute)
+		})
+	}
+}
+
+// failing starts traffic of two ranks on each of two hosts, breaks something, and returns when the ranks of survivors
+// have failed and the time since the break.
+func failing(t *testing.T, victims []int, break_ func(w *testutil.Network, j *commtest.Job)) map[int]commtest.Report {
+	t.Helper()
+	return failingAs(t, commtest.Task{Victims: victims}, break_)
+}
+
+func failingAs(t *testing.T, tk commtest.Task, break_ func(w *testutil.Network, j *commtest.Job),
+) map[int]commtest.Report {
+	t.Helper()
+	victims := tk.Victims
+	tk.Do = cmp.Or(tk.Do, "traffic")
+	hosts := []int{0, 0, 1, 1}
+	w := testutil.NewNetwork(t, 2)
+	j := start(t, w.Network, hosts, tk)
+	j.Await("running", commtest.Everyone(len(hosts)), time.Minute)
+	begun := time.Now()
+	break_(w, j)
+	survivors := slices.DeleteFunc(commtest.Everyone(len(hosts)), func(r int) bool { return slices.Contains(victims, r) })
+	errs := j.Await("error", survivors, time.Minute)
+	for r, e := range errs {
+		t.Logf("rank %d after %v: %s", r, time.Unix(0, e.At).Sub(begun).Round(time.Millisecond), e.Text)
+	}
+	j.Await("done", survivors, time.Minute)
+	return errs
+}
+
+// TestKilledRemoteRank kills one rank: all others name it, and go on without it.
+func TestKilledRemoteRank(t *testing.T) {
+	t.Parallel()
+	errs := failing(t, []int{3}, func(_ *testutil.Network, j *commtest.Job) { j.Signal(3, syscall.SIGKILL) })
+	for r, e := range errs {
+		if e.Peer != 3 || e.Kind != goccl.ErrPeerDead.Error() {
+			t.Errorf("rank %d: %+v", r, e)
+		}
+	}
+}
+
+// TestKilledHost kills all ranks of a host.
+func TestKilledHost(t *testing.T) {
+	t.Parallel()
+	errs := failing(t, []int{2, 3}, func(_ *testutil.Network, j *commtest.Job) {
+		j.Signal(2, syscall.SIGKILL)
+		j.Signal(3, syscall.SIGKILL)
+	})
+	for r, e := range errs {
+		if e.Peer != 2 && e.Peer != 3 || e.Kind != goccl.ErrPeerDead.Error() {
+			t.Errorf("rank %d: %+v", r, e)
+		}
+	}
+}
+
+// TestPartition cuts the network silently: each side names ranks of the other, and goes on alone.
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	errs := failing(t, nil, func(w *testutil.Network, _ *commtest.Job) { w.Port(1, "down") })
+	for r, e := range errs {
+		if e.Peer/2 == r/2 || e.Kind != goccl.ErrPeerDead.Error() {
+			t.Errorf("rank %d: %+v", r, e)
+		}
+	}
+}
+
+// recovering runs checked all-reduces of two ranks on each of two hosts over a network that disturb makes worse: all of
+// them succeed.
+func recovering(t *testing.T, tk commtest.Task, disturb func(w *testutil.Network, j *commtest.Job)) {
+	t.Helper()
+	w := testutil.NewNetwork(t, 2)
+	tk.Do = "rounds"
+	j := start(t, w.Network, []int{0, 0, 1, 1}, tk)
+	j.Await("running", commtest.Everyone(4), time.Minute)
+	disturb(w, j)
+	j.Await("done", commtest.Everyone(4), 2*time.Minute)
+}
+
+// many is a number of rounds that last longer than it takes to disturb them.
+func many() int {
+	if testing.Short() { // under the race detector they are slower
+		return 100
+	}
+	return 300
+}
+
+// TestLoss loses 30 % of the packets in one direction. TCP may come through, or give up after three seconds without an
+// acknowledgement: then all ranks get an error that names a rank.
+func TestLoss(t *testing.T) {
+	t.Parallel()
+	recovering(t, commtest.Task{Rounds: 12, Exit: true}, func(w *testutil.Network, _ *commtest.Job) { w.Lose(1, 0.3) })
+}
+
+// TestDelay delays every packet by 200 ms: that is no failure.
+func TestDelay(t *testing.T) {
+	t.Parallel()
+	a, b, line := testutil.HostsOnLine(t)
+	tk := commtest.Task{Do: "rounds", Rounds: 6}
+	j := start(t, &netns.Network{Hosts: []string{a, b}}, []int{0, 0, 1, 1}, tk)
+	j.Await("running", commtest.Everyone(4), time.Minute)
+	line.Bad(0, 200*time.Millisecond)
+	j.Await("done", commtest.Everyone(4), time.Minute)
+}
+
+// TestInterfaceDownAndUp takes an interface down for less than the deadline of a partition.
+func TestInterfaceDownAndUp(t *testing.T) {
+	t.Parallel()
+	recovering(t, commtest.Task{Rounds: many()}, func(w *testutil.Network, _ *commtest.Job) {
+		w.Interface(1, "down")
+		time.Sleep(500 * time.Millisecond)
+		w.Interface(1, "up")
+	})
+}
+
+// TestStoppedForAWhile stops a rank: that is no failure.
+func TestStoppedForAWhile(t *testing.T) {
+	t.Parallel()
+	recovering(t, commtest.Task{Rounds: many()}, func(_ *testutil.Network, j *commtest.Job) {
+		j.Signal(3, syscall.SIGSTOP)
+		time.Sleep(time.Second)
+		j.Signal(3, syscall.SIGCONT)
+	})
+}
+
+// TestStoppedRank stops a rank for longer than OpTimeout: all others name it and go on without it, also those that wait
+// for a rank that waits for it.
+func TestStoppedRank(t *testing.T) {
+	t.Parallel()
+	for victim := range 4 {
+		t.Run(fmt.Sprint(victim), func(t *testing.T) {
+			t.Parallel()
+			tk := commtest.Task{Victims: []int{victim}, OpTimeout: 3 * time.Second * commtest.Slowness}
+			errs := failingAs(t, tk, func(_ *testutil.Network, j *commtest.Job) {
+				j.Signal(victim, syscall.SIGSTOP)
+			})
+			for r, e := range errs {
+				if e.Peer != victim || e.Kind != goccl.ErrTimeout.Error() {
+					t.Errorf("rank %d: %+v", r, e)
+				}
+			}
+		})
+	}
+}
+
+// TestReset resets all connections of a host, those of the bootstrap included: all ranks get an error that names a
+// rank. The connections break one after the other, so ranks may disagree about which are left.
+func TestReset(t *testing.T) {
+	t.Parallel()
+	errs := failingAs(t, commtest.Task{Exit: true}, func(w *testutil.Network, j *commtest.Job) {
+		// The connections are reset one after the other. Ranks that run meanwhile go on over those that are left.
+		for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+			for r := range 4 {
+				j.Signal(r, s)
+			}
+			if s == syscall.SIGSTOP {
+				w.Reset(1)
+			}
+		}
+	})
+	for r, e := range errs {
+		if e.Peer/2 == r/2 && !strings.Contains(e.Text, "rank") {
+			t.Errorf("rank %d: %+v", r, e)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package hosts_test
+
+import (
+	"testing"
+
+	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/test/commtest"
+)
+
+// TestManyHosts runs ranks on many hosts, each with its connections to the ranks of its rail.
+func TestManyHosts(t *testing.T) {
+	hosts, ranks := 12, 4
+	if testing.Short() { // under the race detector
+		hosts, ranks = 6, 2
+	}
+	if setting.Lenient().Full != "" {
+		hosts = 32
+	}
+	layout := make([]int, hosts*ranks)
+	for r := range layout {
+		layout[r] = r / ranks
+	}
+	comms := commtest.NewOn(t, layout, commtest.Host, nil)
+	c := commtest.SomeCase
+	run(t, comms, c)
+	c.Count = 1 << 16
+	run(t, comms, c)
+}

@@ -1,0 +1,178 @@
+package moe
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/engine/moe"
+	"github.com/goccl/goccl/test/commtest"
+	"github.com/goccl/goccl/test/mockcuda"
+)
+
+func TestMock(t *testing.T) { commtest.RunOnMock(t) }
+
+// step enqueues the three operations of a decode step, with rows of float8.
+func step(m *goccl.MoE, s *cuda.Stream, memory device.Ptr) error {
+	shape := moe.Shape{Layout: moe.Experts, Hidden: 256, TopK: 4, Experts: 16}
+	h := moe.Handle{Shape: shape, Memory: memory, Tokens: 8}
+	at := func(k int64) device.Ptr { return memory.Add(k << 20) }
+	return errors.Join(
+		m.Notify(moe.NotifyArgs{Handle: h, TopKIndex: at(1), Stream: s}),
+		m.Dispatch(moe.DispatchArgs{Handle: h, X: at(2), Type: datatype.Bfloat16, Quantize: true, RecvX: at(3),
+			RecvScales: at(4), RecvRows: 32, Stream: s}),
+		m.Combine(moe.CombineArgs{Handle: h, X: at(5), Rows: 32, Weights: at(6), Index: at(1), Out: at(7), Blocks: 10,
+			Stream: s}))
+}
+
+func onMock(t *testing.T) ([]*goccl.MoE, []*goccl.Comm) {
+	t.Helper()
+	comms := commtest.OnMock(t, 4, nil)
+	all := make([]*goccl.MoE, len(comms))
+	if err := commtest.Each(len(comms), func(r int) (err error) {
+		all[r], err = comms[r].NewMoE(t.Context(), moe.Size{Bytes: 4 << 20})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all, comms
+}
+
+// The launches of a step: no copy, no wait of the host. A kernel that moves few rows has 64 blocks, or as many as the
+// call wants.
+func TestOnMockLaunches(t *testing.T) {
+	all, comms := onMock(t)
+	trace, err := commtest.MockTrace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := comms[1].Device().Alloc(8 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := commtest.MockStream(t, comms[1])
+	for round := range 2 {
+		trace.Start()
+		err = step(all[1], s, memory.Ptr())
+		calls, terr := trace.Stop()
+		if err := errors.Join(err, terr); err != nil {
+			t.Fatal(err)
+		}
+		var kernels []string
+		for _, c := range calls {
+			if c.Kind == mockcuda.CaptureQuery {
+				continue
+			}
+			if c.Kind != mockcuda.Launch {
+				t.Errorf("round %d: %v between launches", round, c)
+				continue
+			}
+			_, name, _ := strings.Cut(c.Kernel, "moe_")
+			kernels = append(kernels, name)
+			want := map[string]int{"notify": 4, "quantize": 1, "dispatch": 64, "combine_experts": 10}[name]
+			if int(c.Grid) != want {
+				t.Errorf("%s has %d blocks, not %d", name, c.Grid, want)
+			}
+			if name == "quantize" { // the arguments of the others begin with those that all have
+				continue
+			}
+			rank, n := binary.LittleEndian.Uint32(c.Params[152:]), binary.LittleEndian.Uint32(c.Params[156:])
+			if rank != 1 || n != 4 {
+				t.Errorf("%s is for rank %d of %d", name, rank, n)
+			}
+		}
+		if want := []string{"notify", "quantize", "dispatch", "combine_experts"}; !slices.Equal(kernels, want) {
+			t.Errorf("launches %v, not %v", kernels, want)
+		}
+	}
+	if err := errors.Join(s.Close(), memory.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A rank of more tokens than go as packets has kernels with stages: as many as a block has
+// warps or room for. Rows of which too few fit, and few tokens, go as without.
+func TestOnMockStages(t *testing.T) {
+	all, comms := onMock(t)
+	trace, err := commtest.MockTrace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := comms[0].Device().Alloc(8 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := commtest.MockStream(t, comms[0])
+	for _, c := range []struct {
+		hidden, tokens int
+		stages         uint32 // 0: plain kernels
+	}{{128, 257, 16}, {128, 100, 0}, {1 << 14, 8, 7}, {1 << 15, 5, 0}} {
+		h := moe.Handle{Shape: moe.Shape{Hidden: c.hidden, TopK: 2, Experts: 4}, Memory: memory.Ptr(),
+			Tokens: c.tokens}
+		trace.Start()
+		err := errors.Join(
+			all[0].Dispatch(moe.DispatchArgs{Handle: h, X: memory.Ptr(), Type: datatype.Bfloat16, Stream: s}),
+			all[0].Combine(moe.CombineArgs{Handle: h, X: memory.Ptr(), Out: memory.Ptr(), Stream: s}))
+		calls, terr := trace.Stop()
+		if err := errors.Join(err, terr); err != nil {
+			t.Fatal(err)
+		}
+		names := []string{"dispatch", "combine_rows"}
+		if c.stages != 0 {
+			names = []string{"dispatch_staged", "combine_staged"}
+		}
+		for _, call := range calls {
+			if call.Kind != mockcuda.Launch {
+				continue
+			}
+			_, name, _ := strings.Cut(call.Kernel, "moe_")
+			stage := binary.LittleEndian.Uint32(call.Params[256+84:]) // in Row, behind Head
+			stages := binary.LittleEndian.Uint32(call.Params[256+88:])
+			if len(names) == 0 || name != names[0] || stages != c.stages || stages*(stage+8) > call.Shared ||
+				(stages == 0) != (call.Shared == 0) {
+				t.Errorf("%d tokens of %d elements: %s with %d stages of %d bytes, %d of shared memory; want %v with %d",
+					c.tokens, c.hidden, name, stages, stage, call.Shared, names, c.stages)
+			}
+			names = names[min(1, len(names)):]
+		}
+		if len(names) != 0 {
+			t.Errorf("%v were not launched", names)
+		}
+	}
+	if err := errors.Join(s.Close(), memory.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A graph holds a step, and its launches have the arguments of eager ones: nothing changes from launch to launch.
+func TestOnMockGraph(t *testing.T) {
+	all, comms := onMock(t)
+	memory, err := comms[2].Device().Alloc(8 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := commtest.MockStream(t, comms[2])
+	x, nodes, err := commtest.CaptureNodes(s, cuda.CaptureThreadLocal, func() error {
+		return errors.Join(step(all[2], s, memory.Ptr()), step(all[2], s, memory.Ptr()))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if nodes < 8 {
+		t.Errorf("%d nodes for two steps of four kernels", nodes)
+	}
+	for range 3 {
+		if err := x.Launch(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(s.Synchronize(t.Context()), x.Close(), step(all[2], s, memory.Ptr())); err != nil {
+		t.Fatal(err)
+	}
+}
