@@ -60,7 +60,8 @@ func main() {
 		os.Exit(1)
 	}
 	all := 0
-	for _, top := range slices.SortedFunc(maps.Keys(lines), func(a, b string) int { return cmp.Compare(lines[b], lines[a]) }) {
+	most := func(a, b string) int { return cmp.Compare(lines[b], lines[a]) }
+	for _, top := range slices.SortedFunc(maps.Keys(lines), most) {
 		all += lines[top]
 		fmt.Printf("%7d %s\n", lines[top], top)
 	}

@@ -17,8 +17,8 @@ import (
 )
 
 // banned are the phrases, in lower case. CONTRIBUTING.md says what to write instead.
-var banned = regexp.MustCompile(`\b(?:(?:that|those) of|what (?:it|they|is|are|has|have) \w+|what (?:it|they) (?:is|are|has)` +
-	`|of (?:its|their) own|as many|alike|but for|lets go` +
+var banned = regexp.MustCompile(`\b(?:(?:that|those) of|what (?:it|they|is|are|has|have) \w+` +
+	`|what (?:it|they) (?:is|are|has)|of (?:its|their) own|as many|alike|but for|lets go` +
 	`|(?:all|every\w*|nothing|nobody|none|any\w*|no (?:one|other))(?: [\w']+){0,2} but)\b`)
 
 // comment matches what a line says to a reader: the text behind // or #, the lines of a block comment, and strings with
