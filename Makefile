@@ -120,7 +120,7 @@ clean: ## remove what make built
 # The C ABI. libgoccl.so is the Go core; libnccl.so.2 is C alone and opens the core beside it at its first use.
 CC ?= gcc
 CAPI_GO = $(shell find . -name '*.go' -not -name '*_test.go' -not -path './$(TOOLS)/*' -not -path './build/*') go.mod \
-          $(shell find kernels engine topo plan -name '*.cuh' -o -name '*.hpp' -o -name '*.cubin' -o -name '*.ptx' \
+          $(shell find kernels engine job plan -name '*.cuh' -o -name '*.hpp' -o -name '*.cubin' -o -name '*.ptx' \
           -o -name '*.json' | grep -v testdata)
 NCCL_C  = $(wildcard capi/nccl/*.c)
 
