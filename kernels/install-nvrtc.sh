@@ -2,7 +2,7 @@
 # Unpack the pinned CUDA compiler (NVRTC, no GPU and no toolkit needed) and CUDA's headers of its release into
 # .tools/nvrtc of the repository. Our kernels are built with the oldest release that knows every architecture we ship,
 # because a driver refuses PTX newer than itself; they need no header of CUDA's, but users' kernels may include them.
-# $PYTHON needs pip; make tools gives that of .venv, because a system's Python often has none.
+# $PYTHON needs pip; make tools passes the Python of .venv, because a system's Python often has none.
 set -eu
 python=${PYTHON:-python3}
 packages="nvidia-cuda-nvrtc-cu12==12.8.93 nvidia-cuda-runtime-cu12==12.8.90"

@@ -137,7 +137,7 @@ var forbidden = []struct {
 	{regexp.MustCompile(`\basm\b`),
 		[]string{"goccl/sync.cuh", "goccl/bulk.cuh", "mscclpp/bulk_device.hpp", "goccl/types.cuh", "collective/ticket.cuh",
 			"onesided/cluster.cuh"},
-		"inline PTX lives in sync.cuh, bulk.cuh and types.cuh, and that of launches in ticket.cuh and cluster.cuh"},
+		"inline PTX lives in sync.cuh, bulk.cuh and types.cuh, and PTX about launches in ticket.cuh and cluster.cuh"},
 	{regexp.MustCompile(`\bvolatile\b`), []string{"goccl/sync.cuh", "goccl/bulk.cuh", "mscclpp/bulk_device.hpp",
 		"collective/ticket.cuh", "onesided/cluster.cuh"},
 		"volatile orders nothing: use the loads and stores of sync.cuh"},

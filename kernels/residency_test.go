@@ -22,9 +22,9 @@ func blocksOf(name string) (threads, resident int) {
 	return 512, 1
 }
 
-// Kernels that wait for peers leave room on every SM for those of other communicators, as the engine's grids assume.
+// Kernels that wait for peers leave room on every SM for kernels of other communicators, as the engine's grids assume.
 func TestPacketKernelsShareSMs(t *testing.T) {
-	const registers, unit = 64 << 10, 256 // of an SM, and those that a warp gets at a time
+	const registers, unit = 64 << 10, 256 // registers of an SM, and the granularity of a warp's allocation
 	for _, group := range []string{"collective", "pcie"} {
 		for _, arch := range [][2]int{{8, 0}, {9, 0}, {10, 0}} {
 			image, err := Image(group, arch[0], arch[1])

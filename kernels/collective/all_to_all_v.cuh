@@ -8,7 +8,7 @@
 //
 //   1. each block reads the count and the displacement of its lane; most have nothing to do then
 //   2. lane 0, block 0: sends every peer two packets: how many bytes it sends there and expects from there
-//   3. messages go as those of point_to_point; each side chooses its accesses by the alignment of its own memory
+//   3. messages travel as in point_to_point; each side chooses its accesses by the alignment of its memory
 //   4. lane 0, block 0: compares the peers' counts with its own; it reports a difference, which ends the other blocks'
 //      waits
 //
@@ -41,7 +41,7 @@ constexpr uint32_t peerSends = 0, peerExpects = 1;
 struct AllToAllVArgs : P2PHead {  // lanes is not used
   uint8_t* send;
   uint8_t* recv;
-  // By rank, in elements. Index 0: what is received, 1: what is sent.
+  // By rank, in elements. Index 0: received, 1: sent.
   const int64_t* counts[2];
   const int64_t* displs[2];
   uint64_t elements[2];  // lengths of recv and send
@@ -55,7 +55,7 @@ GOCCL_DEVICE bool outside(const AllToAllVArgs& a, uint32_t send, uint32_t peer, 
   return count > a.elements[send] || static_cast<uint64_t>(a.displs[send][peer]) > a.elements[send] - count;
 }
 
-// bytesOf reads a count. A negative one is 0, and so is that of a message outside of its buffer.
+// bytesOf returns the size of a message in bytes. A count that is negative or exceeds the buffer is treated as 0.
 GOCCL_DEVICE uint64_t bytesOf(const AllToAllVArgs& a, uint32_t send, uint32_t peer) {
   const int64_t count = a.counts[send][peer];
   return count > 0 && !outside(a, send, peer, static_cast<uint64_t>(count))

@@ -17,7 +17,7 @@
 // In every pass each block sends at least one packet to the same block of every peer, and ends (a block barrier, or the
 // kernel) only after it has got everyone's. So when a block begins epoch e+2, every peer's block has begun e+1, hence
 // has ended e: no rank reads parity e any more. Property, checked in every state of three ranks and three epochs
-// (test/models, packets): a rank gets exactly the data of its own epoch, and no rank waits for ever.
+// (test/models, packets): a rank gets exactly the data of the current epoch, and no rank waits for ever.
 #pragma once
 
 #include <collective/ticket.cuh>
@@ -69,7 +69,7 @@ GOCCL_DEVICE uint8_t* targetSlot(const Args& a, uint64_t area, uint32_t p) {
 // wants says whether rank r stores the result of a reduction.
 GOCCL_DEVICE bool wants(const Args& a, uint32_t r) { return a.root == everyone || a.root == r; }
 
-// peers is the set of all ranks but this one, a bit each.
+// peers is the bit set of all ranks except this one.
 GOCCL_DEVICE uint32_t peers(const Args& a) { return ((1u << a.nranks) - 1) & ~(1u << a.rank); }
 
 // peerAt is the k-th peer after this rank: every rank starts with another one, so that stores do not collide.

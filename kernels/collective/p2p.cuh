@@ -33,8 +33,8 @@ constexpr uint32_t p2pUnits = 1024;               // of a piece
 constexpr uint32_t p2pSlotBytes = p2pUnits * 16;  // 16384 in the window
 template <class Packet>
 constexpr uint32_t p2pPieceBytes = Packet::payload(p2pUnits);  // of data: LL128 15360, LL 8192
-// A message gets another channel for each of these bytes. A warp's failed look at LL packets beyond NVLink delays its
-// next one by as many bytes as it reads, so a thread should have one unit.
+// A message gets one channel per p2pSpreadBytes. Without NVLink a warp's failed poll of LL packets takes link time in
+// proportion to the bytes that it reads, so a thread should have one unit.
 template <class Packet>
 constexpr uint32_t p2pSpreadBytes = Packet::group > 1 ? p2pPieceBytes<Packet> : p2pPieceBytes<Packet> / 4;
 constexpr uint32_t p2pMaxMessages = 128;

@@ -2,7 +2,7 @@
 //
 //   <what>_<protocol>_<type>_sum_n<ranks>   that many ranks; operators sum and avg; multiples of 8 bytes
 //   <what>_ll128_<type>                     any number of ranks up to 16, operator, address and size
-//   <what>_ll_<type>                        any address, for a rank whose buffers lie elsewhere than those of its peers
+//   <what>_ll_<type>                        any address, for ranks whose buffers have different alignments
 //   point_to_point_few_<access>             up to p2pFewMessages messages: small parameters launch faster
 //   all_to_all_v_device                     counts and displacements in device memory
 #include <collective/all_to_all_v.cuh>

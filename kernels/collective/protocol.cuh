@@ -3,7 +3,7 @@
 //   LL     a unit is 8 bytes of data in a 16-byte packet
 //   LL128  a unit is 16 bytes of a 128-byte line (8 on its last lane); the four lines of a warp travel together
 //
-// Each has slots of its own (Go: layout.go). A warp reads a line at once. A line is as new as its flag only if every
+// Each has separate slots (Go: layout.go). A warp reads a line at once. A line is as new as its flag only if every
 // access to that memory is to a whole line: in slots that had held LL packets before, an H200 has shown a line whose
 // first half was old and whose second half, with the flag, was new.
 //

@@ -10,16 +10,16 @@
 //
 // A slice is folded in the order of the ring, from its owner's successor on, and only once: the same bits on all ranks
 // and every time. Between two ranks data has the width of its type. So partial sums of 16- and 8-bit types, which must
-// be rounded only once, cannot travel: ring_fold.cuh folds those of 16 bits.
+// be rounded only once, cannot travel: ring_fold.cuh folds the 16-bit types.
 //
 // A channel is a block on every rank, with a FIFO of a few slots in the window of the next rank. It takes its share of
 // every slice chunk by chunk. A chunk is two parts, each a slot: while the flag of one is on its way, the other is
 // moved. A block passes parts by a pipe (goccl/pipe.cuh); flags and limits are the pipe's, and count the slots of a
 // channel: what was sent to the next rank, and what was received from the one before.
 //
-// The receiver raises a limit to depth beyond what it has taken, but never beyond what its launch takes. So between
-// launches nothing is on its way: the next launch may lay the FIFOs out anew, and streams, whose rings lie in the same
-// place, may run.
+// The receiver raises a limit to depth slots beyond the last one that it has taken, but never beyond the last slot of
+// its launch. So between launches nothing is in flight: the next launch may lay the FIFOs out anew, and streams, whose
+// rings lie in the same place, may run.
 //
 // # Progress
 //

@@ -7,30 +7,32 @@
 //
 // A round is a piece of the slice: as much as the workers' registers hold sums of. Its steps:
 //
-//   1. wait for what the rank k behind has sent, and for room at the rank k ahead
+//   1. wait for the data of the rank k behind, and for room at the rank k ahead
 //   2. load both: from the FIFO, and from the own input
 //   3. send the own part of the slice of the rank ahead
-//   4. add what has arrived to the sums; the first step begins them with the own part of the own slice, the last step
+//   4. add the received data to the sums; the first step begins them with the own part of the own slice, the last step
 //      rounds and stores them
-//   5. signal: the slot may be filled again; what was sent is there
+//   5. signal: to the sender, that the slot may be filled again; to the receiver, that its data has arrived
 //
 // A rank takes a step `foldLag` turns after it has sent its own part in it: a part may be on its way that long. A sum
 // is in the order of the owner, the rank before it, the one before that, and so on, for every element: the same bits on
 // all ranks and every time. Packets fold in the order of the ranks, so their last bit may differ.
 //
-// A channel's share of a slice is the same in both halves of an all-reduce: a block passes on what it has itself
-// folded, and overwrites only what it has itself sent. A block barrier between the halves is enough.
+// A channel's share of a slice is the same in both halves of an all-reduce: in the second half a block passes on the
+// sums that it folded itself, and overwrites only data that it sent itself. A block barrier between the halves is
+// enough.
 //
 // # Counts
 //
 // A block passes pieces by the ring's pipe. A channel counts the steps of all launches. All ranks take the same steps,
 // so one count serves all pairs. In step s a rank fills slot s modulo the depth in one peer's FIFO, and one peer fills
-// that slot of its own. A flag and a limit are in a line for each channel and peer, which that peer writes:
+// slot s modulo the depth in the rank's FIFO. Each channel and peer has a line with a flag and a limit, which that peer
+// writes:
 //
 //   flag     of the steps in which the peer sends, those below that number have arrived
 //   limit    of the steps that send to the peer, those below that number may. When the peer has taken step s, it gives
-//            room for step s + depth to the sender of that step, but never beyond what its launch takes: between
-//            launches nothing is on its way
+//            room for step s + depth to the sender of that step, but never beyond the steps of its launch: between
+//            launches nothing is in flight
 //
 // The FIFO of a channel has the place of the ring's, so channels need not wait for each other between the halves of an
 // all-reduce: a block gives the first room of the second half when it has taken all of the first.
@@ -41,7 +43,7 @@
 // from, and for room that the rank it sends to has given in turn t − depth + lag. Depth is more than lag, so both are
 // earlier turns.
 //
-// Arguments are as in ring.cuh. The words of the peers lie behind those of the ring, channel by channel.
+// Arguments are as in ring.cuh. The peers' flags and limits follow the ring's flags and limits, channel by channel.
 #pragma once
 
 #include <collective/ring.cuh>

@@ -8,8 +8,8 @@
 //
 // A block passes pieces by a pipe (goccl/pipe.cuh): flags and limits are the pipe's, and count pieces. A limit ends at
 // the last piece of a message, so a ring is empty between messages and each message may lay it out anew: longer
-// messages have larger pieces, which hide the time that a flag takes; those of shorter messages let the receiver begin
-// early.
+// messages have larger pieces, which hide the latency of a flag; shorter messages have smaller pieces, which let the
+// receiver begin early.
 //
 // Where an address or size is not a multiple of 16, only its side is slower: the ring between the two is aligned.
 // Counts are kept in device memory and wrap harmlessly, as in p2p.cuh.

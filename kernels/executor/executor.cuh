@@ -6,7 +6,7 @@
 //
 // A plan with links to other hosts has couriers behind its blocks: courier.cuh.
 //
-// A block ends without a signal to others. Plans of packets alone have a kernel of their own: quick.cuh.
+// A block ends without a signal to others. Plans that only send packets run in another kernel: quick.cuh.
 //
 // # Memory order
 //
@@ -100,8 +100,8 @@ class Block {
         case codeSignal:
           for (uint32_t i = threadIdx.x; i < o.count && failed == statusOk; i += blockDim.x) {
             const Entry& e = item(o.first + i).entry;
-            // What a relaxed signal stands for was over before this kernel began, and that a kernel begins after what
-            // is before it in its stream is order enough; threads of a test know no streams.
+            // A relaxed signal only covers work of earlier launches, which stream order has already completed. Host
+            // tests have no streams, so they use a release.
             if (GOCCL_CUDA && (o.flags & flagRelaxed))
               addRelaxed<Scope::sys>(inbound(e.peer, e.theirs), uint64_t{1});
             else
@@ -231,7 +231,7 @@ class Block {
     return !meet();
   }
 
-  // move moves a span. The host makes ops of at most batch sources and as many destinations.
+  // move moves a span. The host makes ops of at most batch sources and at most batch destinations.
   GOCCL_DEVICE void move(const Op& o, const Span& s) {
     Pointers p;
     if (o.sources > batch || o.destinations > batch || !point(p, o, s)) {

@@ -1,9 +1,9 @@
 // Port channels to ranks of other hosts: puts and signals travel in the slots of hosts/ring.cuh, a parcel each.
 //
-// A link uses the lane of its number, modulo the lanes, to the rank at its other end: what is pushed into one link
-// arrives in that order. Blocks take turns with a lane, by a lock. A put is divided into parcels; its signal is part of
-// the last one. Its source may be reused when the op has ended: the bytes are in slots then, and flush has nothing to
-// do.
+// Link i uses lane i modulo the number of lanes to the rank at its other end, so the parcels of one link arrive in the
+// order in which they were pushed. A lock serialises the blocks of a lane. A put is divided into parcels; its signal is
+// part of the last one. Its source may be reused when the op has ended: the bytes are in slots then, and flush has
+// nothing to do.
 //
 // A launch has a courier for each lane behind the plan's blocks (courier.cuh). It takes what arrives.
 #pragma once
@@ -41,7 +41,7 @@ using Ring = hosts::RingOf<Far>;
 // Parcel is in a slot between the ring's header and the bytes.
 struct Parcel {
   uint32_t turn;       // of the launch: Far::turns of the sender
-  uint32_t signature;  // of the plan and of what is executed
+  uint32_t signature;  // hash of the plan and of the message's size, type and operator
   uint32_t epoch;      // of the plan
   uint32_t link;       // of the receiver
   uint64_t offset;     // of the bytes in the receiver's plane

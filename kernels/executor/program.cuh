@@ -102,7 +102,7 @@ struct Header {
 // Record is what a rank says of its launch, in its control window, by parity of the epoch.
 struct Record {
   uint32_t epoch;      // stored last
-  uint32_t signature;  // of what is executed
+  uint32_t signature;  // hash of the message's size, type and operator
   uint32_t region[2];  // of input and output; see Args::regions
   uint64_t offset[2];  // in the region
 };

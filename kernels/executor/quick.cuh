@@ -1,14 +1,13 @@
-// The quick kernel: runs plans of packets alone, of which small messages are made. What it does not take, the executor
-// does (executor.cuh): uneven messages, operators other than sum, sizes and addresses that are no multiples of 8,
-// anything but static ops and nops.
+// The quick kernel: runs plans that only send packets, as plans for small messages do. Everything else goes to the
+// executor (executor.cuh): uneven messages, operators other than sum, sizes and addresses that are no multiples of 8,
+// ops other than static ones and nops.
 //
 //   1. fetch     the block's program, and its epoch
 //   2. prepare   the address of every operand and the slice of every op, a thread each
 //   3. ops       a thread moves units of 8 bytes; several units of a copy, or all sources of a reduction, are in flight
 //
-// Nothing but the packets' flags orders anything between blocks and ranks. Units go to the same threads as in the
-// executor (unit u of an op to thread u modulo the block's size), because a plan may count on a thread's finding what
-// it has itself written.
+// Between blocks and ranks the packets' flags are the only order. Units go to the same threads as in the executor (unit
+// u of an op to thread u modulo the block's size), because a plan may rely on a thread reading its own earlier writes.
 #pragma once
 
 #include <executor/fetch.cuh>
@@ -69,7 +68,7 @@ class Quick {
   }
 
   // prepare writes into the block's copy of the program: the address of an operand in its place, or null where it does
-  // not lie in its buffer; and an op's slice. Addresses are those of whole operands.
+  // not lie in its buffer; and an op's slice. An address is the start of the whole operand, not of the slice.
   GOCCL_DEVICE void prepare() {
     const uint32_t parity = epoch & 1, n = header().count, m = header().ops;
     for (uint32_t i = threadIdx.x; i < n + m; i += blockDim.x) {
@@ -188,7 +187,7 @@ class Quick {
                            uint64_t lo, uint32_t units) {
     constexpr uint32_t width = N == 0 ? batch : N;
     const uint32_t n = N == 0 ? ns : N;
-    // Addresses stay in shared memory: in registers, those of many sources would push others out.
+    // Addresses stay in shared memory: in registers, the addresses of many sources would cause spills.
     auto source = [&](uint32_t i) -> const uint8_t* { return at(first + i) + (srcPackets >> i & 1 ? 2 * lo : lo); };
 #pragma unroll 1
     for (uint32_t u = threadIdx.x; u < units; u += blockDim.x) {

@@ -14,7 +14,8 @@ struct Span {
   uint64_t x;
 };
 
-// slice is which bytes of its operands an op moves: those of chunks of that size, in units of 1 << shift.
+// slice computes the range [lo, hi) of bytes of its operands that an op moves, for chunks of the given size and units
+// of 1 << shift bytes.
 GOCCL_DEVICE void slice(const Op& o, uint64_t chunk, uint32_t shift, uint64_t& lo, uint64_t& hi) {
   lo = 0, hi = o.count * chunk;
   if (o.slices <= 1) return;

@@ -27,8 +27,8 @@ GOCCL_DEVICE uint64_t rowBytes(const Args& a) {
   return static_cast<uint64_t>(a.hidden) * Element<T>::size;
 }
 
-// Places are where, in a slot, the packets of the index-th row are that this thread waits for: those of G of its
-// groups, from the first-th on.
+// Places holds the positions in a slot of the packets that this thread waits for: the packets of the index-th row that
+// carry G of the thread's groups, beginning with group `first`.
 template <Type T, uint32_t G>
 struct Places {
   uint32_t at[G * Group<T>::vectors];

@@ -1,7 +1,7 @@
 // What the fused kernels get, and the layout of their window.
 //
-// Each rank has one window. Block b of a kernel owns in every window three areas of its own, so that blocks never wait
-// for each other. An area has two halves, inputs and results, and in each a slot for every source rank:
+// Each rank has one window. Block b of a kernel owns three areas in every window, so that blocks never wait for each
+// other. An area has two halves, inputs and results, and in each a slot for every source rank:
 //
 //   slot(b, area, half, source) = (((b·3 + area)·2 + half)·nranks + source) · slotBytes
 //
@@ -14,14 +14,14 @@
 //
 // # Three areas
 //
-// A launch is one pass: block b uses its areas in turn, pass e the area e mod 3, and fills that of its previous pass,
-// e-1, with ones again. The area and the size of the previous pass are in device memory, so any launch can be replayed
-// from a graph. All ranks run the same passes with the same blocks, so the areas agree without being sent.
+// A launch is one pass: block b uses its areas in turn, pass e the area e mod 3, and fills the area of its previous
+// pass e-1 with ones again. The area and the size of the previous pass are in device memory, so any launch can be
+// replayed from a graph. All ranks run the same passes with the same blocks, so the areas agree without being sent.
 //
-//   - Nobody writes to an area that is being filled: a peer writes to that of e-1 next in its pass e+2, after it has
-//     ended e+1, hence after it has got packets of e+1 from this block, which began e+1 after it had ended e.
-//   - The filling is then visible: it is in an earlier launch than the packets of e+1, and what a launch writes to its
-//     own GPU's memory is there when the next one begins.
+//   - Nobody writes to an area that is being filled: a peer writes to the area of e-1 next in its pass e+2, after it
+//     has ended e+1, hence after it has got packets of e+1 from this block, which began e+1 after it had ended e.
+//   - The filling is then visible: it is in an earlier launch than the packets of e+1, and the writes of a launch to
+//     the local GPU's memory are complete when the next launch begins.
 //   - Two areas would not do: a peer that has ended e may write e+1 while this block still fills.
 #pragma once
 

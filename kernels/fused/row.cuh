@@ -1,4 +1,4 @@
-// A row in the registers of a block, and what is done to it: residual, norm, quantisation.
+// A row in the registers of a block, and the operations on it: residual, norm, quantisation.
 //
 // A row is divided into groups of 8 elements; group g belongs to thread g mod blockDim.x. Every operation is rounded by
 // itself and in one order, which depends on hidden alone (Go: fused.threadsOf, fused.sumOfSquares), so that the host
@@ -186,7 +186,7 @@ struct Row {
     });
   }
 
-  // write stores the norm, and what it is quantised to. All threads of the block call it.
+  // write stores the norm and its quantised form. All threads of the block call it.
   GOCCL_DEVICE void write(const Args& a, uint32_t row, Folds& folds) const {
     if (a.norm != nullptr) store(a, a.norm + static_cast<uint64_t>(row) * a.hidden * Element<T>::size);
     if (a.quantisation == quantNone) return;

@@ -2,9 +2,9 @@
 // kernel copies a chunk into a slot of its ring, a proxy on the host puts it into the same slot of the peer's ring, and
 // the peer's kernel takes it from there.
 //
-// The rings are those of ring.cuh. A message is cut into chunks; chunk i travels in lane i mod lanes, and in a lane
-// chunk after chunk. Block b of a task serves the lanes b, b + width, … of its messages, so every ring has one producer
-// and one consumer.
+// ring.cuh defines the rings. A message is cut into chunks; chunk i travels in lane i mod lanes, and in a lane chunk
+// after chunk. Block b of a task serves the lanes b, b + width, … of its messages, so every ring has one producer and
+// one consumer.
 //
 // Launches of one communicator run one after the other, in the same order on both sides of a pair. In a launch all
 // blocks are resident, and those that send wait only for credits, which depend on no block of this launch. So messages
@@ -81,7 +81,8 @@ using Args = ArgsOf<96, 8, 160>;
 using FewArgs = ArgsOf<8, 2, 16>;
 static_assert(sizeof(Head) == 104 && sizeof(Args) == 3304 && sizeof(FewArgs) == 408, "Args are filled by the host");
 
-// chunkBytes is the size of a message's chunks. Of a message that has more than one in a lane, all lanes have as many.
+// chunkBytes is the size of a message's chunks. If a lane carries more than one chunk of a message, every lane carries
+// the same number.
 GOCCL_COLD uint32_t chunkBytes(const Head& a, uint64_t bytes) {
   const uint64_t round = static_cast<uint64_t>(a.lanes) * (a.slotBytes - header);
   const uint64_t parts = bytes > round ? (bytes + round - 1) / round * a.lanes : a.lanes;
@@ -163,7 +164,7 @@ template <Type T, class Chunk>
 GOCCL_DEVICE void fold(const collective::AnyReducer<T>& reducer, uint32_t rank, const uint16_t* peers, uint32_t count,
                        const uint8_t* own, uint8_t* dst, uint64_t n, Chunk chunk) {
   using Sum = typename collective::AnyReducer<T>::Sum;
-  // Vectors of a thread: as many as registers allow.
+  // Vectors in flight per thread: registers bound the number.
   constexpr uint32_t inFlight = Sum::count == 16 ? 1 : Sum::count == 4 && isFloat<typename Sum::A>() ? 4 : 2;
   const uint64_t vectors = (n + 15) / 16;
   const bool whole = ((reinterpret_cast<uintptr_t>(own) | reinterpret_cast<uintptr_t>(dst) | n) & 15) == 0;
@@ -200,8 +201,8 @@ GOCCL_DEVICE void fold(const collective::AnyReducer<T>& reducer, uint32_t rank, 
   }
 }
 
-// reduceAll receives the chunks of this lane from all peers of a reduction, and reduces them. Where this rank's own
-// data is also what it sends, a chunk is in its slots before the result is stored: dst may be own then, too.
+// reduceAll receives the chunks of this lane from all peers of a reduction, and reduces them. Where this rank also
+// sends its own data, a chunk is copied to its slots before the result is stored, so dst may be own there, too.
 template <Type T>
 GOCCL_DEVICE Status reduceAll(const Head& a, const Item& item, const Reduction& r, const uint16_t* peers,
                               uint32_t lane) {

@@ -162,7 +162,7 @@ func TestChangedHeaderIsCompiledAgain(t *testing.T) {
 			images = append(images, img.Data)
 		}
 		if bytes.Equal(images[0], images[1]) || !bytes.Equal(images[0], images[2]) {
-			t.Errorf("%v: the images are not those of the header", options)
+			t.Errorf("%v: a changed header did not change the image, or the old header did not restore it", options)
 		}
 	}
 }

@@ -168,7 +168,7 @@ func chooseArch(known []int, cc int) (arch string, ptx bool, err error) {
 	return fmt.Sprintf("compute_%d", best), true, nil
 }
 
-// key is the hash of all inputs of the output. CUDA's headers are those of the compiler's release.
+// key is the hash of all inputs of the output. CUDA's headers are not hashed: the compiler's release determines them.
 func (c *Compiler) key(p nvrtc.Program, files map[string]string) string {
 	h := sha256.New()
 	part := func(s string) { fmt.Fprintf(h, "%d:%s", len(s), s) }

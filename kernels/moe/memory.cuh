@@ -91,7 +91,7 @@ GOCCL_DEVICE bool present(const Head& a, const int32_t* places) {
   return here;
 }
 
-// number is that of this launch.
+// number returns the number of this launch, counted from 1.
 GOCCL_DEVICE uint32_t number(const Head& a) { return loadRelaxed<Scope::gpu>(a.state) + 1; }
 
 // begin waits until all peers have ended the launch before; all threads of the block call it.
@@ -105,8 +105,8 @@ GOCCL_DEVICE bool begin(const Head& a, uint32_t n) {
   return !__syncthreads_or(s != statusOk);
 }
 
-// last says, to all threads of a block, whether all other blocks of the launch have ended; what they have written is
-// visible then. The last block of a launch calls finished.
+// last tells all threads of a block whether all other blocks of the launch have ended. If so, the writes of those
+// blocks are visible. The last block of a launch calls finished.
 GOCCL_DEVICE bool last(const Head& a) {
   bool is = false;
   __syncthreads();

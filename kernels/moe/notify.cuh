@@ -9,8 +9,8 @@
 //   4. hear: a place for each row of the source
 //   5. the last block adds up what the blocks have heard
 //
-// A note has two parities. A launch ends only after it has every peer's note, so when a rank writes a parity again,
-// every peer has read what it held.
+// A note has two buffers, used by parity of the launch. A launch ends only after it has every peer's note, so when a
+// rank writes a buffer again, every peer has read its previous contents.
 #pragma once
 
 #include <moe/memory.cuh>

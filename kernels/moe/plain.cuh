@@ -56,8 +56,8 @@ struct Plain {
   }
   GOCCL_DEVICE uint2 word(uint32_t offset) const { return loadVec2(row + offset); }
 
-  // acquired comes between what a warp has acquired and what it receives; settle comes before a release, by lane 0, of
-  // what it has sent. All lanes call them.
+  // Call acquired() after an acquire and before reading the data, settle() before lane 0 releases what the warp wrote.
+  // All lanes call them.
   GOCCL_DEVICE void acquired() const { __syncwarp(); }
   GOCCL_DEVICE void settle() { __syncwarp(); }
 };

@@ -1,6 +1,6 @@
 // Receive: what the blocks of dispatch that do not send do.
 //
-//   receiver   1. spans of the lines of sources of few tokens: wait for the packets, store what they carry
+//   receiver   1. spans of the lines of sources of few tokens: wait for the packets, store their payload
 //              2. pieces of the other sources, the own ones first, then in the order in which they are sent: wait for
 //                 the flag, copy the rows
 //              3. lists behind the last row are empty

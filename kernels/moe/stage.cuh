@@ -83,7 +83,7 @@ struct Stage {
     __syncwarp();
   }
 
-  // send, receive, word, acquired and settle are those of Plain.
+  // send, receive, word, acquired and settle have the contracts of Plain's (plain.cuh).
   template <class Rest, class Begun, class Place>
   GOCCL_DEVICE bool send(const uint8_t* x, const Row& r, Rest rest, Begun begun, uint32_t count, Place place) {
     if (!load(x, r.data, begun)) return false;

@@ -1,5 +1,5 @@
-// Warps: dispatch and combine give their work to warps, each of which waits for nothing that another warp does. So a
-// block has as many rows on their way as it has warps.
+// Warps: dispatch and combine give their work to warps, none of which waits for another warp. So a block has a row in
+// flight for each of its warps.
 #pragma once
 
 #include <moe/memory.cuh>
@@ -24,8 +24,8 @@ struct Part {
   uint32_t at, of;
 };
 
-// partOf is that of this warp, when `warps` warps of each of some blocks share the items. Blocks come before warps, so
-// that few items go to many SMs.
+// partOf returns the part of this warp, if `warps` warps of each of `blocks` blocks share the items. Blocks come before
+// warps, so that few items go to many SMs.
 GOCCL_DEVICE Part partOf(uint32_t warps, uint32_t block, uint32_t blocks) {
   return Part{threadIdx.x / 32 * blocks + block, warps * blocks};
 }
@@ -36,7 +36,7 @@ struct Spans {
   Part part;
   uint32_t groups, split;
 
-  // tokens are those of all calls of each.
+  // tokens is the total of all calls of each.
   GOCCL_DEVICE Spans(Part p, const Row& r, uint32_t tokens) : part(p), groups(lineUnits(r) / 32), split(1) {
     if (tokens != 0 && part.of / tokens > 1) split = part.of / tokens < groups ? part.of / tokens : groups;
   }
@@ -55,7 +55,7 @@ struct Spans {
   }
 };
 
-// plainUnits are the first units of a row's lines, in whole groups, that carry nothing but elements.
+// plainUnits is the number of leading units of a row's lines, in whole groups, that carry elements only.
 GOCCL_DEVICE uint32_t plainUnits(const Row& r) { return r.data / (4 * ll128Payload) * 32; }
 
 // plainUnit is what a unit of them carries, of a row's elements.
@@ -65,7 +65,7 @@ GOCCL_DEVICE uint4 plainUnit(const uint8_t* row, uint32_t unit) {
   return make_uint4(low.x, low.y, high.x, high.y);
 }
 
-// storeUnit stores what it carried.
+// storeUnit stores the payload of a unit.
 GOCCL_DEVICE void storeUnit(uint8_t* row, uint32_t unit, uint4 v) {
   uint8_t* at = row + lineOffset(unit);
   storeVec2(at, make_uint2(v.x, v.y));
@@ -73,7 +73,7 @@ GOCCL_DEVICE void storeUnit(uint8_t* row, uint32_t unit, uint4 v) {
 }
 
 // awaitUnits waits for Count groups of a source's lines from unit `first` on, as far as they are below end. While
-// they are not there it polls the last of them alone, which is sent last: polls take bandwidth from what is to come.
+// they are not there it polls the last of them alone, which is sent last: polls take bandwidth from the data to come.
 template <uint32_t Count>
 GOCCL_DEVICE Status awaitUnits(const Head& a, const void* lines, uint32_t first, uint32_t end, uint32_t n,
                                uint32_t peer, uint4 (&v)[Count]) {

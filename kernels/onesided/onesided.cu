@@ -1,7 +1,7 @@
 // Entry points of onesided.cuh.
 //
 //   put_signal   one block, or one cluster of blocks from compute capability 9.0 on
-//   wait_signal  one block of at least as many threads as counters
+//   wait_signal  one block, with at least one thread per counter
 #include <onesided/onesided.cuh>
 
 using namespace goccl;

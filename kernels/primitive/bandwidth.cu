@@ -82,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 }
 
 constexpr uint32_t flagsPerBlock =
-    64;  // words: 32 for the ranks, then the block's own base, each block in lines of its own
+    64;  // words: 32 for the ranks, then the block's base; no two blocks share a cache line
 
 // measure_all_to_all_bulk sends bytes to each peer with bulk copies, as a sequence of permutations in lock-step.
 //

@@ -7,7 +7,7 @@
 //
 //   1. probeStore   stores a pattern into the own slot of every window, the own one too; a release sets each flag
 //   2. copies       the host enqueues copies from the own slot of the own window
-//   3. probeCheck   behind a barrier of the ranks: waits for each flag, within a limit, and compares what has arrived;
+//   3. probeCheck   behind a barrier of the ranks: waits for each flag, within a limit, and compares the received data;
 //                   then loads from the windows of those peers whose stores have arrived
 //
 // A load from memory that cannot be reached may never return, and then nothing ends the kernel. So loads come last, and
@@ -62,7 +62,7 @@ GOCCL_DEVICE bool same(const Args& a, const uint32_t* p, uint32_t from, uint32_t
   return !__syncthreads_or(wrong);
 }
 
-// probeCheck: block b looks at what has come from rank b.
+// probeCheck: block b checks the data of rank b.
 GOCCL_DEVICE void check(const Args& a) {
   const uint32_t from = blockIdx.x;
   const uint32_t* mine = slot(a, a.rank, from);

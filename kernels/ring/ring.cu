@@ -1,4 +1,4 @@
-// Entry points of collective/ring.cuh and ring_fold.cuh, in a group of their own: packets need none of these kernels.
+// Entry points of collective/ring.cuh and ring_fold.cuh, a separate group: packets need none of these kernels.
 //
 //   <job>_ring_<type>                any operator, address and size
 //   <job>_ring_<type>_sum            operators sum and avg; addresses and sizes are multiples of 16

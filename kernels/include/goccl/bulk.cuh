@@ -100,7 +100,7 @@ GOCCL_DEVICE void bulkWaitSource() {
 // global to global.
 //
 //   1. up to stages-2 loads are in flight ahead of the chunk that is stored;
-//   2. when a chunk has landed its store starts, in a group of its own;
+//   2. when a chunk has landed its store starts, in a separate bulk group;
 //   3. before a stage is loaded again, its store has read it: at most two stores still read.
 //
 // Phases carry over from one copy to the next, so a pipe serves a whole kernel. Only the thread that called init uses

@@ -240,8 +240,8 @@ struct Accumulator {
 #pragma unroll
     for (uint32_t i = 0; i < count; ++i) v[i] = apply<P>(v[i], x[i]);
   }
-  // foldBiased does so for max and min. For elements of a signed type that stand for unsigned ones, bias is the sign
-  // bit of an A: it turns the order of unsigned numbers into that of signed ones. Otherwise it is 0.
+  // foldBiased is fold for max and min. For unsigned elements in a signed type, bias is the sign bit of an A: flipping
+  // it makes signed comparison order the elements as unsigned numbers. Otherwise bias is 0.
   template <Op P>
   GOCCL_DEVICE void foldBiased(const A* x, A bias) {
     if constexpr (isSigned<T>) {

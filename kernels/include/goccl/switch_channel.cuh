@@ -1,6 +1,6 @@
 // Switch channels in their unicast form: reduce loads from every peer and combines, broadcast stores to every peer. The
-// API is that of in-switch reduction; no multicast object is used. Ranks synchronise through memory channels around
-// these calls.
+// API matches in-switch reduction (multimem), but no multicast object is used. Ranks synchronise through memory
+// channels around these calls.
 #pragma once
 
 #include <goccl/abort.cuh>

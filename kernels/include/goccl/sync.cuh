@@ -1,7 +1,7 @@
 // Synchronisation: the only header with memory-order PTX. Everything that one thread writes and another polls goes
 // through these functions.
 //
-// Orders and scopes are those of the PTX memory model. Scope::sys reaches peers and the host, Scope::gpu this device. A
+// Orders and scopes are as in the PTX memory model. Scope::sys reaches peers and the host, Scope::gpu this device. A
 // release publishes what the calling thread wrote or, through a preceding __syncthreads(), what its block wrote; an
 // acquire makes that visible to the thread that read it. 8- and 16-byte packet accesses are relaxed and are used as
 // single-copy atomic by 8-byte halves; a full 16-byte access is one transaction on NVLink, which the LL128 packet
@@ -125,10 +125,10 @@ GOCCL_DEVICE void storePacket(uint4* p, uint4 v) {
                : "memory");
 }
 
-// Plain data accesses of 16 bytes: no order of their own, published and made visible by the releases and acquires
-// around them. Written as PTX so that a load is never turned into ld.global.nc, which is wrong for memory that a peer
-// writes while the kernel runs. The compiler does not know that loadVec reads: a thread that loads what it has itself
-// written writes it with storeVec, or synchronises in between.
+// Plain data accesses of 16 bytes: they are unordered; the releases and acquires around them publish them and make them
+// visible. Written as PTX so that a load is never turned into ld.global.nc, which is wrong for memory that a peer
+// writes while the kernel runs. The compiler does not know that loadVec reads: a thread that loads its own earlier
+// writes must make them with storeVec, or synchronise in between.
 GOCCL_DEVICE uint4 loadVec(const void* p) {
   uint4 v;
   asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
@@ -148,7 +148,7 @@ GOCCL_DEVICE void storeVec2(void* p, uint2 v) {
   asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(v.x), "r"(v.y) : "memory");
 }
 
-// barrierOf is a barrier of that many threads of a block, in whole warps. Barriers have numbers below 16; 0 is that of
+// barrierOf is a barrier of `threads` threads of a block, a multiple of 32. Barrier numbers are below 16; 0 belongs to
 // __syncthreads().
 GOCCL_DEVICE void barrierOf(uint32_t number, uint32_t threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");

@@ -78,7 +78,7 @@ GOCCL_DEVICE uint32_t narrowFloat(float f, uint32_t maxFinite, uint32_t nan, boo
     if (exponent >= (1 << exponentBits) + 1) r = 0x7f800000u;  // also infinity; far above maxFinite after the shift
     out = (r + ((1u << (drop - 1)) - 1) + ((r >> drop) & 1)) >> drop;
   } else {
-    // Subnormal in the target: shift the significand, keeping what is shifted out for rounding.
+    // Subnormal in the target: shift the significand, keeping the bits shifted out for rounding.
     int shift = drop + 1 - exponent;
     if (shift > 24) return sign;  // below half of the smallest subnormal
     uint32_t s = (mag & 0x7fffffu) | (mag >> 23 ? 0x800000u : 0u);
@@ -215,8 +215,8 @@ GOCCL_ELEMENT(float8e5m2, Float8E5M2, float)
 #undef GOCCL_ELEMENT
 
 // For instantiating kernels: GOCCL_FOR_EACH_TYPE invokes M(type) for each of the twelve types,
-// GOCCL_FOR_EACH_KERNEL_TYPE for those that have kernels of their own; unsigned integers use the kernels of signed ones
-// (goccl/reduce.cuh). clang-format off
+// GOCCL_FOR_EACH_KERNEL_TYPE for the types that kernels are compiled for; unsigned integers use the kernels of signed
+// ones (goccl/reduce.cuh). clang-format off
 #define GOCCL_FOR_EACH_TYPE(M) GOCCL_FOR_EACH_KERNEL_TYPE(M) M(uint8) M(uint32) M(uint64)
 #define GOCCL_FOR_EACH_KERNEL_TYPE(M) \
   M(int8) M(int32) M(int64) M(float16) M(float32) M(float64) M(bfloat16) M(float8e4m3) M(float8e5m2)

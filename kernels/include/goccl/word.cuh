@@ -48,7 +48,8 @@ GOCCL_DEVICE void storeVector(uint8_t* p, uint64_t n, uint4 v) {
   if (n > 8) storeWord(p + 8, n - 8, make_uint2(v.z, v.w));
 }
 
-// gatherVector and scatterVector are those out of line, for callers that have a fast path of their own.
+// gatherVector and scatterVector are loadVector and storeVector out of line, for the slow path of a caller that has a
+// fast path.
 GOCCL_COLD uint4 gatherVector(const uint8_t* p, uint64_t n) { return loadVector(p, n); }
 GOCCL_COLD void scatterVector(uint8_t* p, uint64_t n, uint4 v) { storeVector(p, n, v); }
 

@@ -84,8 +84,8 @@ GOCCL_DEVICE void bulkReduceStore(void* dstGlobal, const void* srcShared, uint32
   }
 }
 
-// bulkStoreCommit closes the thread's group of stores. bulkStoreWait waits until the writes of all but PendingGroups
-// groups are performed, bulkStoreWaitSource until their shared memory is read.
+// bulkStoreCommit closes the thread's group of stores. bulkStoreWait waits until at most PendingGroups groups have
+// unperformed writes, bulkStoreWaitSource until at most PendingGroups groups have unread shared memory.
 GOCCL_DEVICE void bulkStoreCommit() { goccl::bulkCommit(); }
 template <uint32_t PendingGroups = 0>
 GOCCL_DEVICE void bulkStoreWait() {

@@ -1,5 +1,5 @@
 // The fixed-width types, for sources that include the standard header: NVRTC has no C library. Package kernels serves
-// this folder's files under their bare names, to NVRTC only: a compiler with a library of its own never sees them.
+// this folder's files under their bare names, to NVRTC only: a compiler that has a standard library never sees them.
 #pragma once
 #include <goccl/config.cuh>
 namespace std {

@@ -9,8 +9,8 @@ import (
 	"github.com/goccl/goccl/internal/setting"
 )
 
-// fusedEdits break kernels/fused when the program is called with their names. Each of its programs must notice. Those
-// without a name let other threads run. All but the first fusedAlways run with GOCCL_FULL=1.
+// fusedEdits break kernels/fused when the program is called with their names. Each of its programs must notice. Edits
+// without a name let other threads run. The first fusedAlways always run, the others with GOCCL_FULL=1.
 const fusedAlways = 6
 
 var fusedEdits = []mutation{

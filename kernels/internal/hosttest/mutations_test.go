@@ -27,7 +27,7 @@ var unordered = []edit{
 	// A block without units stores the epoch that it has loaded, with no barrier in between: the same value.
 	{"collective/kernels.cuh", "if (threadIdx.x == 0) a.epochs[",
 		"if (threadIdx.x == 0 && a.epochs[blockIdx.x * epochStride] != epoch) a.epochs["},
-	// A limit is relaxed: the loads of the slot have returned their values, and what has been read may be overwritten.
+	// A limit is relaxed: the loads of the slot have returned their values, so the slot may be overwritten.
 	{"collective/stream.cuh", "storeRelaxed<Scope::sys>(limit,", "storeRelease<Scope::sys>(limit,"},
 	{"collective/ring.cuh", "storeRelaxed<Scope::sys>(limit(", "storeRelease<Scope::sys>(limit("},
 	{"collective/ring_fold.cuh", "storeRelaxed<Scope::sys>(limit(", "storeRelease<Scope::sys>(limit("},
@@ -168,12 +168,12 @@ var mutations = []mutation{
 		`reducer.begin(sum[j], mutated("the own is not scaled") ? y[j] : reducer.scaled(y[j]));`}},
 	{"begun with the last", "fold", edit{"collective/ring_fold.cuh", "reducer.begin(sum[j], ",
 		`reducer.begin(sum[j], mutated("begun with the last") ? x[j] : `}},
-	{"what is sent is not scaled", "fold", edit{"collective/ring_fold.cuh", "storeVec(to + i, reducer.scaled(y[j]));",
-		`storeVec(to + i, mutated("what is sent is not scaled") ? y[j] : reducer.scaled(y[j]));`}},
+	{"sent data is not scaled", "fold", edit{"collective/ring_fold.cuh", "storeVec(to + i, reducer.scaled(y[j]));",
+		`storeVec(to + i, mutated("sent data is not scaled") ? y[j] : reducer.scaled(y[j]));`}},
 	{"bytes around the own are written", "fold", edit{"collective/ring_fold.cuh", "own != out && i >= 16",
 		`(own != out || mutated("bytes around the own are written")) && i >= 16`}},
-	{"bytes around what is sent are not there", "fold", edit{"collective/ring_fold.cuh", "i >= 16 && i + 32 <= given)",
-		`(i >= 16 && i + 32 <= given) || mutated("bytes around what is sent are not there"))`}},
+	{"bytes around the sent data are read", "fold", edit{"collective/ring_fold.cuh", "i >= 16 && i + 32 <= given)",
+		`(i >= 16 && i + 32 <= given) || mutated("bytes around the sent data are read"))`}},
 
 	{"ticket before the barrier", "tickets", edit{"collective/ticket.cuh", "__syncthreads();",
 		`if (!mutated("ticket before the barrier")) __syncthreads();`}},
