@@ -10,9 +10,9 @@
 //  3. norm       n = z · (1/√(mean(z²) + ε)) · weight, in float from left to right, rounded to the type
 //  4. quantise   q = n · (1/scale), rounded to nearest even; the scale is given, or the row's max(|n|) / max(q)
 //
-// Every step rounds as a kernel of its own would, so the results are those of an all-reduce followed by separate
-// kernels with this arithmetic, bit for bit, and equal on all ranks. The squares are added in one order, which depends
-// on hidden alone (norm.go and kernels/fused/row.cuh have the same).
+// Every step rounds as a separate kernel would, so the results equal an all-reduce followed by separate kernels with
+// this arithmetic, bit for bit, on all ranks. The squares are added in one order, which depends on hidden alone
+// (norm.go and kernels/fused/row.cuh have the same).
 //
 // # Ways to run it
 //

@@ -16,7 +16,7 @@ import (
 	"github.com/goccl/goccl/test/testutil"
 )
 
-// header is that of emulate.cpp.
+// header mirrors struct Header of emulate.cpp.
 type header struct {
 	ranks, tokens, hidden, typ, algorithm, divided, residual, weight, quantisation, quantType, stage, blocks uint32
 	epsilon, scale                                                                                           float32

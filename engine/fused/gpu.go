@@ -30,7 +30,7 @@ type gpu struct {
 	args   *kernelArgs // of the next launch; the constant fields are filled once
 }
 
-// what is a family of kernels.
+// what names a family of kernels.
 type what uint8
 
 const (
@@ -156,7 +156,7 @@ func (g *gpu) fill(r *Request) {
 	a.divided = 0
 }
 
-// packets runs a one-shot or two-shot request, in as many launches as the slots need.
+// packets runs a one-shot or two-shot request, split into launches whose rows fit the slots.
 func (g *gpu) packets(seq uint64, r *Request, w what, rowBytes int64, ranks int) error {
 	g.fill(r)
 	rows := r.Tokens

@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/kernels"
 )
 
-// The kernels have as many bytes of parameters as a launch gives them.
+// The size of the kernels' parameters is the size that a launch passes.
 func TestParameterSize(t *testing.T) {
 	image, err := kernels.Image("fused", 99, 0) // text
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 )
 
 // A model of the packets without flags: two ranks run passes one after the other, each of four steps: send to the peer,
-// fill the area of the previous pass, receive, end. All interleavings are tried. A step that finds what it must not
-// find is an error.
+// fill the area of the previous pass, receive, end. All interleavings are tried. A step that finds an area in a state
+// that the protocol excludes is an error.
 type modelRank struct{ pass, step int8 }
 
 type model struct {

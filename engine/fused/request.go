@@ -44,7 +44,8 @@ type Request struct {
 	ScaleOut     device.Ptr    // out, Dynamic: Tokens float32
 
 	// DividedResidual: the rows of Residual, ResidualOut and Sum are divided among the ranks. Rank r reads and writes
-	// only those of Slice(r). A row is then added and normalised on one rank instead of on all: one-shot is two-shot.
+	// only the rows of Slice(r). A row is then added and normalised on one rank instead of on all: one-shot runs as
+	// two-shot.
 	DividedResidual bool
 
 	// Algorithm is one_shot, two_shot or apart; "": by size.

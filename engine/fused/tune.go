@@ -34,9 +34,9 @@ const (
 )
 
 // Tune measures requests with residual and norm of 1, 2, 4, … rows and keeps the fastest algorithm of each size, for
-// requests that name none. It is collective: the slowest rank counts, and all ranks decide alike. enqueue is the
-// communicator's path of a request. On the host device, and where ranks do not reach each other's memory, there is one
-// algorithm.
+// requests that name none. It is collective: the slowest rank's time counts, and all ranks choose the same algorithms.
+// enqueue is the communicator's path of a request. On the host device, and where ranks do not reach each other's
+// memory, there is one algorithm.
 func (w *Workspace) Tune(ctx context.Context, shape Shape, enqueue func(*Request) error) error {
 	r := Request{Tokens: shape.Tokens, Hidden: shape.Hidden, Type: shape.Type, Input: 16, Norm: 16}
 	if err := r.Validate(); err != nil {

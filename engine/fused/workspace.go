@@ -44,8 +44,8 @@ func (c *Config) fill() error {
 	return nil
 }
 
-// Comm is what a Workspace needs of its communicator. Enqueue and Follow are those of its engine, which is given if it
-// is the engine of GPUs that reach each other.
+// Comm is what a Workspace needs of its communicator. Engine is the communicator's nvlink engine, nil for other
+// engines. Enqueue and Follow pass work to whichever engine the communicator has.
 type Comm struct {
 	Rank, Size int
 	Bootstrap  bootstrap.Bootstrap

@@ -42,8 +42,8 @@ type DispatchArgs struct {
 	// layout Experts RecvRows is the number for each expert. RecvScales are needed for float8.
 	RecvX, RecvScales device.Ptr
 	RecvRows          int
-	// The lists of the received rows, if Lists: experts numbered from the rank's first, -1 for those of other ranks and
-	// for rows beyond the last one; weights are 0 there.
+	// The lists of the received rows, if Lists: experts numbered from the rank's first, -1 for experts of other ranks
+	// and for rows beyond the last one; weights are 0 there.
 	RecvIndex, RecvWeights device.Ptr // [RecvRows][TopK] int64, float32
 	// RecvSource are the tokens at their ranks: [rows] int32; 0: not wanted.
 	RecvSource device.Ptr
@@ -54,12 +54,13 @@ type DispatchArgs struct {
 // CombineArgs are the arguments of Combine.
 type CombineArgs struct {
 	Handle
-	// X are this rank's results, of bfloat16, in the order of what it got: [Rows][Hidden], or in the layout Experts
-	// [experts][Rows][Hidden].
+	// X are this rank's results, of bfloat16, in the order of the rows that it received: [Rows][Hidden], or in the
+	// layout Experts [experts][Rows][Hidden].
 	X    device.Ptr
 	Rows int
-	// Weights: in the layout Experts those of this rank's tokens, [Tokens][TopK] float32, and Index their experts,
-	// [Tokens][TopK] int64. In the layout Rows they are sums to be brought back: [Rows][TopK] float32, or 0.
+	// In the layout Experts, Weights are the weights of this rank's tokens, [Tokens][TopK] float32, and Index their
+	// experts, [Tokens][TopK] int64. In the layout Rows, Weights are sums to return to the tokens' ranks, [Rows][TopK]
+	// float32, or 0 for none.
 	Weights, Index device.Ptr
 	Bias           [2]device.Ptr // [Tokens][Hidden] bfloat16, added first; 0: none
 	Out            device.Ptr    // [Tokens][Hidden] bfloat16

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// The state: the ticket of an order of its own, then for each kind its number and the blocks that have ended.
+	// The state: the ticket of the order of these kernels, then for each kind its number and the blocks that have
+	// ended.
 	stateTicket = 128
 	stateStride = 8
 	stateBytes  = 4096
@@ -158,7 +159,7 @@ func (e *cudaEngine) dispatch(seq uint64, a *DispatchArgs) error {
 		recvIndex: uint64(a.RecvIndex), recvWeights: uint64(a.RecvWeights), recvSource: uint64(a.RecvSource),
 		recvRows: uint64(a.RecvRows), groups: uint32(groups), senders: uint32(senders)}
 	if a.Quantize && a.Tokens > 0 {
-		// The own rows never travel, so their place in the own arena is free for what is sent.
+		// This rank's rows never travel, so their place in its arena is free for the quantised rows.
 		own := e.b.memory.Ptr[e.b.rank].Add(e.b.arena.rows(kindDispatch, e.b.rank))
 		q := quantizeArgs{x: uint64(a.X), out: uint64(own), stride: uint64(r.slot()), tokens: uint32(a.Tokens),
 			groups: uint32(groups)}

@@ -26,10 +26,10 @@
 //
 // # Memory
 //
-// Every rank has an arena (layout.go). The row of token t of rank s has a place of its own in each rank's arena, so a
-// sender needs no counts and no credit while it sends. An operation may write to a peer's arena once the peer has ended
-// the operation before of the same kind: the peer's word `ended` has its number. What Notify writes has two parities
-// instead: each rank gets a note of every other one before it ends.
+// Every rank has an arena (layout.go). The row of token t of rank s has a fixed place in each rank's arena, so a sender
+// needs no counts and no credit while it sends. An operation may write to a peer's arena once the peer has ended the
+// operation before of the same kind: the peer's word `ended` has its number. Notify writes into two buffers in turn
+// instead, because each rank gets a note of every other one before it ends.
 //
 // Ranks of few tokens send packets, which carry their own flags; others send plain rows and one flag for each piece of
 // PieceTokens tokens (kernels/moe). The receiver knows from the handle which of the two a source uses.

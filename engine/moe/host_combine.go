@@ -23,7 +23,7 @@ func (e *hostEngine) combine(seq uint64, args *CombineArgs) error {
 // combine:
 //
 //  1. begin    wait until the peers have ended the combine before
-//  2. weights  layout Experts: send those of the own tokens to the ranks of their experts
+//  2. weights  layout Experts: send the weights of this rank's tokens to the ranks of their experts
 //  3. return   to each rank, in the order of its tokens, a row for each that came; after a piece, its flag
 //  4. add      for each own token: the bias, then the ranks' rows, in the order of the token's list
 //  5. end      publish the number

@@ -29,7 +29,7 @@ func (t *task) view(h *Handle) *view {
 	return v
 }
 
-// places are those of a source's token.
+// places returns the expert slots of token i of a source.
 func (v *view) places(source, i int) []int32 {
 	n := v.entries()
 	return at[int32](v.memory, v.handle.places()+int64((source*v.handle.tokens+i)*n)*4, n)

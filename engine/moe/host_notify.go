@@ -156,7 +156,7 @@ func (t *task) learn(a *NotifyArgs, h *handle, n uint32) error {
 			for j, x := range list {
 				if x != none {
 					here = true
-					if !slices.Contains(list[:j], x) { // else its place is that of the first
+					if !slices.Contains(list[:j], x) { // a repeated expert shares the place of its first mention
 						ranges[int(x)*b.size+s]++
 					}
 				}

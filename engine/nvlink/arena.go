@@ -16,7 +16,7 @@ import (
 )
 
 // climb makes the arenas on the best rung that works for all pairs, and enters the rung into the terms. All ranks
-// decide alike.
+// choose the same rung.
 //
 //  1. Take the worst of the links that GPUs and environment allow.
 //  2. Make the arenas.
@@ -123,7 +123,7 @@ func (l *ladder) announce(worst Pair) {
 	}
 }
 
-// Describe is a text of pairs, those of one link and reason together: "0-1 2-3 NVLink; 0-2 1-2 PCIe (no NVLink …)".
+// Describe is a text of pairs, grouped by link and reason: "0-1 2-3 NVLink; 0-2 1-2 PCIe (no NVLink …)".
 func Describe(pairs []Pair) string {
 	type kind struct {
 		rung   Rung

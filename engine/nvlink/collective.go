@@ -86,7 +86,7 @@ func (e *Engine) reduce(r *collective.Request, s *cuda.Stream) error {
 	return e.launchReduction(r, s, what, v, slice)
 }
 
-// sliceOf divides bytes among owners in multiples of 16, so that all slices but the last are whole vectors.
+// sliceOf divides bytes among owners in multiples of 16, so that only the last slice may end in part of a vector.
 func sliceOf(bytes, owners int64) int64 { return ((bytes+owners-1)/owners + 15) &^ 15 }
 
 func (e *Engine) reduceScatter(r *collective.Request, s *cuda.Stream) error {

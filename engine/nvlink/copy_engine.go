@@ -45,7 +45,7 @@ func (m copyMode) from(c collective.Collective, p collective.CTAPolicy) int64 {
 }
 
 // copyWindow returns the window through which the copy engines run an all-gather or an all-to-all, or nil. All ranks
-// decide alike: by the size, by the offset of recv in its window, which is the same on all ranks by contract, and by
+// decide the same: by the size, by the offset of recv in its window, which is the same on all ranks by contract, and by
 // the agreed mode.
 func (e *Engine) copyWindow(r *collective.Request) (*share.Window, error) {
 	if e.windows == nil || r.Bytes() < e.copyMode.from(r.Collective, e.call.policy) || e.table.forced[r.Collective] ||

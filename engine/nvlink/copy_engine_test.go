@@ -57,7 +57,7 @@ func kindsBeside(calls []mockcuda.Call, s *cuda.Stream) []string {
 	return all
 }
 
-// events returns the events that are recorded on s or waited for there; if s is nil, those of the other streams.
+// events returns the events that are recorded on s or waited for there; if s is nil, the events of the other streams.
 func events(calls []mockcuda.Call, s *cuda.Stream) (all []uint64) {
 	for _, c := range calls {
 		if (c.Kind == mockcuda.RecordEvent || c.Kind == mockcuda.WaitEvent) &&

@@ -1,5 +1,5 @@
-// Package nvlink runs collectives on GPUs of one host, which share memory: each other's, or that of the host. The hot
-// path is one kernel launch per collective.
+// Package nvlink runs collectives on GPUs of one host, which share memory: each other's, or host memory. The hot path
+// is one kernel launch per collective.
 //
 // # Flow of a collective
 //

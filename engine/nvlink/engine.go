@@ -32,18 +32,19 @@ type Config struct {
 	// communicator's, for the log and for errors.
 	StallWarning time.Duration
 	Name         string
-	// OnFailure, when not nil, is called once, from any goroutine, if work of this rank failed on the device for a reason
-	// that no peer can detect.
+	// OnFailure, when not nil, is called once, from any goroutine, if work of this rank failed on the device for a
+	// reason that no peer can detect.
 	OnFailure func(cause error)
 	// Names, when not nil, are the ranks' numbers in a communicator of several hosts, for errors. OnFailure is then
 	// called for every failure on the device.
 	Names []int
-	// Sharing is the most ranks on one GPU, those of a communicator of several hosts included; 0: those of Bootstrap.
+	// Sharing is the largest number of ranks that share one GPU, counted over the whole communicator if it spans
+	// several hosts; 0: counted over Bootstrap.
 	Sharing int
-	// Settings are those of the environment; nil: as it is now.
+	// Settings is a snapshot of the environment; nil: Open reads the environment.
 	Settings *setting.Config
 	// SeparateGraphs disables the order of graph launches among each other and with eager work, UnorderedCaptures also
-	// that of work on several streams of one capture.
+	// the order of work on several streams of one capture.
 	SeparateGraphs, UnorderedCaptures bool
 }
 
@@ -61,7 +62,7 @@ type Engine struct {
 	slotUnits   int64    // 16-byte units of a slot: the most threads of a block
 	boot        bootstrap.Bootstrap
 	arena       *share.Arena
-	launcher    *launcher.Launcher // its order is that of all work, because kernels share epochs
+	launcher    *launcher.Launcher // orders all work of the engine, because kernels share epochs
 	latest      latest             // request
 	kernels     kernelTable        // fixed once loaded
 	ringKernels ringTable
@@ -312,7 +313,7 @@ func (e *Engine) watchReports(warnAfter time.Duration) {
 func (e *Engine) Close() error {
 	var err error
 	e.once.Do(func() {
-		e.launcher.StopWatch() // from here on the abort is that of Close
+		e.launcher.StopWatch() // from here on only Close aborts
 		e.Abort(&collective.Error{Comm: e.name, Op: "communicator", Rank: e.rank, Peer: -1, Err: collective.ErrAborted})
 		if err = e.launcher.Quiesce(); err != nil {
 			e.windows.Halt()

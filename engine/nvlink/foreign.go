@@ -5,8 +5,8 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 )
 
-// Foreign kernels are those of other packages that run as work of an engine: in its order, with its abort block, and
-// with as many blocks as leave room for kernels of other communicators. Their parameters begin with a ticket
+// Foreign kernels are kernels of other packages that run as work of an engine: in its order, with its abort block, and
+// with few enough blocks to leave room for kernels of other communicators. Their parameters begin with a ticket
 // (kernels/collective/ticket.cuh).
 
 // ForeignBlocks is the maximum number of blocks of 512 threads of a foreign kernel that waits for peers. It is the same

@@ -14,7 +14,7 @@ type GPU struct {
 	Link         Rung   // the worst of any pair of ranks
 }
 
-// Meet reduces g to what it has in common with o.
+// Meet reduces g to the properties that it shares with o.
 func (g *GPU) Meet(o GPU) {
 	if g.Name != o.Name {
 		g.Name = ""

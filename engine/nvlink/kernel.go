@@ -40,8 +40,8 @@ type kernelTable struct {
 	reduce [numReductions][numProtocols][datatype.NumTypes][2]*cuda.Function
 	move   [numMovements][numProtocols][2]*cuda.Function
 
-	// Point-to-point kernels. The index of words and bytes is 1 for few messages. Without NVLink both are those of LL,
-	// which take messages of any address and size.
+	// Point-to-point kernels. The index of words and bytes is 1 for few messages. Without NVLink both are the LL
+	// kernels, which take messages of any address and size.
 	words, bytes [2]*cuda.Function
 	stream       *cuda.Function
 

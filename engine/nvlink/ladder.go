@@ -14,7 +14,7 @@ import (
 	"github.com/goccl/goccl/job/topo"
 )
 
-// path is what a rank knows of the way from its GPU to that of another rank.
+// path is what a rank knows of the way from its GPU to another rank's GPU.
 type path struct {
 	Link     cuda.Link
 	Apart    setting.P2PLevel
@@ -57,7 +57,7 @@ func meetPaths(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, all
 	return rows, nil
 }
 
-// ladder chooses the link of each pair. All ranks have the same hellos and paths, so they choose alike.
+// ladder chooses the link of each pair. All ranks have the same hellos and paths, so they make the same choice.
 type ladder struct {
 	all   []hello
 	paths [][]path
@@ -160,7 +160,7 @@ func (l *ladder) possible(rank int) error {
 	for r := range l.all {
 		if l.all[r].Link != want {
 			return &collective.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf(
-				"%w: rank %d has another GOCCL_LINK than rank 0: set it alike on all ranks", collective.ErrMismatch, r)}
+				"%w: rank %d has another GOCCL_LINK than rank 0: set the same on all ranks", collective.ErrMismatch, r)}
 		}
 		for p := range l.all {
 			way := l.paths[r][p].Link

@@ -51,7 +51,7 @@ func TestParameterSizes(t *testing.T) {
 			t.Fatal(err)
 		}
 		image = bytes.Clone(image)
-		copy(image[20:24], []byte{byte(elf.EV_CURRENT), 0, 0, 0}) // cubins have a version of their own
+		copy(image[20:24], []byte{byte(elf.EV_CURRENT), 0, 0, 0}) // NVIDIA's version number of a cubin
 		f, err := elf.NewFile(bytes.NewReader(image))
 		if err != nil {
 			t.Fatal(err)

@@ -136,8 +136,8 @@ func conclude(rank int, all []hello) (terms, error) {
 		case h.Error != "":
 			err = fmt.Errorf("%w: rank %d cannot go on: %s", collective.ErrUnsupported, r, h.Error)
 		case h.Tuning != own.Tuning:
-			err = fmt.Errorf("%w: rank %d has another GOCCL_TUNING or GOCCL_ALGO than rank %d: set them alike, or the ranks "+
-				"would run different kernels", collective.ErrMismatch, r, rank)
+			err = fmt.Errorf("%w: rank %d has another GOCCL_TUNING or GOCCL_ALGO than rank %d and would run different "+
+				"kernels: set the same on all ranks", collective.ErrMismatch, r, rank)
 		}
 		if err != nil {
 			return t, &collective.Error{Op: "init", Rank: rank, Peer: r, Err: err}

@@ -144,9 +144,9 @@ func TestOrderOfOneStreamCostsTwoNodes(t *testing.T) {
 	}
 }
 
-// PyTorch runs asynchronous collectives on a stream of their own, which the stream of the model joins after each. An
-// operation depends on what the model has done since the one before, and on nothing else, so it may overlap that. A
-// driver that does not tell the dependencies of nodes keeps the others, and nothing overlaps.
+// PyTorch runs asynchronous collectives on a separate stream, which the model's stream joins after each one. A
+// collective must depend only on the model's work before it and on the collective before it, so that it overlaps the
+// model's later work. A driver that does not report the dependencies of nodes keeps all of them, and nothing overlaps.
 func TestOrderReducesTheDependenciesOfACommunicationStream(t *testing.T) {
 	for _, weak := range []mockcuda.Weakness{0, mockcuda.KeepsEdges} {
 		e := mockEngines(t, 2)[0]

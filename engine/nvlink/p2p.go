@@ -135,7 +135,7 @@ func (e *Engine) sliceFrom() int64 {
 // transfers launches e.batch. All messages progress together; those between two ranks in one direction match in order.
 //
 //  1. Pair the rank's messages to itself. Separate blocks copy them, together with the messages of their class.
-//  2. Send small messages as packets, in as many launches as their lists need.
+//  2. Send small messages as packets, in several launches if their lists exceed the parameters of one.
 //  3. Send large messages as streams, likewise. They follow the small ones on every rank.
 func (e *Engine) transfers(s *cuda.Stream) error {
 	b := &e.batch
@@ -216,7 +216,8 @@ func (e *Engine) channels(bytes int64) int64 {
 	return (bytes + spread - 1) / spread
 }
 
-// listOwn adds a lane with as many pairs of own as fit. It returns their bytes and the remaining pairs.
+// listOwn adds a lane with the longest prefix of own that fits. It returns the bytes of these pairs and the rest of
+// own.
 func (e *Engine) listOwn(a *lists, own []int32) (bytes int64, rest []int32) {
 	b, l := &e.batch, lane{peer: uint16(e.rank), first: uint16(a.used)}
 	for len(own) > 0 && a.used+2 <= len(a.message) {

@@ -73,7 +73,7 @@ func listsOf(t testing.TB, c mockcuda.Call) ([]lane, []message) {
 	return a.lane[:a.lanes], a.message[:]
 }
 
-// For any matching pattern of sends and receives, both sides of every message launch alike.
+// For any matching pattern of sends and receives, both sides of every message choose the same kernel and channels.
 func TestMessagesMatch(t *testing.T) {
 	for _, n := range []int{4, maxRanks} { // these have fewer channels than there are
 		t.Run(fmt.Sprint(n), func(t *testing.T) { messagesMatch(t, n) })

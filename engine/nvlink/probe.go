@@ -29,7 +29,7 @@ const (
 func probeSlots(n int) int64 { return int64(n) * 2 * probeHalf }
 
 // The limits of a probe: of a kernel's wait for data that has been sent, and of the host's wait for kernels and copies,
-// which may have to wait for those of other processes.
+// which may have to wait for work of other processes.
 const (
 	probeFlagLimit = 100 * time.Millisecond
 	probeLimit     = 10 * time.Second
@@ -65,9 +65,9 @@ func found(result uint32, from, to int) string {
 //
 //  1. Each rank's kernel stores a pattern into every arena, and copy engines copy it.
 //  2. The ranks meet.
-//  3. Each rank's kernel compares what has arrived. Only if the stores of a peer have arrived does it load from the
-//     peer's arena: a load from memory that cannot be reached may never return, and no process can end it.
-//  4. The ranks exchange what they have found.
+//  3. Each rank's kernel compares the data in its arena. Only if the stores of a peer have arrived does it load from
+//     the peer's arena: a load from memory that cannot be reached may never return, and no process can end it.
+//  4. The ranks exchange their results.
 //
 // A rank that fails sends that in step 2 or 4, so that no rank waits for it.
 func probe(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, arena *share.Arena, at layout) ([][]uint32,
@@ -208,7 +208,7 @@ func (p *prober) wait(ctx context.Context) error {
 	return nil
 }
 
-// close frees what has no work. After a probe that hangs the resources are kept.
+// close frees the stream and the results. After a probe that hangs they are kept, because the GPU still uses them.
 func (p *prober) close(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil

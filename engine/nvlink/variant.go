@@ -71,8 +71,8 @@ var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two
 // The ring is for large messages: whole lines of data, to the next rank only. The number after its slash is the number
 // of channels; each channel is one block. Reductions of 8-bit types, and reduce of 16-bit types, use packets instead.
 //
-// one_shot_lamport is one_shot by packets of 16 bytes of data without a flag (lamport.go). What it does not take runs
-// as one_shot_ll128.
+// one_shot_lamport is one_shot by packets of 16 bytes of data without a flag (lamport.go). Requests that it does not
+// support run as one_shot_ll128.
 func Variants(c collective.Collective) []string {
 	switch c {
 	case collective.AllReduce:

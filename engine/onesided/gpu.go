@@ -36,11 +36,11 @@ const (
 	putThreads  = 512
 	sentBytes   = 16 // Sent
 
-	// blockBytes is the size up to which one block copies: 8 vectors for each thread. Up to clusterBytes a cluster does,
-	// where there are clusters. Larger data are left to the copy engine, which leaves the multiprocessors free, but takes
-	// microseconds to follow a kernel, and a kernel to follow it.
+	// blockBytes is the size up to which one block copies: 8 vectors for each thread. Up to clusterBytes a cluster
+	// does, where there are clusters. Larger data are left to the copy engine, which leaves the multiprocessors free,
+	// but takes microseconds to follow a kernel, and a kernel to follow it.
 	blockBytes    = 8 * 16 * putThreads
-	clusterBlocks = 8 // as many as every GPU with clusters has room for
+	clusterBlocks = 8 // the portable limit: every GPU with clusters supports 8
 	clusterBytes  = 4 << 20
 
 	// mostStreams is the number of streams whose operations are counted in memory; further ones are marked by events.
@@ -89,8 +89,8 @@ func NewGPU(cfg Config) (Signals, error) {
 	return g, nil
 }
 
-// perWord is the distance of the two words of a counter. This rank's own words follow those of all counters: what waits
-// have used up, Sent of each counter, and the words of orders.
+// perWord is the distance of the two words of a counter. The window begins with both words of every counter; this
+// rank's private words follow: for each counter the signals that waits have used up, its Sent, and the words of orders.
 func (g *onGPU) perWord() int64 { return int64(g.cfg.Size) * Slots }
 
 func (t Target) index() int64 { return int64(t.Peer)*Slots + int64(t.Slot) }
@@ -106,7 +106,7 @@ func (g *onGPU) sent(t Target) device.Ptr {
 	return g.own.Ptr().Add(3*g.perWord()*8 + t.index()*sentBytes)
 }
 
-// word is that of an order.
+// word returns the address of order i's word.
 func (g *onGPU) word(i int) device.Ptr {
 	return g.own.Ptr().Add(g.perWord()*(3*8+sentBytes) + int64(i)*8)
 }
@@ -205,7 +205,7 @@ func (g *onGPU) stream(s device.Stream) (*cuda.Stream, error) {
 	return cs, g.await()
 }
 
-// order is that of a stream. It requires mu.
+// order returns the order of a stream, made at its first use. It requires mu.
 func (g *onGPU) order(s *cuda.Stream) (*cuda.Order, error) {
 	if o := g.orders[s.Raw()]; o != nil {
 		return o, nil

@@ -1,7 +1,7 @@
 // Package onesided puts data into flat windows of peers and signals them, and waits for signals, on both devices.
 //
-// A signal adds one to a counter at the receiver. There is one counter for each sender and slot; the words of counters
-// are a flat window of their own. A wait uses signals up: the next wait for the counter awaits later ones. The
+// A signal adds one to a counter at the receiver. There is one counter for each sender and slot; the counters lie in a
+// separate flat window. A wait uses signals up: the next wait for the counter awaits later ones. The
 // operations are in the order of their stream and in no other: a wait on one stream never keeps a put on another stream
 // back, because a peer may need that put before it signals.
 package onesided

@@ -17,7 +17,7 @@ const mapFor = 2 * time.Second
 //
 // The first large request on an allocation enters it and is staged. While it runs, each rank maps the new entries of
 // its peers and publishes that in its next descriptor. A request runs straight between the buffers once all ranks have
-// published that for all its buffers, so all ranks decide alike.
+// published that for all its buffers, so all ranks take the same path.
 type buffers struct {
 	e *Engine
 	*share.Directory

@@ -13,9 +13,9 @@ const drainPoll = time.Millisecond
 
 // Drain implements collective.Engine. Like Enqueue it is called by one goroutine at a time.
 //
-// A counter holds the requests that have not ended. Requests that a stream skips because of its own error stay in the
-// count. They, and work that the engine does not run (Follow), are over when the latest stream, which waits for all
-// earlier ones, is idle.
+// A counter holds the number of requests that have not ended. Requests that a stream skips because of an earlier error
+// stay in the count. They, and work that the engine does not run (Follow), have ended when the latest stream, which
+// waits for all earlier ones, is idle.
 func (e *Engine) Drain(ctx context.Context) error {
 	idle := make(chan struct{})
 	if last := e.order; e.jobs.pending.Load() != 0 {

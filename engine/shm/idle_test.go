@@ -17,7 +17,7 @@ func processTime(tb testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestWaitingRanksSleep lets all ranks but one wait for a second: they must leave the processor to others.
+// TestWaitingRanksSleep lets all ranks wait a second for the last one: they must leave the processor to others.
 func TestWaitingRanksSleep(t *testing.T) {
 	const n, late = 8, time.Second
 	boots := bootstrap.NewLocalGroup(n)

@@ -8,9 +8,9 @@ import (
 	"github.com/goccl/goccl/device/host"
 )
 
-// job is a batch of requests in a stream, with copies of all that the caller may change after Enqueue. Jobs are reused:
-// an operation allocates nothing once there are as many jobs as are in flight at a time. A job that its stream skips is
-// not reused.
+// job is a batch of requests in a stream, with copies of everything that the caller may change after Enqueue. Jobs are
+// reused, so operations allocate only while the number in flight still grows. A job that its stream skips is not
+// reused.
 type job struct {
 	e      *Engine
 	seq    uint64

@@ -25,7 +25,8 @@ import (
 //	slots            2 × slotBytes     the data of a phase, by parity
 //	rings            n × ringBytes     the owner's traffic to rank p
 //
-// The owner writes everything but the taken cells, which their receivers write, and the futex fields of the cells.
+// The owner writes the whole arena, except for the taken cells, which their receivers write, and the futex fields of
+// the cells.
 const (
 	offDoor    = 0
 	offPhase   = 64

@@ -54,7 +54,7 @@ func transfersV(r *collective.Request, n int) []*transfer {
 //
 //  0. All-to-all-v only: a phase in which all ranks publish how much they send and expect, so that both sides of a
 //     mismatched pair detect it.
-//  1. For the first transfer of each peer and direction: move as many pieces as the ring allows.
+//  1. For the first transfer of each peer and direction: move pieces until the ring is full or empty.
 //  2. If nothing moved, sleep at the door until a peer's counter changes.
 func (o *op) pointToPoint(all []*transfer) error {
 	e := o.e

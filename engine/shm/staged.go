@@ -14,7 +14,7 @@ const oneShotBytes = 4 << 10
 // An all-reduce or reduce whose pieces are large has a second phase (combineApart): it reads N + N bytes per rank
 // instead of n·N.
 //
-// A piece of every block is published before any of it is overwritten, so buffers may be in place, also those of an
+// A piece of every block is published before any of it is overwritten, so buffers may be in place, also in an
 // all-to-all.
 func (o *op) staged(s shape) error {
 	e, r := o.e, o.req
