@@ -150,7 +150,7 @@ const (
 )
 
 // Read parses the environment. The Config is never nil. The error names every variable with a bad value, the value and
-// what is allowed; with names, it is only of those variables, for callers that need no others.
+// the allowed values; with names, it only covers these variables, for callers that need no others.
 func Read(names ...string) (*Config, error) { return Parse(Get, names...) }
 
 // Parse is Read with another source of values.
@@ -181,8 +181,8 @@ func Lenient() *Config {
 	return c
 }
 
-// Wanted says what is allowed for a variable, by either of its names, if value is not; else it is "". Variables that
-// are not in the table, or that Go does not read, have no bad values.
+// Wanted names the allowed values of a variable, by either of its names, if value is not one of them; else it is "".
+// Variables that are not in the table, or that Go does not read, have no bad values.
 func Wanted(name, value string) string {
 	for i := range table {
 		if v := &table[i]; (v.Name == name || v.Alias == name) && v.set != nil && value != "" && !v.set(new(Config), value) {

@@ -1,12 +1,12 @@
-// Package setting is the only reader of the environment. One table names every variable: its kind, its default, what
-// is allowed, and its text in docs/environment.md, which is generated from it.
+// Package setting is the only reader of the environment. One table names every variable: its kind, its default, its
+// allowed values, and its text in docs/environment.md, which is generated from it.
 //
-//	Read       parses the variables into a Config; the error names every bad value and what is allowed
+//	Read       parses the variables into a Config; the error names every bad value and the allowed ones
 //	Get        the text of one variable that is not goccl's, such as a launcher's
 //	Variables  the table
 //
 // # Lifetime and threads
 //
-// Read takes the values at the time of the call and keeps nothing. Everything but Load may be called from any
+// Read takes the values at the time of the call and keeps nothing. Any function except Load may be called from any
 // goroutine.
 package setting

@@ -146,7 +146,7 @@ func noProgress(off func(string) bool) setter {
 	}
 }
 
-// ncclSwitch is on for all numbers but 0, as in NCCL. Text that is no number changes nothing, as in NCCL.
+// ncclSwitch is on for every number except 0, as in NCCL. Text that is no number changes nothing, as in NCCL.
 func ncclSwitch(field func(*Config) *bool) setter {
 	return func(c *Config, s string) bool {
 		n, err := strconv.ParseInt(strings.TrimSpace(s), 0, 64)

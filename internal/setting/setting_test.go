@@ -45,8 +45,8 @@ func cmpOr(a, b time.Duration) time.Duration {
 	return b
 }
 
-// The error of a bad value names the variable, by the name that was set, the value and what is allowed. All bad values
-// are in one error.
+// The error of a bad value names the variable, by the name that was set, the value and the allowed values. All bad
+// values are in one error.
 func TestBadValues(t *testing.T) {
 	for _, v := range table {
 		if v.Want == "" {
@@ -122,7 +122,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// Every name is in the table once, and each variable that is documented says what it is for.
+// Every name is in the table once, and each documented variable has a purpose.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, v := range table {

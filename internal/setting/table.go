@@ -73,8 +73,8 @@ var table = []Variable{
 			"ranks are on one host if a unix socket leads from one to the other: containers need one network namespace, " +
 			"names do not matter",
 		set: text(func(c *Config) *string { return &c.HostID })},
-	{Name: "GOCCL_CHECK", Default: "`0`", Want: "0, 1 or 2", Brief: "ranks compare what they do",
-		Doc: "`1`: ranks compare what they are about to do before every operation, which is slow and finds mistakes. `2`: " +
+	{Name: "GOCCL_CHECK", Default: "`0`", Want: "0, 1 or 2", Brief: "ranks compare their calls",
+		Doc: "`1`: ranks compare their calls before every operation, which is slow and finds mistakes. `2`: " +
 			"they also compare the data afterwards, by checksums, which finds flipped bits",
 		set: choice(func(c *Config) *Checks { return &c.Check }, map[string]Checks{"0": CheckNothing, "false": CheckNothing,
 			"1": CheckCalls, "true": CheckCalls, "2": CheckData})},
@@ -90,7 +90,7 @@ var table = []Variable{
 			"every rank",
 		set: text(func(c *Config) *string { return &c.Tuning })},
 	{Name: "GOCCL_PLAN_DIR", Default: "none", Brief: "folder of plans to register",
-		Doc: "a folder of plans (`*.json`) that every communicator of as many ranks registers; the same on all ranks",
+		Doc: "a folder of plans (`*.json`) that communicators of the plan's size register; the same on all ranks",
 		set: text(func(c *Config) *string { return &c.PlanDir })},
 	{Name: "GOCCL_PLAN_CERTIFICATES", Default: "none", Brief: "folder that remembers which plans are proven",
 		Doc: "a folder in which processes note which plans they have proven, with which verifier, so that others of the " +
@@ -140,7 +140,7 @@ var table = []Variable{
 		set: flag(func(c *Config) *bool { return &c.IB.Disabled })},
 	{Name: "GOCCL_IB_HCA", Alias: "NCCL_IB_HCA", Default: "all with a link", Brief: "RDMA adapters",
 		Doc: "RDMA adapters to use: a comma-separated list of name prefixes, each with `:port` if wanted, as " +
-			"`NCCL_IB_HCA`; `=` in front means whole names, `^` all but these",
+			"`NCCL_IB_HCA`; `=` in front means whole names, `^` all except these",
 		set: text(func(c *Config) *string { return &c.IB.Adapters })},
 	{Name: "GOCCL_IB_GID_INDEX", Alias: "NCCL_IB_GID_INDEX", Default: "chosen", Want: "a number from 0 to 255",
 		Brief: "address of an RDMA port",
@@ -222,7 +222,7 @@ var table = []Variable{
 	{Name: "GOCCL_TOTAL", Section: Tests, Default: "`540`", Doc: "of `capi/testdata/torch/run_all.sh`: seconds for " +
 		"all steps together"},
 
-	// NCCL's that mean here what they mean there; `honoured` documents them.
+	// Variables of NCCL with the same meaning here; `honoured` documents them.
 	{Name: "NCCL_COMM_ID", Section: Internal, set: text(func(c *Config) *string { return &c.CommID })},
 	{Name: "NCCL_DEBUG_FILE", Section: Internal, set: text(func(c *Config) *string { return &c.DebugFile })},
 	{Name: "NCCL_GRAPH_MIXING_SUPPORT", Section: Internal, set: setGraphMixing},

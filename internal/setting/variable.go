@@ -17,7 +17,7 @@ type Variable struct {
 	Name string
 	// Alias is NCCL's variable that is read when this one is not set.
 	Alias string
-	// Want says what is allowed, for errors: "want …".
+	// Want names the allowed values, for errors: "want …".
 	Want    string
 	Section Section
 	Default string // for the documents
@@ -34,7 +34,7 @@ func (v *Variable) ReadByGo() bool { return v.set != nil }
 // Variables returns the table, in the order of the documents.
 func Variables() []Variable { return table }
 
-// Honoured are NCCL's variables that mean in goccl what they mean in NCCL.
+// Honoured are variables of NCCL that have the same meaning in goccl.
 type Honoured struct{ Names, Doc string }
 
 // Ignored are NCCL's variables that goccl does not read, and why. A name that ends in * stands for all that begin so.
