@@ -181,7 +181,7 @@ int goccl_driver_load(const char *path, char *text, int textSize);
 // hold Go pointers at every call, which takes a fifth of a launch.
 uint64_t goccl_driver_call(uint32_t op, uint64_t ctx, uint64_t *a, uint8_t *p, uint8_t *q);
 // goccl_driver_launch is Enter, Launch and Leave of order.c in one call, with few frames, because every collective
-// makes it. a and p are those of OP_Launch; order is a struct order.
+// makes it. a and p are as for OP_Launch; order is a struct order.
 uint64_t goccl_driver_launch(uint64_t ctx, uint64_t *a, uint8_t *p, uint8_t *order);
 // goccl_driver_api names a function of the table; goccl_driver_op names an operation.
 const char *goccl_driver_api(uint32_t index);

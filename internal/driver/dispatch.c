@@ -1,6 +1,6 @@
 //go:build cgo && linux
 
-// All operations but goccl_driver_launch (order.c) enter through goccl_driver_call:
+// All operations except goccl_driver_launch (order.c) enter through goccl_driver_call:
 //  1. save the thread's current context and set ctx, if it differs;
 //  2. exchange the thread's capture mode for relaxed, if the operation is not stream-ordered;
 //  3. run the operation (results go back into a[]);

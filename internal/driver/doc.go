@@ -21,5 +21,5 @@
 //
 // Every function may be called from any goroutine; none keeps a Go pointer after it returns. Objects (contexts,
 // streams, events, …) are plain handles: the caller that makes one destroys it. The library stays loaded until the
-// process ends. Errors are *Error, except those of Load.
+// process ends. Errors are *Error, except errors of Load.
 package driver

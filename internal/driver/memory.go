@@ -67,7 +67,7 @@ func (c Context) AddressRange(p Ptr) (base Ptr, size int64, err error) {
 	return Ptr(a[0]), int64(a[1]), err
 }
 
-// HostPortable and the other flags are those of cuMemHostAlloc and cuMemHostRegister.
+// HostPortable and the other flags are flags of cuMemHostAlloc and cuMemHostRegister.
 const (
 	HostPortable      = 1
 	HostDeviceMap     = 2

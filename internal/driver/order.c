@@ -108,10 +108,10 @@ static uint64_t share(struct order *o) {
 
 enum { REDUCED = 8, WALKED = 96 }; // dependencies of a node, and nodes of a walk, that are looked at
 
-// reduce drops from a stream's dependencies what comes before another of them. PyTorch runs asynchronous collectives on
-// a stream of their own: an operation there depends on the one before it there, and on the kernels of the model, which
-// follow that one too. With one dependency it may overlap the last of these kernels. A walk that is too long, or an old
-// driver, leaves everything as it is.
+// reduce drops a stream's dependencies that precede another of its dependencies. PyTorch runs asynchronous collectives
+// on a separate stream. An operation there depends on the operation before it on that stream and on the kernels of the
+// model, which follow the earlier operation, too. With one dependency it may overlap the last of these kernels. A walk
+// that is too long, or an old driver, leaves all dependencies in place.
 static void reduce(CUstream s, struct frontier *f) {
 	CUgraphNode stack[WALKED], keep[REDUCED];
 	if (f->n < 2 || f->n > REDUCED || f->lossy || !goccl_cu.cuGraphNodeGetDependencies_v2) return;
@@ -127,7 +127,7 @@ static void reduce(CUstream s, struct frontier *f) {
 			size_t i = 0;
 			if (edges[d].type || edges[d].from_port) continue; // the node may begin before this dependency has ended
 			while (i < f->n && f->nodes[i] != deps[d]) i++;
-			if (i < f->n) drop[i] = 1; // what is before this one is walked from there
+			if (i < f->n) drop[i] = 1; // its predecessors are walked from there
 			else if (n < WALKED) stack[n++] = deps[d];
 		}
 	}

@@ -48,7 +48,7 @@ func BenchmarkReduce(b *testing.B) {
 }
 
 // BenchmarkReduceToAll is a large all-reduce's work on one core: each chunk is reduced from 8 sources and copied back
-// to all of them. Bytes are those of one rank. (Non-temporal copies were tried here and are slower, in place by a
+// to all of them. Bytes are counted for one rank. (Non-temporal copies were tried here and are slower, in place by a
 // third.)
 func BenchmarkReduceToAll(b *testing.B) {
 	const ranks, size, chunk = 8, 16 << 20, 32 << 10

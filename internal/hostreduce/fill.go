@@ -15,7 +15,7 @@ const Period = 65521
 // Fill writes the test data of a rank: element i depends only on seed, rank and i modulo Period. It is FillAt from
 // element 0.
 //
-// The data make wrong results distinguishable from rounding. Sums of up to 64 ranks are exact in every type but the
+// The data make wrong results distinguishable from rounding. Sums of up to 64 ranks are exact in every type except the
 // 8-bit floats (and nearly always in bfloat16), in any order. Products stay near 1, because the ranks 2k and 2k+1 of a
 // pair have magnitudes in [1, 2) and [0.5, 1) and opposite signs. No element is 0 (integers excepted), NaN or infinite,
 // so that a missing contribution always changes the result.
@@ -76,7 +76,7 @@ func FillAt(dst []byte, t datatype.Type, seed uint64, rank int, first int64) {
 	}
 }
 
-// repeat fills dst with copies of its own first n bytes.
+// repeat fills dst with copies of its first n bytes.
 func repeat(dst []byte, n int) {
 	for n > 0 && n < len(dst) {
 		n += copy(dst[n:], dst[:n])

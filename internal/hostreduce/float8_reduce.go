@@ -6,8 +6,8 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// float8Elems is the number of 8-bit floats that are reduced at a time, with accumulators in registers. A load brings
-// as many, and a table look-up each gives their values.
+// float8Elems is the number of 8-bit floats that are reduced at a time, with accumulators in registers. One load
+// brings all of them, and a table look-up each gives their values.
 const float8Elems = 8
 
 // float8Format is what reductions of one format need.

@@ -14,8 +14,8 @@ var ErrArgument = errors.New("hostreduce: invalid argument")
 // Reduce reduces the sources, all of the same length as dst, into dst with op (see the package's Arithmetic).
 //
 // scalar is PreMulSum's factor, an element of t in memory order; nranks is Avg's divisor. A reduction in several steps
-// uses Sum for all but the last step of an Avg, and PreMulSum only where a source is read for the first time. All other
-// operators may be nested.
+// uses Sum for all steps of an Avg before the last, and PreMulSum only where a source is read for the first time. All
+// other operators may be nested.
 //
 //  1. check the arguments
 //  2. one source: copy it

@@ -77,7 +77,8 @@ func naive(srcs [][]byte, i int, t datatype.Type, op datatype.Op, scalar [8]byte
 	if len(srcs) == 1 && op != datatype.Avg && op != datatype.PreMulSum {
 		return at(srcs[0])
 	}
-	// Float32 results of float64 arithmetic on float32 operands, rounded after each step, are those of float32 arithmetic.
+	// Float64 arithmetic on float32 operands, rounded to float32 after each step, gives the results of float32
+	// arithmetic.
 	round := func(v float64) float64 {
 		if t != datatype.Float64 {
 			return float64(float32(v))

@@ -185,7 +185,7 @@ func Addr(spec string, family int) (netip.Addr, error) {
 }
 
 // NICs returns the interfaces that spec lists, or every one of the best kind that it allows: real ones, else virtual
-// ones, else the loopback. The first one is that of Addr.
+// ones, else the loopback. The first one has the address that Addr returns.
 func NICs(spec string, family int) ([]NIC, error) {
 	nics, err := systemNICs()
 	if err != nil {

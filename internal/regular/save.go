@@ -10,7 +10,7 @@ import (
 
 // Check returns an error if Save could not write to path. whole reports whether Save puts a new file in the place of an
 // old one, so that readers see one or the other: it does so for regular files and new ones. Everything else, such as
-// links, devices and pipes, is written to and stays what it is. "-" and /dev/stdout are standard output.
+// links, devices and pipes, is written to in place. "-" and /dev/stdout are standard output.
 func Check(path string) (whole bool, err error) {
 	if isStdout(path) {
 		return false, nil

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Save replaces regular files and writes to everything else, which stays what it is.
+// Save replaces regular files and writes to everything else in place.
 func TestSave(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

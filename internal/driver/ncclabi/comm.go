@@ -1,7 +1,7 @@
 package ncclabi
 
 // Comm is one rank of a communicator of the library. Pointers are device addresses, streams are CUstreams of the Comm's
-// context, types and operators have NCCL's numbers (those of package datatype), counts are elements as NCCL counts
+// context, types and operators have NCCL's numbers (as in package datatype), counts are elements as NCCL counts
 // them.
 type Comm struct {
 	lib *Library
@@ -108,7 +108,7 @@ func (c *Comm) AsyncError() error {
 	return c.lib.check(fCommGetAsyncError, c.raw, Result(int32(a[0])))
 }
 
-// Abort ends the communicator and what it has under way.
+// Abort ends the communicator and its work in flight.
 func (c *Comm) Abort() error { return c.end(fCommAbort) }
 
 // Destroy frees the communicator; its work must be done. Twice, or after Abort, is harmless.

@@ -28,7 +28,7 @@ var (
 	ErrUnavailable = errors.New("ncclabi: cannot load the library")
 )
 
-// Error is a call that failed. Text is the library's word for the result, Last what it noted in ncclGetLastError.
+// Error is a call that failed. Text is the library's name of the result, Last the text of ncclGetLastError.
 type Error struct {
 	Library, Call string
 	Result        Result

@@ -110,7 +110,7 @@ func (l *Library) Group(ctx uintptr, f func() error) error {
 }
 
 // InitRank joins rank to a communicator of nranks on the GPU of ctx (a CUcontext). It returns when all ranks have
-// joined, so ranks of one process join from goroutines of their own.
+// joined, so ranks of one process join from separate goroutines.
 func (l *Library) InitRank(ctx uintptr, nranks int, id UniqueID, rank int) (*Comm, error) {
 	a := args{uint64(nranks), uint64(rank)}
 	if err := l.check(fCommInitRank, 0, l.call(fCommInitRank, ctx, &a, &id[0])); err != nil {

@@ -49,7 +49,7 @@ func (l *Library) check(call string, r C.int) error {
 // Name is what the plugin calls itself.
 func (l *Library) Name() string { return l.name }
 
-// Version is that of the interface.
+// Version is the version of ncclNet that the library implements.
 func (l *Library) Version() int { return int(l.net.version) }
 
 // Devices returns the number of adapters.

@@ -66,8 +66,8 @@ const char *gocclnet_name(struct goccl_net *net) { return net->table[NAME]; }
 
 int gocclnet_devices(struct goccl_net *net, int *n) { return ((int (*)(int *))net->table[DEVICES])(n); }
 
-// Properties grow from version to version; they are read field by field. HEAD is no structure of its own, because that
-// would have padding.
+// Properties grow from version to version; they are read field by field. HEAD is a macro, not a structure, because a
+// structure would have padding.
 #define HEAD char *name, *pci; uint64_t guid; int memory
 struct v6 { HEAD; int speed, port; float latency; int max_comms, max_receives; };
 struct v8 { HEAD; int global, speed, port; float latency; int max_comms, max_receives, type, type_version; };

@@ -48,7 +48,7 @@ func (i *Info) NVLinks(a, b int) int {
 	return min(da, db) + min(sa, sb)
 }
 
-// LinkKind is what is at the far end of an NVLink.
+// LinkKind is the kind of device at the remote end of an NVLink.
 type LinkKind int
 
 // The kinds of far ends.

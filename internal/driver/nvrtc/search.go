@@ -16,7 +16,7 @@ var wheelDirs = []string{"", "lib", "lib64", "nvidia/cuda_nvrtc/lib", "nvidia/cu
 
 // Candidates lists the files and names that Open tries, in order: $GOCCL_NVRTC alone when it is set; otherwise every
 // libnvrtc below dirs, which may name a library file, a folder that holds one, a site-packages folder or an unpacked
-// wheel; then those of $CUDA_HOME and $CUDA_PATH, the dynamic linker's path and /usr/local/cuda.
+// wheel; then the folders of $CUDA_HOME and $CUDA_PATH, the dynamic linker's path and /usr/local/cuda.
 func Candidates(dirs ...string) []string {
 	env := setting.Lenient()
 	if p := env.NVRTC; p != "" {

@@ -1,5 +1,5 @@
 // This is the part of libibverbs' ABI that goccl uses. The declarations are goccl's own, with the names of the library;
-// TestLayouts compares them with those of Debian's libibverbs-dev.
+// TestLayouts compares them with the headers of Debian's libibverbs-dev.
 #ifndef GOCCL_VERBS_API_H
 #define GOCCL_VERBS_API_H
 #include <stddef.h>

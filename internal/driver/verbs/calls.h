@@ -1,5 +1,5 @@
-// The calls that Go makes. Those that return int return 0 or errno. The names do not begin as those of the C ABI, which
-// leave libgoccl.so.
+// The calls that Go makes. Functions that return int return 0 or errno. The names do not share the prefix of the C ABI,
+// whose functions libgoccl.so exports.
 #ifndef GOCCL_VERBS_CALLS_H
 #define GOCCL_VERBS_CALLS_H
 #include <stdint.h>

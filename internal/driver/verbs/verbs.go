@@ -11,7 +11,7 @@ var ErrUnavailable = errors.New("verbs: no RDMA library")
 // Load opens the library once. The error wraps ErrUnavailable and says why.
 var Load = sync.OnceValue(open)
 
-// Attributes are those of a device and, if a port was asked for, of the port.
+// Attributes describes a device and, if a port was asked for, the port.
 type Attributes struct {
 	MaxMessage                              uint64
 	QueueDepth, CQDepth, Atomics, ReadDepth int32
@@ -25,7 +25,7 @@ const (
 	Ethernet       = 2
 	AtomicsNone    = 0
 	AtomicsAdapter = 1 // atomic among the operations of one adapter
-	AtomicsGlobal  = 2 // atomic with those of CPUs as well
+	AtomicsGlobal  = 2 // atomic with operations of CPUs as well
 )
 
 // GID is an address of a port: an IPv6 address, or one of IPv4 that is mapped into it.
