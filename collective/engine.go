@@ -16,7 +16,7 @@ import (
 type Engine interface {
 	// Check finds mistakes of this rank's caller, such as a buffer that extends beyond its allocation, before anything
 	// is numbered or enqueued. The caller may then call again, and its peers find the number that they expect. seq and
-	// reqs are those of the Enqueue that follows.
+	// reqs will be passed to the Enqueue that follows.
 	Check(seq uint64, reqs []Request) error
 	// Enqueue puts the requests of one group on their streams and returns without waiting for them. Sends and receives
 	// of one call progress together, in any order. seq is the number of the first request; request i has number seq+i.
@@ -31,7 +31,7 @@ type Engine interface {
 	Err() error
 	// Drain waits until enqueued work has ended, or until ctx ends, and returns the error of that work. It returns nil
 	// if the work succeeded, even if the engine was aborted since. The error does not cover work replayed from a graph,
-	// or work that a host stream skips because of its own error.
+	// or work that a host stream skips because of an earlier error.
 	Drain(ctx context.Context) error
 	// Leave tells peers that this rank enqueues nothing more, if they would otherwise wait for it. All enqueued work
 	// has ended.

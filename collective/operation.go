@@ -2,10 +2,10 @@ package collective
 
 import "github.com/goccl/goccl/device"
 
-// Operation is what another engine than the communicator's runs: package engine/moe, package engine/fused. The
-// communicator orders, checks, numbers and records it as it does the requests of its own engine.
+// Operation is work that another engine than the communicator's runs: package engine/moe, package engine/fused. The
+// communicator orders, checks, numbers and records it like requests of its engine.
 type Operation interface {
-	// Request returns what the communicator knows of the operation, or what is wrong with its arguments; the request
+	// Request describes the operation to the communicator, or returns the fault of its arguments; the request
 	// names the operation in either case. Its Stream is nil for the default stream. If its PartOf is set, Enqueue
 	// enqueues requests on the communicator's engine, which orders and records them.
 	Request() (Request, error)

@@ -116,8 +116,8 @@ type Request struct {
 
 	SendCounts, SendDispls, RecvCounts, RecvDispls []int64
 
-	// AllCounts may say what every rank of an all_to_all_v sends: AllCounts[s·R+d] elements from rank s to rank d. Either
-	// all ranks give the same R·R numbers or none does. Small messages between hosts can then be sent together.
+	// AllCounts may say what every rank of an all_to_all_v sends: AllCounts[s·R+d] elements from rank s to rank d.
+	// Either all ranks give the same R·R numbers or none does. Small messages between hosts can then be sent together.
 	AllCounts []int64
 
 	DeviceCounts DeviceCounts // all_to_all_v_device
@@ -126,7 +126,7 @@ type Request struct {
 	// collective; otherwise the engine chooses. All ranks must give the same name.
 	Algorithm string
 	// MinCTAs and MaxCTAs bound the thread blocks of the request's kernel on GPUs, within the limits of the
-	// communicator; 0 is no bound of its own. All ranks must give the same bounds.
+	// communicator; 0 adds no bound. All ranks must give the same bounds.
 	MinCTAs, MaxCTAs uint16
 	// CTAPolicy is the policy of this request; CTAPolicyUnset is the communicator's. All ranks must give the same.
 	CTAPolicy CTAPolicy
@@ -150,7 +150,7 @@ func (r *Request) Matrix(counts []int64, rank, n int) error {
 	return nil
 }
 
-// Called is the collective that the caller knows: that of which r is a part, or r's own.
+// Called is the collective that the caller knows: the collective that r implements a part of, or r's own.
 func (r *Request) Called() Collective {
 	if r.PartOf != 0 {
 		return r.PartOf
@@ -188,7 +188,8 @@ func (r *Request) Bytes() int64 { return r.Count * r.Type.Size() }
 func (r *Request) PointToPoint() bool { return r.Collective == Send || r.Collective == Recv }
 
 // Batches calls run for the requests that run together: each collective alone, and consecutive sends and receives as
-// one. seq is the number of the first request; run gets that of the first of its batch. The first error ends it.
+// one. seq is the number of the first request; run gets the number of the first request of its batch. The first error
+// ends it.
 func Batches(seq uint64, reqs []Request, run func(seq uint64, batch []Request) error) error {
 	for i := 0; i < len(reqs); {
 		k := i + 1

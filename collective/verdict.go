@@ -72,7 +72,7 @@ func (v *Verdict) Blamed() []int {
 	return []int{}
 }
 
-// String formats v in one line: what is wrong, where, and what to do.
+// String formats v in one line: the fault, its place, and what to do.
 func (v *Verdict) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", v.Kind, v.What)

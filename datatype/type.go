@@ -1,6 +1,6 @@
 // Package datatype names the element types and the reduction operators that collectives, plans and kernels share.
 //
-// The numbers are those of NCCL's ABI, so that a value crosses the C API unchanged. The package is pure and imports no
+// The numbers equal NCCL's ABI, so that a value crosses the C API unchanged. The package is pure and imports no
 // other package of goccl.
 package datatype
 

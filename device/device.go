@@ -108,7 +108,7 @@ type Allocation interface {
 	Close() error
 }
 
-// Reservation is a range of addresses of a device. Memory that is mapped there can be used like that of Import.
+// Reservation is a range of addresses of a device. Memory that is mapped there can be used like memory of Import.
 type Reservation interface {
 	// Ptr is the start of the range, a multiple of 2 MiB.
 	Ptr() Ptr

@@ -63,7 +63,7 @@ func (c *Communicator) Bootstrap() bootstrap.Bootstrap { return c.bs }
 // Context returns the Communicator's Context.
 func (c *Communicator) Context() *Context { return c.ctx }
 
-// Rank and WorldSize return those of the bootstrap.
+// Rank and WorldSize return the bootstrap's values.
 func (c *Communicator) Rank() int      { return c.bs.Rank() }
 func (c *Communicator) WorldSize() int { return c.bs.WorldSize() }
 
@@ -185,7 +185,7 @@ func after(ctx context.Context, before chan struct{}) error {
 	}
 }
 
-// Connect makes an endpoint from cfg and connects it with that of the peer.
+// Connect makes an endpoint from cfg and connects it with the peer's endpoint.
 func (c *Communicator) Connect(cfg EndpointConfig, rank, tag int) *Future[*Connection] {
 	ep, err := c.ctx.CreateEndpoint(cfg)
 	if err != nil {
@@ -196,7 +196,7 @@ func (c *Communicator) Connect(cfg EndpointConfig, rank, tag int) *Future[*Conne
 	return c.ConnectEndpoint(ep, rank, tag)
 }
 
-// ConnectEndpoint connects a local endpoint with that of the peer.
+// ConnectEndpoint connects a local endpoint with the peer's endpoint.
 func (c *Communicator) ConnectEndpoint(ep *Endpoint, rank, tag int) *Future[*Connection] {
 	return exchange(c, kindEndpoint, "connect", rank, tag,
 		func() ([]byte, error) { return ep.Serialize(), nil }, true,

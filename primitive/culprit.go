@@ -14,11 +14,11 @@ const culpritDelay = 300 * time.Millisecond
 
 // Culprit follows a chain of waits. A rank whose wait has timed out names the rank that it waited for, which may
 // itself wait for a third, and so on. Each rank with such an error passes it here, and gets one that names the last
-// rank of the chain, which says nothing about a wait of its own. Other errors, and nil, are returned unchanged.
+// rank of the chain, which has reported no wait. Other errors, and nil, are returned unchanged.
 //
-//  1. Tell every peer whom this rank has waited for.
-//  2. Hear the word of that rank, for at most culpritDelay, then of the one that it has waited for, until one is
-//     silent. In a circle the first one is named.
+//  1. Send every peer the rank that this rank has waited for.
+//  2. Receive the report of that rank, for at most culpritDelay, then of the rank that it names, until one has none. In
+//     a circle the rank of the original error is named.
 //
 // Ranks that fail together must have called Culprit equally often on this communicator before.
 func (c *Communicator) Culprit(ctx context.Context, failed error) error {

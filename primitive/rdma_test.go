@@ -25,7 +25,7 @@ func needRDMA(t *testing.T) {
 	}
 }
 
-// TestWithoutRDMA expects an error that says what is missing.
+// TestWithoutRDMA expects an error that names the missing library or adapter.
 func TestWithoutRDMA(t *testing.T) {
 	if len(transports()) > 2 {
 		t.Skip("this host has RDMA adapters")

@@ -109,8 +109,8 @@ func (m *RegisteredMemory) Local() bool { return m.dev != nil }
 // OriginalData returns the address at the owner.
 func (m *RegisteredMemory) OriginalData() device.Ptr { return m.ptr }
 
-// Data returns the address in this process: that of local memory, or the mapped address of a peer's memory, or 0 if it
-// is not mapped (see Map).
+// Data returns the address in this process: of local memory its address, of a peer's memory the mapped address, or 0 if
+// it is not mapped (see Map).
 func (m *RegisteredMemory) Data() device.Ptr {
 	if m.dev != nil {
 		return m.ptr

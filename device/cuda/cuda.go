@@ -14,7 +14,7 @@ import (
 // closeWait bounds how long Close of a Device waits for the streams it made. Tests shorten it.
 var closeWait = 10 * time.Second
 
-// Available returns nil if this process can use at least one GPU. Otherwise the error says what is missing and wraps
+// Available returns nil if this process can use at least one GPU. Otherwise the error names the missing part and wraps
 // device.ErrNoDevice.
 func Available() error {
 	if err := driver.Load(); err != nil {
@@ -150,8 +150,8 @@ func (d *Device) CopyOut(dst []byte, src device.Ptr) error {
 // Close waits up to 10 s for the streams made from d, then frees everything made from it. If a stream is still busy, it
 // frees nothing and returns an error; Close may then be called again.
 func (d *Device) Close() error {
-	// 1. Accept nothing new. 2. Drain the streams, so that no kernel uses the memory freed next. 3. Free everything but
-	// streams, then the streams. 4. Release the context.
+	// 1. Accept nothing new. 2. Drain the streams, so that no kernel uses the memory freed next. 3. Free all objects
+	// except streams, then the streams. 4. Release the context.
 	d.mu.Lock()
 	if d.closed && d.live == nil {
 		d.mu.Unlock()

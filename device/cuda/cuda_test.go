@@ -80,7 +80,7 @@ func TestOpenFailures(t *testing.T) {
 }
 
 func TestCloseEndsEverything(t *testing.T) {
-	d := open(t, 0) // its cleanup counts what is left
+	d := open(t, 0) // its cleanup counts leaked objects
 	s, err := d.NewStream()
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func (d *Device) Hold() (release func() error) {
 	})
 }
 
-// freeBlocks frees what is kept, except pages of slabs. The caller holds keep.
+// freeBlocks frees the kept memory, except pages of slabs. The caller holds keep.
 func (g *gpu) freeBlocks() error {
 	var errs []error
 	for size, list := range g.blocks {

@@ -114,8 +114,9 @@ func (o *Order) idle() (bool, error) {
 // Mark identifies the work so far, outside of graphs, for Passed. Captured tells whether the latest work was captured.
 func (o *Order) Mark() (mark uint64, captured bool) { return o.raw.Blocks(), o.raw.Captured() }
 
-// Passed returns the mark that the work has reached: work before an equal or smaller mark has ended, but for work that
-// no kernel of LaunchInOrder follows, which has ended if all is true. Any goroutine may call it until Close.
+// Passed returns the mark that the work has reached: work before an equal or smaller mark has ended. Work that no
+// kernel of LaunchInOrder follows is not covered by the mark; it has ended if all is true. Any goroutine may call
+// Passed until Close.
 func (o *Order) Passed() (mark uint64, all bool, err error) {
 	want := o.raw.Blocks()
 	if all, err = o.idle(); err != nil {

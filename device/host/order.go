@@ -9,7 +9,7 @@ import (
 // Order runs the work of one owner in sequence across streams, as cuda.Order does on GPUs. It is for one goroutine at a
 // time; the zero Order has no work.
 type Order struct {
-	// last is the stream of the latest work, as a handle of its own, because the caller may close its stream. It is nil
+	// last is the stream of the latest work, as a separate handle, because the caller may close its stream. It is nil
 	// if that work is done.
 	last *Stream
 }

@@ -23,7 +23,7 @@ type Config struct {
 	State int64
 	// Ticket is the offset in State of the ticket of the order, if it is not negative.
 	Ticket int64
-	// Graphs is that of cuda.Device.NewOrder.
+	// Graphs is passed to cuda.Device.NewOrder.
 	Graphs cuda.GraphOrder
 	// Order, if it is not nil, is an order of the owner's, which lives longer than the Launcher.
 	Order *cuda.Order

@@ -33,7 +33,7 @@ func open(t *testing.T) *cuda.Device {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := dev.Close(); err != nil { // it counts what is open
+		if err := dev.Close(); err != nil { // it counts open objects
 			t.Error(err)
 		}
 	})
