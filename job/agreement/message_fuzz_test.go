@@ -7,8 +7,8 @@ import (
 	"github.com/goccl/goccl/test/mutate"
 )
 
-// FuzzMessage: what a peer sends is refused or decodes to ranks of the job only, and what is decoded encodes to a
-// message that decodes to the same.
+// FuzzMessage: a peer's message is refused or decodes to ranks of the job only, and the decoded value encodes to a
+// message that decodes to the same value.
 func FuzzMessage(f *testing.F) {
 	m := message{kind: kindState, place: place{3, 1}, blames: -1, joint: 2, done: NewSet(3, 1),
 		known: make([]*Contribution, 3)}

@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/device/host"
 )
 
-// directories returns the directories of n ranks, each with a device of its own.
+// directories returns the directories of n ranks, one device each.
 func directories(t *testing.T, n int) (all []*Directory, devs []*host.Device) {
 	t.Helper()
 	var tables []device.Ptr
@@ -83,8 +83,8 @@ func TestDirectoryPlaces(t *testing.T) {
 	}
 }
 
-// Memory that was freed or taken back is unmapped by the peers, but not while they hold it. (Within a process, a
-// mapping of a peer is a reference to the memory, so what is freed here was never mapped.)
+// Memory that was freed or revoked is unmapped by the peers, but not while they hold it. (Within a process, a peer's
+// mapping is a reference to the memory, so memory freed here was never mapped.)
 func TestDirectorySweep(t *testing.T) {
 	all, devs := directories(t, 2)
 	owner, peer := all[0], all[1]

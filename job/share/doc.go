@@ -18,8 +18,8 @@
 //  1. offer    every rank sends the size and the Descriptor of its part, or the reason why it has none
 //  2. verdict  every rank maps the parts of the others and then sends whether it could, or the reason why not
 //
-// The parts are used if no rank has sent a reason. All ranks read the same records, so they decide alike, and none
-// waits for a rank that has failed. After round 2 no rank needs the file descriptors: the offers are revoked.
+// The parts are used if no rank has sent a reason. All ranks read the same records, so they come to the same result,
+// and none waits for a rank that has failed. After round 2 no rank needs the file descriptors: the offers are revoked.
 //
 // # Ownership and lifetime
 //

@@ -26,7 +26,7 @@ const (
 type exchange struct {
 	dev        device.Device
 	rank, size int
-	// gather sends this rank's record of a round and returns those of all ranks.
+	// gather sends this rank's record of a round and returns the records of all ranks.
 	gather func(ctx context.Context, round int, record []byte) ([][]byte, error)
 	// uniform requires parts of one size.
 	uniform bool

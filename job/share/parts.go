@@ -15,12 +15,12 @@ import (
 type Parts struct {
 	// Ptr is the address of each rank's part; this rank's own is the memory itself, unless the parts are flat.
 	Ptr []device.Ptr
-	// Size is that of this rank's part.
+	// Size is the size of this rank's part.
 	Size int64
 	// SameProcess[r] is true if rank r is in this process.
 	SameProcess []bool
 
-	// Base and Stride are those of flat parts, else 0.
+	// Base and Stride are set for flat parts, else 0: the part of rank r is at Base + r·Stride.
 	Base   device.Ptr
 	Stride int64
 
@@ -101,7 +101,7 @@ func NewArena(ctx context.Context, b bootstrap.Bootstrap, dev device.Device, siz
 
 // NewHostArena is NewArena with memory of the host: every rank maps and page-locks the memory of all ranks, its own
 // too, for its device. GPUs without peer access exchange data through it. Parts.Ptr are addresses of the device. The
-// memory comes from a NUMA node, if it is not negative: that of the device, which polls there.
+// memory comes from a NUMA node, if it is not negative: usually the device's node, because the device polls there.
 func NewHostArena(ctx context.Context, b bootstrap.Bootstrap, dev device.Device, size int64, node int) (*Arena,
 	error,
 ) {

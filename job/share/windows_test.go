@@ -161,7 +161,7 @@ func TestManyWindows(t *testing.T) {
 			}
 		}
 		if m.Find(mem[r][0].Add(1), size) != nil {
-			t.Error("a window is found for what is not all in it")
+			t.Error("a window is found for memory that exceeds it")
 		}
 	}
 	for r, m := range all {

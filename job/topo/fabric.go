@@ -7,7 +7,7 @@ import (
 	"github.com/goccl/goccl/plan/fabric"
 )
 
-// Rates of payload in GB/s, where the machine states only what is installed.
+// Rates of payload in GB/s, where the machine states only its hardware.
 const (
 	nvlinkGBps  = 20   // one NVLink, in each direction: 25 less the protocol's overhead
 	pcieGBps    = 25   // a PCIe link of unknown width
