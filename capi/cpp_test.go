@@ -198,7 +198,7 @@ func TestCppDocument(t *testing.T) {
 	}
 }
 
-// nvcc is that of CUDA_HOME, of the search path, or what `make nvcc` installed.
+// nvcc finds the compiler of CUDA_HOME, of the search path, or of `make nvcc`.
 func nvcc(t *testing.T) (program, lib string) {
 	t.Helper()
 	found, _ := exec.LookPath("nvcc")

@@ -41,8 +41,8 @@ func cudaInclude(t *testing.T) string {
 	return ""
 }
 
-// The layouts of the device API that the library writes are those of NVIDIA's headers of each version: as numbers in a
-// file, and as the headers themselves where `make device-headers` has put them.
+// The layouts of the device API that the library writes equal NVIDIA's headers of each version: as numbers in a file,
+// and as the headers themselves where `make device-headers` has put them.
 func TestDeviceLayouts(t *testing.T) {
 	text, err := os.ReadFile("testdata/device_layouts.txt")
 	if err != nil {

@@ -35,7 +35,7 @@ func gocclgo_fusion_destroy(fusion C.goccl_fusion) (r C.goccl_result) {
 	return result(core.DestroyFusion(core.Handle(fusion)))
 }
 
-// The Go structs mirror those of goccl.h.
+// The Go structs mirror the structs of goccl.h.
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(core.FusionConfig{})-C.sizeof_goccl_fusion_config]
 	_ = [1]struct{}{}[unsafe.Sizeof(core.FusedRequest{})-C.sizeof_goccl_fused_request]

@@ -15,7 +15,7 @@ import (
 	"github.com/goccl/goccl/capi/internal/core"
 )
 
-// The structures of core are those of goccl.h, field by field.
+// The structures of core mirror goccl.h, field by field.
 var (
 	_ [C.sizeof_goccl_moe_size]struct{}          = [unsafe.Sizeof(core.MoESize{})]struct{}{}
 	_ [C.sizeof_goccl_moe_shape]struct{}         = [unsafe.Sizeof(core.MoEShape{})]struct{}{}

@@ -28,7 +28,7 @@ const mostFrames, mostRing = 12, 13
 const doorFrames = 2
 
 // A call from ncclAllReduce to the launch of its kernel goes through few functions. The frames of each part are counted
-// on a real stack, inlined functions included in Go. Those of the Go runtime and of cgo are not counted.
+// on a real stack, inlined functions included in Go. Frames of the Go runtime and of cgo are not counted.
 func TestFramesToTheLaunch(t *testing.T) {
 	shim := shimFrames(t)
 	trace := mockDriver(t)

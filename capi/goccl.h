@@ -117,7 +117,7 @@ typedef struct goccl_request {
  * wherever they can do the work, even if they are slower. */
 enum { GOCCL_CTA_POLICY_DEFAULT = 1, GOCCL_CTA_POLICY_EFFICIENCY = 2, GOCCL_CTA_POLICY_ZERO = 3 };
 
-/* The configuration of one call, which all ranks give alike. It is read before goccl_submit returns. */
+/* The configuration of one call; all ranks must give the same. It is read before goccl_submit returns. */
 typedef struct goccl_call_config {
 	uint32_t size; /* sizeof(goccl_call_config) */
 	/* The least and the most thread blocks of the call's kernel; 0: as the communicator's. The communicator's own limits
@@ -149,8 +149,8 @@ typedef struct goccl_comm_config {
 	 * on several streams of one capture are not ordered either: each stays on the stream that it was captured on, and
 	 * the caller orders them. */
 	uint64_t separate_graphs;
-	/* The least and the most thread blocks of a collective's kernel; 0: GOCCL_MAX_CTAS, else as many as are fastest. The
-	 * smallest max_ctas and the largest min_ctas of any rank hold for all. */
+	/* The least and the most thread blocks of a collective's kernel; 0: GOCCL_MAX_CTAS, else the fastest number. The
+ * smallest max_ctas and the largest min_ctas of any rank hold for all. */
 	uint16_t min_ctas, max_ctas;
 	/* Signals of one-sided calls: contexts, and signals of each peer in a context. 0: 1 of each. */
 	uint16_t rma_contexts, rma_signals;
@@ -266,7 +266,7 @@ goccl_result goccl_comm_unique_id(goccl_comm comm, int64_t timeout_ns, goccl_uni
 goccl_result goccl_comm_grow_start(goccl_comm comm, int32_t size, const goccl_unique_id *id,
 				   const goccl_comm_config *config, goccl_comm *grown);
 /* Frees the memory that the communicator needs only for its work, and makes it anew; both are collective, and
- * goccl_comm_wait waits for them. In between nothing but the end of the communicator is possible. Graphs that were
+ * goccl_comm_wait waits for them. In between the communicator can only be ended. Graphs that were
  * captured before must not be launched any more. */
 goccl_result goccl_comm_suspend_start(goccl_comm comm);
 goccl_result goccl_comm_resume_start(goccl_comm comm);
@@ -278,9 +278,9 @@ goccl_result goccl_comm_info_get(goccl_comm comm, goccl_comm_info *info);
 goccl_result goccl_comm_hash(goccl_comm comm, uint64_t *hash);
 /* GOCCL_SUCCESS if nothing has failed, GOCCL_IN_PROGRESS during set-up and finalization, otherwise the failure. */
 goccl_result goccl_comm_error(goccl_comm comm);
-/* The flight recorder: the last operations of all communicators of this process, what they wait for, and verdicts on
- * those that wait. format is json, text, trace (Chrome's), torch or torch-json (PyTorch's flight recorder), or stack.
- * *data must be freed with goccl_release. */
+/* The flight recorder: the last operations of all communicators of this process, the peers that they wait for, and
+ * verdicts on waiting operations. format is json, text, trace (Chrome's), torch or torch-json (PyTorch's flight
+ * recorder), or stack. *data must be freed with goccl_release. */
 goccl_result goccl_records(const char *format, void **data, uint64_t *size);
 /* Waits for this rank's enqueued work, notifies the peers, and does not wait for them; no collective may follow. It
  * fails when a death, a deadline or a mismatch cut that work short. Later failures of peers do not affect this rank. On
@@ -322,7 +322,7 @@ typedef struct goccl_fusion_config {
 enum { GOCCL_FUSION_BY_SIZE = 0, GOCCL_FUSION_ONE_SHOT = 1, GOCCL_FUSION_TWO_SHOT = 2, GOCCL_FUSION_APART = 3 };
 enum { GOCCL_QUANT_NONE = 0, GOCCL_QUANT_STATIC = 1, GOCCL_QUANT_DYNAMIC = 2 };
 
-/* One fused all-reduce of one rank: rows of hidden elements, all steps rounded to type as kernels of their own would.
+/* One fused all-reduce of one rank: rows of hidden elements, all steps rounded to type as separate kernels would.
  *
  *   sum = all-reduced input;  residual_out = sum + residual;
  *   norm = residual_out / sqrt(mean(residual_out^2) + epsilon) * weight;  quant = norm / scale
@@ -376,8 +376,8 @@ goccl_result goccl_notify(goccl_comm comm, uintptr_t stream, void (*f)(void *arg
 
 /* One-sided operations; GOCCL_UNSUPPORTED where a GPU cannot address the memory of all ranks. A put copies size bytes
  * at src to an offset of the peer's part of a flat window and then signals the peer, which takes no part. Signals are
- * counted by peer, context (0 to 15) and index (0 to 15); a wait uses up as many as it waits for. A flat window must
- * exist. On GPUs the operations are in the order of their stream only. */
+ * counted by peer, context (0 to 15) and index (0 to 15); a wait uses up the signals that it waits for. A flat window
+ * must exist. On GPUs the operations are in the order of their stream only. */
 typedef struct goccl_signal_wait { int32_t count, peer, index, context; } goccl_signal_wait;
 goccl_result goccl_put_signal(goccl_window window, uint64_t offset, const void *src, uint64_t size, int32_t peer,
 	int32_t context, int32_t index, uintptr_t stream);

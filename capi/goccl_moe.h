@@ -91,7 +91,8 @@ typedef struct goccl_moe_combine_args {
 	goccl_moe_handle handle;
 	const void *x; /* bfloat16, in the order of what dispatch brought */
 	uint64_t rows; /* as recv_rows */
-	/* GOCCL_MOE_EXPERTS: those of this rank's tokens. GOCCL_MOE_ROWS: [rows][top_k], to be brought back, or NULL */
+	/* GOCCL_MOE_EXPERTS: the weights of this rank's tokens. GOCCL_MOE_ROWS: [rows][top_k], returned to the tokens'
+	 * ranks, or NULL */
 	const float *weights;
 	const int64_t *index;   /* GOCCL_MOE_EXPERTS: [tokens][top_k] */
 	const void *bias[2];    /* [tokens][hidden] bfloat16, added first, or NULL */

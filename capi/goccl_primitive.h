@@ -199,11 +199,10 @@ goccl_result goccl_executor_hook(goccl_object loaded, uint32_t hook, uint64_t *c
 /* Makes a buffer of this rank known to all peers, so that plans read and write it where it is: a plan with hooks needs
  * that on GPUs for every buffer that peers touch. Collective; buffer is any address in an allocation. */
 goccl_result goccl_executor_register(goccl_object executor, uintptr_t buffer);
-/* Enqueues, on another stream than that of the launches: the input that the hook guards is there for the first n
- * launches. */
+/* Enqueues, on another stream than the launches: the input that the hook guards is there for the first n launches. */
 goccl_result goccl_executor_raise_hook(goccl_object loaded, uint32_t hook, uint64_t n, uintptr_t stream);
-/* Enqueues, on another stream than that of the launches, a wait for the output that the hook guards, of the n-th
- * launch. On the host device. */
+/* Enqueues, on another stream than the launches, a wait for the output that the hook guards, of the n-th launch. On the
+ * host device. */
 goccl_result goccl_executor_await_hook(goccl_object loaded, uint32_t hook, uint64_t n, uintptr_t stream);
 /* The first failure of a launch, or the reason why the executor was aborted. */
 goccl_result goccl_executor_error(goccl_object executor);

@@ -35,7 +35,7 @@ type watched struct {
 	}
 }
 
-// goccl watch names what is wrong in jobs of real processes on libnccl.so.2, by the profiler plugin alone, by goccl's
+// goccl watch names the faults in jobs of real processes on libnccl.so.2, by the profiler plugin alone, by goccl's
 // own recorder alone, and by both.
 func TestWatch(t *testing.T) {
 	lib := libraries(t)

@@ -93,7 +93,7 @@ WEAK(ncclAllToAllv);
 // VCCL has two parameter lists under one name: (…, relaybuff, datatype, comm, stream) and, since a month later, (…,
 // relaybuff, relaycount, datatype, comm, stream). Both pass one eight-byte slot per parameter after the six array and
 // buffer pointers. A communicator handle has a value that no other argument can have, so the slot that holds it
-// identifies the list. The relay buffer is not needed: goccl relays only what fits into memory of its own.
+// identifies the list. The relay buffer is not needed: goccl relays only data that fits into its scratch memory.
 static ncclResult_t matrices(const void *sendbuff, const size_t *sc, const size_t *sd, void *recvbuff, const size_t *rc,
 			     const size_t *rd, uintptr_t relay, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d)
 	__asm__("pncclAlltoAllv") __attribute__((used));

@@ -130,7 +130,7 @@ ncclResult_t pncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id) {
 }
 WEAK(ncclCommGetUniqueId);
 
-// A rank that exists has comm and rank -1; one of them has the id. A new one has no comm, the id and its rank.
+// Existing ranks pass comm and rank -1, and one of them also passes id. New ranks pass comm NULL, id and their rank.
 ncclResult_t pncclCommGrow(
 	ncclComm_t comm, int n, const ncclUniqueId *id, int rank, ncclComm_t *newcomm, ncclConfig_t *config) {
 	static const char what[] = "ncclCommGrow";
@@ -292,7 +292,7 @@ TELLS(CommUserRank, rank);
 TELLS(CommCuDevice, device_index);
 
 // Sizes of ncclCommProperties_t: 40 with the first fields, 56 from 2.29.7, 144 from 2.31, 152 now. A caller that is
-// newer than this library gets what is known here; the rest stays as the caller initialised it.
+// newer than this library gets the fields that are known here; the rest stays as the caller initialised it.
 ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t *p) {
 	static const char what[] = "ncclCommQueryProperties";
 	_Static_assert(sizeof *p == 152 && offsetof(ncclCommProperties_t, commHash) == 56, "ncclCommProperties_t");

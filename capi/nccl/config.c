@@ -1,6 +1,6 @@
 // ncclConfig_t of old and new callers.
 //
-// 1. Begin with all fields undefined; copy as many bytes as both sides know.
+// 1. Begin with all fields undefined; copy the bytes that both sides know.
 // 2. Reset the fields that the caller's version does not have. The size does not identify the version, since later
 //    versions used padding.
 // 3. Check ranges. 4. Undefined fields get their defaults. 5. The environment overrides.
@@ -112,7 +112,7 @@ ncclResult_t shim_config(const ncclConfig_t *in, goccl_comm_config *out, const c
 	return ncclSuccess;
 }
 
-// bad_call returns what is wrong with a call's configuration, or NULL.
+// bad_call describes the fault of a call's configuration, or returns NULL.
 static const char *bad_call(const ncclCollConfig_t *c) {
 	if (c->magic != NCCL_API_MAGIC || c->size < offsetof(ncclCollConfig_t, launchCompletionEvent))
 		return "was not initialised with NCCL_COLLCONFIG_INITIALIZER";

@@ -6,7 +6,7 @@
 //    requirements of 2.28 have no mark: pointers are where newer ones have the magic number. They are taken for 2.28.7
 //    or later, or for the version of GOCCL_NCCL_VERSION if that is 2.28.
 // 2. Refuses by name what needs multicast, GIN or CFT.
-// 3. Gives every resource a place in one buffer, zeroed, which becomes a window of its own.
+// 3. Gives every resource a place in one buffer, zeroed, which becomes a separate window.
 // 4. At once or at the end of the group, waits for the other ranks and writes the caller's ncclDevComm.
 #include "device_layout.h"
 #include "shim.h"

@@ -12,7 +12,7 @@
 #endif
 
 /* As NVIDIA's header does, bring the CUDA runtime and the small floats: to nvcc, and to other compilers that find
- * CUDA's headers. The runtime's headers need crt/, which pip has in a package of its own. */
+ * CUDA's headers. The runtime's headers need crt/, which pip has in a separate package. */
 #ifdef __CUDACC__
 #define NCCL_WITH_CUDA_
 #elif defined(__has_include)
@@ -162,7 +162,7 @@ typedef struct ncclConfig {
 
 enum { ncclHostCftDefault = NCCL_CONFIG_UNDEF_INT, ncclHostCftEnable = 1, ncclHostCftDisable, ncclHostCftFallback };
 
-/* The configuration of one call, which every rank gives alike. An extension belongs to a vendor; goccl has none. */
+/* The configuration of one call; all ranks must give the same. An extension belongs to a vendor; goccl has none. */
 typedef struct ncclConfigExt {
 	struct ncclConfigExt *next;
 	struct { int vendorId, optionId; } key;

@@ -1,7 +1,7 @@
-// Plugins: finding them, and what profiler and tuner have in common.
+// Plugins: finding them, and the parts that profiler and tuner share.
 //
-// 1. The first communicator opens the plugins, once for the process. Without one nothing below costs anything but the
-//    look at shim_plugs.
+// 1. The first communicator opens the plugins, once for the process. Without plugins the only cost is a test of
+//    shim_plugs.
 // 2. A communicator that is set up begins with each plugin; a non-blocking one when the program learns that it is set
 //    up, at the latest with its first call.
 // 3. A call, or the calls of a group, go by shim_plugged: the tuner is asked, then the profiler's events surround the

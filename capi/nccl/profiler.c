@@ -5,8 +5,8 @@
 //       collective, message    of each request
 //         kernel               one channel: from the submission until the work has ended on its stream
 //
-// All but the kernels start before the submission and stop after it, the inner before the outer. A kernel stops when
-// the core reports the end of the work, from another thread; in a graph there is none.
+// Except for kernels, events start before the submission and stop after it, the inner before the outer. A kernel stops
+// when the core reports the end of the work, from another thread; in a graph there is none.
 #include "plugged.h"
 
 #include <stdlib.h>

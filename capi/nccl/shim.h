@@ -63,7 +63,8 @@ int shim_grouped(void);
 ncclResult_t shim_remember(ncclResult_t r);
 // shim_submit enqueues a request, now or at the end of the group.
 ncclResult_t shim_submit_later(const goccl_request *req, const char *what);
-// shim_plugs is 1 if there is a plugin; shim_plugged then submits requests. depth is that of the group, 0 for none.
+// shim_plugs is 1 if there is a plugin; shim_plugged then submits requests. depth is the depth of the group, 0 for
+// none.
 extern int shim_plugs;
 void shim_find_plugins(void);
 ncclResult_t shim_plugged(goccl_request *reqs, size_t n, int depth, const char *what);

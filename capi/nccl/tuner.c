@@ -4,7 +4,7 @@
 //   Ring and LL, LL128             two shots: slices to their owners, results back; of collectives that have only one
 //                                  shot, that
 //   Ring and Simple                the ring
-//   channels                       exactly as many thread blocks, where there is enough to do
+//   channels                       the number of thread blocks, where there is enough to do
 //
 // Other algorithms do not exist here. All ranks must get the same answer, as with NCCL.
 #include "plugged.h"

@@ -9,9 +9,9 @@ static ncclResult_t refuse(const char *name, const char *why) {
 
 #define NO_GIN "it has no GIN, the network of NCCL's device API; see ginType of ncclCommQueryProperties"
 #define NO_CFT "it has no CFT"
-#define NO_PARAMS "NCCL's parameters do not exist here; docs/environment.md lists what is read"
+#define NO_PARAMS "NCCL's parameters do not exist here; docs/environment.md lists the variables that exist"
 
-// NO defines a function that returns the error. The parameters are those of api.h, including unnamed ones.
+// NO defines a function that returns the error. The parameters are as in api.h, including unnamed ones.
 #define NO(name, why, ...) \
 	ncclResult_t p##name(__VA_ARGS__) { return refuse(#name, why); } \
 	WEAK(name)

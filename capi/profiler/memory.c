@@ -25,7 +25,7 @@ static void text(char *to, size_t room, const char *from) {
 	to[n] = 0;
 }
 
-// forked gives a forked child a copy of its own, so that it cannot write into its parent's records.
+// forked gives a forked child a private copy, so that it cannot write into its parent's records.
 static void forked(void) {
 	if (records) mmap(records, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file, 0);
 	if (file >= 0) close(file);

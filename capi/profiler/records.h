@@ -1,4 +1,4 @@
-// The memory in which the profiler plugin keeps what it sees, and which `goccl watch` reads.
+// The memory in which the profiler plugin keeps its records, and which `goccl watch` reads.
 //
 // It is a memfd named "goccl-profiler": other processes of the same user open it as /proc/PID/fd/N, also while the
 // process hangs or is stopped, and nothing is left behind when the process ends. cmd/goccl/internal/watch/records reads

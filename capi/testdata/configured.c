@@ -103,7 +103,7 @@ static void communicators(void) {
 	ncclCollConfig_t call = NCCL_COLLCONFIG_INITIALIZER;
 	call.maxCTAs = 8;
 	EXPECT(ncclAllReduceConfig(in, out, 1, ncclFloat, ncclSum, c, NULL, &call), ncclInvalidArgument);
-	SAYS("max_ctas is 8, that of the communicator 4");
+	SAYS("max_ctas is 8, more than the communicator's 4");
 	OK(ncclCommDestroy(c));
 	ncclConfig_t none = NCCL_CONFIG_INITIALIZER, bad = none;
 	bad.CTAPolicy = 4;

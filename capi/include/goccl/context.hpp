@@ -1,4 +1,4 @@
-// Context, and what it makes: endpoints, connections and registered memory.
+// Context, and the objects that it makes: endpoints, connections and registered memory.
 #pragma once
 
 #include <goccl/transport.hpp>
@@ -101,7 +101,7 @@ class Connection {
   EndpointConfig config_;
 };
 
-// Context owns a process's communication resources. What it made keeps it alive.
+// Context owns a process's communication resources. Objects made from it keep it alive.
 class Context : public std::enable_shared_from_this<Context> {
  public:
   static std::shared_ptr<Context> create() {

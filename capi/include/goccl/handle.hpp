@@ -16,7 +16,7 @@
 
 namespace goccl {
 
-// The functions exist so that the compiler says what they need.
+// The functions exist so that the compiler's message says that they need C++20.
 #define GOCCL_NEEDS_CXX20(name)                                                                     \
   template <class... A>                                                                             \
   int name(A&&...) {                                                                                \

@@ -1,7 +1,7 @@
-// What every class of the C++ library is made of: a shared handle of the C ABI.
+// Object, the base of every class of the C++ library: a shared handle of the C ABI.
 //
-// Classes are values that share their object; the object is closed with its last owner, before what it was made from.
-// Any number of threads may use an object.
+// Classes are values that share their object; the object is closed with its last owner, before the objects that it was
+// made from. Any number of threads may use an object.
 #pragma once
 
 #include <goccl_primitive.h>

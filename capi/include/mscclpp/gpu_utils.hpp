@@ -72,7 +72,7 @@ struct CudaDeviceGuard {
   int deviceId_, origDeviceId_ = -1;
 };
 
-// CudaStreamWithFlags is a stream of its own.
+// CudaStreamWithFlags owns a stream.
 struct CudaStreamWithFlags {
   CudaStreamWithFlags() = default;
   explicit CudaStreamWithFlags(unsigned int flags) { set(flags); }

@@ -41,7 +41,7 @@ func (c *comm) configure(q *Request, out *collective.Request) error {
 	if m := c.cfg.MaxCTAs; m != 0 && int(most) > m && cfg.Force == 0 {
 		most = uint16(m)
 	} else if m != 0 && int(most) > m {
-		return c.argument(q, "max_ctas is %d, that of the communicator %d", cfg.MaxCTAs, m)
+		return c.argument(q, "max_ctas is %d, more than the communicator's %d", cfg.MaxCTAs, m)
 	}
 	if _, gpu := c.dev.device.(*cuda.Device); cfg.Launched != 0 && !gpu {
 		return c.argument(q, "an event for the launch: the host device has no CUDA events")

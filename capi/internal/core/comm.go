@@ -164,7 +164,7 @@ type Info struct {
 	Reaches    bool
 }
 
-// CommInfo returns what is known about h, also during set-up.
+// CommInfo describes h; during set-up some fields are not yet known.
 func CommInfo(h Handle) (Info, error) {
 	c, err := comms.get(h)
 	if err != nil {

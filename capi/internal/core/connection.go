@@ -26,7 +26,7 @@ func NewEndpoint(ctx Handle, transport int, dev Handle) (Handle, error) {
 	return create(&a, func() (*primitive.Endpoint, error) { return c.CreateEndpoint(cfg) })
 }
 
-// RDMAOptions are those of NewRDMAEndpoint.
+// RDMAOptions are the options of NewRDMAEndpoint.
 type RDMAOptions = primitive.RDMAConfig
 
 // NewRDMAEndpoint makes a local endpoint with options of an RDMA adapter. adapter is the number of the adapter if it is

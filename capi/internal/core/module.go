@@ -33,8 +33,8 @@ func compilerAt(dirs []string) (*jit.Compiler, error) {
 	return c, nil
 }
 
-// Compile compiles a user's kernels for a compute capability (0.0: that of dev) with goccl's headers. The text of a
-// failure holds the compiler's log.
+// Compile compiles a user's kernels for a compute capability (0.0: the capability of dev) with goccl's headers. The
+// text of a failure holds the compiler's log.
 func Compile(dev Handle, major, minor int, source, name string, options, dirs []string) ([]byte, error) {
 	if major == 0 {
 		d, err := cudaDevice(dev)

@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/engine/moe"
 )
 
-// MoESize and the structures below are those of goccl.h, field by field.
+// MoESize and the structures below mirror goccl.h, field by field.
 type MoESize struct {
 	Size           uint32
 	PacketTokens   int32

@@ -11,7 +11,7 @@ import (
 // notifyLimit bounds how long Notify follows work that does not end; f is called then.
 const notifyLimit = 10 * time.Minute
 
-// Notify calls f, on a goroutine of its own, when the work that is on a stream now has ended.
+// Notify calls f, on another goroutine, when the work that is on a stream now has ended.
 func Notify(h Handle, raw uintptr, f func()) error {
 	c, err := comms.get(h)
 	if err != nil {

@@ -37,7 +37,7 @@ func objectOf[T any](h Handle) (T, error) {
 	return t, nil
 }
 
-// names are those of objects in errors; the name of another is its Go type.
+// names are the names of objects in errors; an object that is not here has the name of its Go type.
 var names = map[reflect.Type]string{
 	reflect.TypeFor[*primitive.Context]():           "context",
 	reflect.TypeFor[*primitive.Endpoint]():          "endpoint",

@@ -170,7 +170,7 @@ func (c *comm) inherit(cfg *Config) (Config, error) {
 	return cfg.withDefaults(c.cfg.Timeout)
 }
 
-// change returns what makes of the parent's configuration that of a child; nothing when cfg is nil.
+// change returns a function that turns the parent's configuration into the child's; none when cfg is nil.
 func (c *comm) change(cfg *Config) ([]func(*goccl.Config), error) {
 	own, err := c.inherit(cfg)
 	if cfg == nil || err != nil {

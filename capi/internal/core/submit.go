@@ -14,7 +14,7 @@ import (
 //
 // 1. Find the communicator by its handle, without a lock.
 // 2. Translate every request of the group, and wrap its stream: one comparison when it is the communicator's latest.
-// 3. Submit the requests of one communicator to it, or those of several to goccl.Submit. Package goccl validates,
+// 3. Submit the requests of one communicator to it, or requests of several to goccl.Submit. Package goccl validates,
 //    orders and enqueues them, on the calling thread, since the stream may be the thread's own default stream.
 //
 // The scratch of a call comes from a pool, so a call allocates nothing.
