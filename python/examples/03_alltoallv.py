@@ -1,4 +1,4 @@
-"""All-to-all with a length of its own for every pair of ranks.
+"""All-to-all in which every pair of ranks has its length.
 
     mpirun -np 4 python python/examples/03_alltoallv.py
     python -m goccl run -n 4 -- python python/examples/03_alltoallv.py

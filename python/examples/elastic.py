@@ -121,7 +121,7 @@ def launcher() -> int:
     ends = [p.wait() for p in ranks]
     want = undisturbed()
     worst = max((abs(a - b) for a, b in zip(losses, want)), default=1.0)
-    print(f"ranks by step: {sizes}; the losses differ from those of an undisturbed run by at most {worst:.1e}")
+    print(f"ranks by step: {sizes}; the losses differ from an undisturbed run by at most {worst:.1e}")
     expected = [RANKS] * DEATH + [RANKS - 1] * (RETURN - DEATH) + [RANKS] * (STEPS - RETURN)
     if ends == [0, -signal.SIGKILL, 0, 0] and sizes == expected and len(losses) == STEPS and worst < 1e-12:
         print("OK")

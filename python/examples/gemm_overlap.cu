@@ -115,7 +115,7 @@ __device__ void multiply(const uint16_t* a, const uint16_t* b, uint16_t* out, ui
 
 }  // namespace
 
-// The rows of rank `rank` are at shard, those of the others at gathered. The own rows come first, then chunks as they
+// The rows of rank `rank` are at shard, the other ranks' rows at gathered. The own rows come first, then chunks as they
 // arrive: rank r sends its k-th chunk to r+1 first. Within a chunk the rows of tiles change fastest, so that columns of
 // B stay in the cache.
 extern "C" __global__ void __launch_bounds__(threads, 2)

@@ -80,7 +80,7 @@ def gathered_kernel(shard, gathered, b, c, flags, failed, number, rank, rows, N,
 @triton.jit(do_not_specialize=["number"])
 def scattered_kernel(x, w, slots, flags, number, rank, rows, N, ranks: tl.constexpr, K: tl.constexpr,
                      DTYPE: tl.constexpr, M_TILE: tl.constexpr, N_TILE: tl.constexpr, K_TILE: tl.constexpr):
-    # 1. Which tile: those of the next rank first, the own ones last. Ranks begin with different owners.
+    # 1. Which tile: the next rank's tiles come first, the own ones last. Ranks begin with different owners.
     tiles = rows // M_TILE
     size = tiles * (N // N_TILE)
     index = tl.program_id(0)

@@ -18,7 +18,7 @@ FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "allgather.cu")
 
 
 class Allgather:
-    """What is made once for each communicator, once for each pair of buffers, and done at each call."""
+    """initialize runs once per communicator, init_context once per pair of buffers, launch for each operation."""
 
     def __init__(self, module) -> None:
         self.module = module

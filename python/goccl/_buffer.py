@@ -91,7 +91,7 @@ def _torch(t: Any) -> Buffer:
     if not t.is_contiguous():
         raise errors.InvalidArgument("the tensor is not contiguous: pass tensor.contiguous()")
     if t.is_conj() or t.is_neg():
-        raise errors.InvalidArgument("the tensor's memory is not what it says, but conjugated or negated: pass "
+        raise errors.InvalidArgument("the tensor is a conjugated or negated view of its memory: pass "
                                      "tensor.resolve_conj().resolve_neg()")
     cuda = t.is_cuda
     if not cuda and t.device.type != "cpu":

@@ -60,7 +60,7 @@ def compile_extension(name: str, file: str, library: str, options: Sequence[str]
     try:
         spec.loader.exec_module(module)
     except ImportError as e:
-        text = f"{file}: {e}: the name given to compile_native is that of the file's module"
+        text = f"{file}: {e}: the name given to compile_native must be the name of the file's module"
         raise errors.InvalidArgument(text) from e
     sys.modules.setdefault(name, module)
     return module
@@ -161,7 +161,7 @@ def _current(folder: str, target: str) -> bool:
 
 
 def _build(file: str, command: list[str], sources: list[str], folder: str, target: str) -> None:
-    """Compiles in a folder of its own, which then takes its place at once: other processes see a whole build or
+    """Compiles in a temporary folder, which then replaces the target at once: other processes see a whole build or
     none."""
     lib = directory() or "."
     work = tempfile.mkdtemp(prefix="build-", dir=os.path.dirname(folder))

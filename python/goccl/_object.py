@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Object:
-    """A goccl_object and what it was made from."""
+    """A goccl_object, and the objects from which it was made, which it keeps alive."""
 
     _handle: int
     _keep: tuple[Any, ...]

@@ -128,7 +128,7 @@ class Bootstrap:
     get_n_ranks_per_ipc_domain = get_n_ranks_per_node
 
     def get_local_rank(self) -> int:
-        """This rank's position among those of its host."""
+        """This rank's position among the ranks of its host."""
         return self._local_rank
 
     def send(self, data: BytesLike, peer: int, tag: int = 0, timeout: float | None = None) -> None:

@@ -24,7 +24,7 @@ __all__ = ["BaseMemoryChannel", "MemoryChannel", "SwitchChannel", "NvlsConnectio
 
 
 class _Channel(Object):
-    """What channels share. The methods beside device_handle are those of the device handle, for programs on the host
+    """The common part of channels. The methods beside device_handle are the device handle's, for programs on the host
     device, where the calling thread is the kernel; on a GPU they are refused."""
 
     def device_handle(self) -> DeviceHandle:

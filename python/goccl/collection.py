@@ -52,7 +52,7 @@ class AlgorithmCollection:
         self._all.append(algorithm)
 
     def get_by_collective(self, collective: str) -> "list[Algorithm]":
-        """Those of one collective."""
+        """The algorithms of one collective."""
         return [a for a in self._all if a.collective == collective]
 
     def select(self, request: "CollectiveRequest") -> Algorithm | None:

@@ -89,7 +89,7 @@ class CommGroup:
                             peer, tag)
 
     def recv(self, tensor: Any, peer: int, tag: int = 0) -> None:
-        """Receives into a numpy array of as many bytes."""
+        """Receives into a numpy array that has the message's size."""
         view = memoryview(tensor)
         if view.readonly or not view.c_contiguous:
             raise errors.InvalidArgument("the array is read-only or not contiguous: receive into one that can be "
@@ -140,7 +140,7 @@ class CommGroup:
 
     def register_local_memory(self, tensor: BufferSpec | RegisteredMemory,
                               connections: "dict[int, Connection]") -> RegisteredMemory:
-        """tensor, registered for the transports of connections. A RegisteredMemory stays what it is."""
+        """tensor, registered for the transports of connections. A RegisteredMemory is returned unchanged."""
         if isinstance(tensor, RegisteredMemory):
             return tensor
         b = resolve(tensor)

@@ -138,7 +138,7 @@ class RegisteredMemory(Object):
         return self._info()[2]
 
     def transports(self) -> TransportFlags:
-        """What it was registered for."""
+        """The transports that it was registered for."""
         return TransportFlags._of(self._info()[3])
 
     @property

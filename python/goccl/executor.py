@@ -131,13 +131,13 @@ class Executor:
         return create(lib.executor_hook, self.load(plan), hook)
 
     def raise_hook(self, plan: ExecutionPlan, hook: int, n: int, stream: int) -> None:
-        """Enqueues on stream, another than that of the runs: the input that hook guards is there for the first n
-        runs."""
+        """Enqueues on stream, which must not be the stream of the runs: the input that hook guards is there for the
+        first n runs."""
         lib.executor_raise_hook(self.load(plan), hook, n, stream)
 
     def await_hook(self, plan: ExecutionPlan, hook: int, n: int, stream: int) -> None:
-        """Enqueues on stream, another than that of the runs, a wait for the output that hook guards, of the n-th run.
-        On the host device; on a GPU a kernel waits for the counter."""
+        """Enqueues on stream, which must not be the stream of the runs, a wait for the output that hook guards, of the
+        n-th run. On the host device; on a GPU a kernel waits for the counter."""
         lib.executor_await_hook(self.load(plan), hook, n, stream)
 
     def register(self, buffer: int) -> None:

@@ -8,7 +8,7 @@ __all__ = ["init", "dump", "shutdown"]
 
 
 def init(rank: int) -> None:
-    """Nothing but a warning: no events are recorded."""
+    """Only warns: no events are recorded."""
     warnings.warn("goccl has no NPKit events: npkit records nothing, and dump writes no file", RuntimeWarning,
                   stacklevel=2)
 

@@ -16,7 +16,7 @@ def dump(format: str = "json") -> bytes:
 
 
 def records() -> dict[str, Any]:
-    """The records: the last operations of each communicator, with times, and what it waits for."""
+    """The records: the last operations of each communicator, with times, and the peers that it waits for."""
     found: dict[str, Any] = json.loads(dump("json"))
     return found
 

@@ -1,4 +1,4 @@
-"""The signatures by which ctypes calls are those of the headers."""
+"""The signatures by which ctypes calls equal the headers' declarations."""
 
 import os
 import re

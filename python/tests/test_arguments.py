@@ -1,4 +1,4 @@
-"""Arguments that would be ignored, or would read or write what they must not, are refused."""
+"""Arguments that would be ignored, or would read or write foreign memory, are refused."""
 
 import threading
 
@@ -75,7 +75,7 @@ def test_execute_takes_its_arguments_in_the_guides_order(group):
                   {"root": 1})
     h = np.ones(8, np.float16)
     r = _algorithm("default_allreduce_packet")
-    # what it does anyway
+    # the kernel accumulates in float32 by default
     assert r.execute(group.communicator, h.ctypes.data, h.ctypes.data, 16, 16, goccl.DataType.float16,
                      accum_dtype=F32) == 0
 
@@ -204,7 +204,7 @@ def test_alltoallv_device_stays_within_its_buffers(name, array, value):
     counts = [np.array([v]) for v in (8, 0, 8, 0)]
     counts[array][0] = value
     if "Counts" in name:
-        counts[0][0] = counts[2][0] = value  # a rank expects what it sends itself
+        counts[0][0] = counts[2][0] = value  # both counts of a rank with itself must be equal
     s = goccl.Stream(c.device)
     with pytest.raises(goccl.InvalidArgument, match=name):
         c.alltoallv_device(np.zeros(16, np.float32), around[4096:4104], *counts, stream=s)

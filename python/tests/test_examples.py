@@ -40,7 +40,7 @@ def test_native_example_says_that_it_needs_a_gpu():
 
 
 def test_training_survives_a_death():
-    """A rank is killed, the others shrink and grow again: the losses are those of an undisturbed run."""
+    """A rank is killed, the others shrink and grow again: the losses equal an undisturbed run's."""
     pytest.importorskip("torch")
     p = subprocess.run([jobs.PYTHON, os.path.join(jobs.ROOT, "python", "examples", "elastic.py")], capture_output=True,
                        text=True, timeout=300)

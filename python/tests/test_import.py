@@ -1,4 +1,4 @@
-"""What importing does, and what it does not."""
+"""Effects of importing."""
 
 import os
 

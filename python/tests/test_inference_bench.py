@@ -1,4 +1,4 @@
-"""bench/inference on the host device, with peers of its own: one is right, one has a wrong element, one dies."""
+"""bench/inference on the host device, with three test peers: one is right, one has a wrong element, one dies."""
 
 import json
 import os

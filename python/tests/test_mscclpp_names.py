@@ -1,4 +1,4 @@
-"""Names of MSCCL++ that programs written for it use, beyond those of the tutorials."""
+"""Names of MSCCL++ that programs written for it use, beyond the tutorials' names."""
 
 import dataclasses
 import json

@@ -286,7 +286,7 @@ def _death(rank, n, uid, victim, record):
     c.abort()
 
 
-# Nothing but the news of the death ends the survivors' wait: without it they would still run.
+# Only the news of the death ends the survivors' wait: without it they would still run.
 def test_death_of_a_rank(tmp_path):
     jobs.run(3, _death, 1, tmp_path / "died", timeout=40, victim=1)
 

@@ -152,8 +152,8 @@ def test_collectives(n, tmp_path):
 
 
 def test_every_function_that_calls_need_is_there():
-    """The bindings look up what they know of with dlsym. What NVIDIA's NCCL 2.28 has of that must be there; functions
-    of later versions need not be."""
+    """The bindings look up their functions with dlsym. Of these, the functions that NVIDIA's NCCL 2.28 has must be
+    there; functions of later versions need not be."""
     import ctypes
     import glob
     import re

@@ -63,7 +63,7 @@ def test_files_are_short():
 
 
 def _reads_environment(tree):
-    """Whether a module reads the environment: os.environ (but for its methods that write), os.getenv."""
+    """Whether a module reads the environment: os.environ (except its methods that write), os.getenv."""
     writes = {id(n.value) for n in ast.walk(tree)
               if isinstance(n, ast.Attribute) and n.attr in ("update", "setdefault")}
     return any(isinstance(n, ast.Attribute) and n.attr in ("environ", "environb", "getenv") and id(n) not in writes

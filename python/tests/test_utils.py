@@ -126,7 +126,7 @@ def test_env():
 
 
 def test_headers():
-    """One folder has NCCL's header, goccl's, and those of kernels, and programs compile against it."""
+    """One folder has the headers of NCCL, goccl and kernels, and programs compile against it."""
     if not shutil.which("gcc"):
         pytest.skip("no C compiler")
     for names in (["nccl.h"], ["goccl.h", "goccl_moe.h", "goccl_primitive.h"]):

@@ -7,7 +7,7 @@ from .shape import Shape
 
 
 def close(job: Job, got, want) -> bool:
-    """Whether a result of 16-bit arithmetic is that of 32-bit arithmetic, but for rounding."""
+    """Whether a result of 16-bit arithmetic equals the result of 32-bit arithmetic, within rounding."""
     bound = 0.02 * abs(want).max()
     return bool(abs(job.widen(got) - want).max() <= bound)
 

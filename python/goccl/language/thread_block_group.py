@@ -38,5 +38,5 @@ def blocks(tb: int | None, tb_group: ThreadBlockGroup | Iterable[int] | None) ->
 
 
 def limit(count: tuple[int, int, int] | None) -> dict[str, Any]:
-    """The field of a command that limits what it moves: a count is of (sender, receiver, first chunk of the block)."""
+    """The field of a command that limits its chunks: a count is of (sender, receiver, first chunk of the block)."""
     return {} if count is None else {"count": {"src": count[0], "dst": count[1], "index": count[2]}}

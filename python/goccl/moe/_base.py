@@ -26,7 +26,7 @@ class Base:
     num_nvl_bytes and num_rdma_bytes are the memory for tokens: the larger of the two is taken, because there is one
     memory for both modes. Making it is collective."""
 
-    num_sms: int = 0  # 0: as many as the number of tokens needs
+    num_sms: int = 0  # 0: chosen by the number of tokens
 
     def __init__(self, group: Any, num_nvl_bytes: int = 0, num_rdma_bytes: int = 0, low_latency_mode: bool = False,
                  num_qps_per_rank: int = 24, allow_nvlink_for_low_latency_mode: bool = True,

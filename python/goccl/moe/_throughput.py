@@ -120,9 +120,9 @@ class Throughput(Base):
     def combine(self, x: Any, handle: DispatchHandle, topk_weights: Any = None, bias: Any = None,
                 config: Config | None = None, previous_event: EventOverlap | None = None, async_finish: bool = False,
                 allocate_on_comm_stream: bool = False) -> tuple[Any, Any, EventOverlap]:
-        """Returns the rows of x, the sums over this rank's experts, and adds those of each token, in float32, in the
-        order of its experts, behind the bias (a tensor, or two). Returns the sums, those of topk_weights, and the
-        event."""
+        """Sends the rows of x, the sums over this rank's experts, to the ranks of their tokens, and adds the rows of
+        each token, in float32, in the order of its experts, behind the bias (a tensor, or two). Returns the sums, the
+        sums of topk_weights, and the event."""
         a = Arrays(x)
         tokens, (hidden, k, _) = handle.tokens, handle.shape
         pair = bias if isinstance(bias, tuple) else (bias, None)

@@ -110,14 +110,14 @@ class Communicator(OneSided):
     def alltoallv(self, sendbuf: BufferSpec | None, recvbuf: BufferSpec | None, sendcounts: Sequence[int],
                   sdispls: Sequence[int], recvcounts: Sequence[int], rdispls: Sequence[int],
                   relaybuf: BufferSpec | None = None, *, stream: StreamSpec = None) -> None:
-        """All-to-all with a length and a place of its own for every pair of ranks.
+        """All-to-all in which every pair of ranks has its length and displacements.
 
         The four arrays have nranks² entries, row-major, and row i is rank i's view, all in elements: it sends
         sendcounts[i·n+j] from sdispls[i·n+j] of its sendbuf to j, and receives recvcounts[i·n+j] from j at
         rdispls[i·n+j] of its recvbuf. Rank i's own row alone, nranks entries, will do; but either all ranks give all
         counts or none does. With all counts, small messages to another host are sent together. The arrays are copied.
         Buffers of ranks that send or receive nothing may be None. relaybuf is accepted and not needed: goccl relays
-        only what fits into memory of its own.
+        only data that fits into its scratch memory.
         """
         n = self._size
         rows, full = [], []

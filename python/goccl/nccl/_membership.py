@@ -171,7 +171,7 @@ class Membership:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.destroy() if kind is None else self.abort()
 
-    # What it is.
+    # Properties.
 
     @property
     def rank(self) -> int:
@@ -204,7 +204,7 @@ class Membership:
         return self._finalizer.alive
 
     def get_async_error(self) -> errors.GocclError | None:
-        """What has gone wrong since it was made, or None."""
+        """The first error since the communicator was made, or None."""
         r = lib.raw("comm_error")(self._handle)
         return error(r) if r and r != IN_PROGRESS else None
 

@@ -1,4 +1,4 @@
-"""PreMulSum, an operator with a factor of its own."""
+"""PreMulSum, an operator that carries a factor."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 import struct
 
 # request packs a goccl_request of goccl.h: communicator, operation, type, operator, root, 6 words, 4 arrays, 2 lengths,
-# the configuration of the call or 0. call_config packs a goccl_call_config with nothing but its size and all_counts.
+# the configuration of the call or 0. call_config packs a goccl_call_config that only sets its size and all_counts.
 request = struct.Struct("<QIIIi6Q4Q3Q").pack
 call_config = struct.Struct("<I28xQ")
 

@@ -99,7 +99,7 @@ class Lane:
         return work
 
     def flush(self) -> None:
-        """Sends out what is collected, as one group."""
+        """Submits the pending calls as one group."""
         if not self._pending:
             return
         with self._lock:
@@ -125,7 +125,7 @@ class Lane:
     # Waiting.
 
     def raise_failure(self) -> None:
-        """Raises what has gone wrong with the communicator."""
+        """Raises the communicator's error, if there is one."""
         failure = self.comm.get_async_error()
         if failure is not None:
             raise failure

@@ -42,11 +42,11 @@ class Work(dist._Work):
 
     @classmethod
     def last(cls, works: list[Work], result: Any) -> Work:
-        """The last of the works of one call, made to stand for all of them: result is what they wrote together."""
+        """The last of the works of one call, made to stand for all of them: result is their common output."""
         if not works:
             raise errors.InvalidArgument("no tensors: pass at least one")
         work = works[-1]
-        # On a GPU's lane what is past the last is past all; on the host's each has its results to copy.
+        # On a GPU the end of the last is the end of all; on the host device each has results to copy.
         work._others = [w for w in works[:-1] if w._finish is not None or w._lane is not work._lane]
         work._result = result
         return work
@@ -114,7 +114,7 @@ class Work(dist._Work):
         return self.is_completed() and self._failure is None
 
     def exception(self) -> Exception | None:
-        """What it failed with, or None."""
+        """The error of the collective, or None."""
         return self._failure
 
     def result(self) -> Any:
