@@ -85,8 +85,8 @@ func (c *chaosCommand) Run(ctx context.Context, s *streams) error {
 	return err
 }
 
-// saving checks that the results can be kept, and returns the function that does so. A file is replaced again and
-// again; what is none gets the final result.
+// saving checks that the results can be kept, and returns the function that does so. A regular file is replaced again
+// and again; another target, such as a pipe, gets the final result only.
 func (c *chaosCommand) saving(s *streams) (func(*chaos.Result, bool) error, error) {
 	if c.JSON == "" {
 		return nil, nil

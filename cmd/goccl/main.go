@@ -209,7 +209,7 @@ func compute[T any](ctx context.Context, f func() (T, error)) (v T, err error) {
 	}
 }
 
-// busy says in a terminal what is being done and for how long, from the third second on, until end is called.
+// busy names the running step and its duration in a terminal, from the third second on, until end is called.
 func (s *streams) busy(what string) (end func()) {
 	info, err := s.stderr.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {

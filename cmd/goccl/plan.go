@@ -289,7 +289,7 @@ func draw(r *simulate.Result, file string) error {
 	return os.WriteFile(file, simulate.Render(r, simulate.RenderOptions{HTML: strings.HasSuffix(file, ".html")}), 0o644)
 }
 
-// machine returns the named machine. Its hosts have as many ranks as the plan's hosts.
+// machine returns the named machine, with the plan's number of ranks per host.
 func (s *planShape) machine(name string) (*simulate.Machine, error) {
 	m, err := machineModel(name)
 	if err == nil && m.Fabric != nil && m.Fabric.Ranks() != s.Ranks {

@@ -26,7 +26,7 @@ func (s *planSource) any() (*anyPlan, error) {
 			return s.build(s.Plan, true)
 		}
 	}
-	debug.SetGCPercent(40) // the proof of a whole plan keeps most of what it allocates for long
+	debug.SetGCPercent(40) // the proof of a whole plan keeps most of its allocations for long
 	p, err := s.load()
 	return &anyPlan{whole: p}, err
 }

@@ -133,7 +133,7 @@ func (c *planRun) network(o *planrun.Options, launched bool) error {
 	return err
 }
 
-// start runs this command again, once for each rank, with --hosts in as many network namespaces.
+// start runs this command again, once for each rank; with --hosts, in a network namespace per host.
 func (c *planRun) start(ctx context.Context, s *streams, n int) error {
 	self, err := os.Executable()
 	if err != nil {

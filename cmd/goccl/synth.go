@@ -111,7 +111,7 @@ func (c *synthCommand) report(s *streams, g *fabric.Graph, r *synth.Result, took
 	}
 }
 
-// planCollective accepts the names of goccl perf and those of plans.
+// planCollective accepts the names of goccl perf and of plans.
 func planCollective(name string) (plan.Collective, error) {
 	c := plan.Collective(strings.NewReplacer("_", "", "-", "").Replace(name))
 	if !c.Known() {

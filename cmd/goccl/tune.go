@@ -27,7 +27,7 @@ type tuneCommand struct {
 	Factor   float64  `short:"f" default:"2" help:"From one size to the next (default ${default})."`
 	Cycles   int      `short:"c" default:"5" help:"Timed batches (default ${default})."`
 	Mode     []string `help:"eager, graph, or both (default). A table for one of them is used for the other too."`
-	Width    []int    `help:"Element widths in bytes of what reduces: some of 1,2,4,8 (default: all). What is not measured goes by the nearest."`
+	Width    []int    `help:"Element widths in bytes of reductions: some of 1,2,4,8 (default: all). Others use the nearest one."`
 	Check    bool     `help:"Check every element of every result."`
 
 	JSON    string        `name:"json" placeholder:"FILE" help:"Also write every time that was measured."`

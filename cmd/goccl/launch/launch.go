@@ -112,7 +112,8 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("%w: %d ranks of %q: choose 1 to %d ranks, and a program", ErrInvalid, o.N, o.Program, mostRanks)
 	}
 	if len(o.Hosts) > 0 && o.N%len(o.Hosts) != 0 {
-		return fmt.Errorf("%w: %d ranks on %d hosts: give each host as many", ErrInvalid, o.N, len(o.Hosts))
+		return fmt.Errorf("%w: %d ranks on %d hosts: the ranks must be a multiple of the hosts", ErrInvalid, o.N,
+			len(o.Hosts))
 	}
 	if o.Stdout == nil {
 		o.Stdout = os.Stdout

@@ -11,7 +11,7 @@ type Class struct {
 func Classes() []Class {
 	return []Class{
 		{1, "one rank dies: SIGKILL, SIGABRT, panic", ""},
-		{2, "two ranks die, or rank 0, or all but one", ""},
+		{2, "two ranks die, or rank 0, or all except one", ""},
 		{3, "a rank is stopped for a while", ""},
 		{4, "a rank is stopped for good", ""},
 		{5, "a rank leaves out a call", ""},

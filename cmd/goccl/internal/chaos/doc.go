@@ -4,7 +4,7 @@
 // A trial is a job of a few ranks, each a process. All use one phase of goccl (joining, set-up, a collective, …). Some
 // ranks, the victims, are struck by one fault at a time that a seed draws: they kill themselves, stop, abort, call
 // something else, or lose their descriptors; or the surroundings are bad: the network, the file systems, a stranger who
-// writes to sockets. The other ranks report what they see. The trial's outcome is one of
+// writes to sockets. The other ranks report their observations. The trial's outcome is one of
 //
 //	handled       every rank got the right result, or in time an error that names a victim; the survivors shrank and
 //	              went on, with right results; nothing is left
@@ -21,6 +21,6 @@
 //
 // # Lifetime and threads
 //
-// Run runs as many trials at a time as its caller wants; each ends with all its processes. Rank is the main
+// Run runs several trials at a time, as its caller wants; each ends with all its processes. Rank is the main
 // function of such a process.
 package chaos

@@ -37,7 +37,7 @@ type Verdict struct {
 	Text    string        // what went wrong
 	Named   time.Duration // from the fault until the last survivor had an error; 0: none has to
 	Shrunk  time.Duration // and until the survivors had used their communicator
-	// Right and Judged count survivors whose error has a verdict: those of the fault's kind and rank, and all.
+	// Judged counts survivors whose error has a verdict, Right the verdicts that name the fault's kind and rank.
 	Right, Judged int
 	Misjudged     []string // the others' errors
 	// Spent is the time by stretch.

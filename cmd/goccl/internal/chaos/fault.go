@@ -43,7 +43,7 @@ type fault struct {
 	prefix []string
 	// before is done before the ranks start.
 	before func(x *experiment, program []string) error
-	// verdict is the kind of the errors' verdicts, if it is not that of the expectation.
+	// verdict is the expected kind of the errors' verdicts, if the expectation does not imply it.
 	verdict collective.VerdictKind
 	// outside is done by the process that runs the trial, once every rank has begun the phase.
 	outside func(x *experiment) error

@@ -52,7 +52,7 @@ func (x *experiment) wait(e ranks.Report) time.Duration {
 	return 0
 }
 
-// late returns what is wrong with a time that exceeds its limit, else "".
+// late describes a time that exceeds its limit; it is "" for one that does not.
 func (x *experiment) late(what string, took, limit time.Duration) string {
 	if limit = time.Duration(x.Slow * float64(limit)); took <= limit {
 		return ""

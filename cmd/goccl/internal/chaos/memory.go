@@ -72,8 +72,8 @@ func (r *rank) held(closed []weak.Pointer[goccl.Comm]) map[string]int64 {
 	return m
 }
 
-// cycles makes communicators of the ranks of c, uses and closes them, and reports what they leave. The ranks stop
-// together when none has something that grew in all spans so far.
+// cycles makes communicators of the ranks of c, uses and closes them, and reports the memory and descriptors that they
+// leave. The ranks stop together when none has something that grew in all spans so far.
 func (r *rank) cycles(c *goccl.Comm, u *sums) error {
 	var closed []weak.Pointer[goccl.Comm]
 	before := r.held(nil)

@@ -53,7 +53,7 @@ func (x *experiment) crash(program []string) error {
 }
 
 // fork makes a process that has this one's descriptors and memory, as a program does that calls fork without exec. Go
-// has no fork: the child makes nothing but two system calls.
+// has no fork: the child only makes two system calls.
 func (r *rank) fork() {
 	r.say("fault", nil)
 	pid := forkAndSleep(time.Second)

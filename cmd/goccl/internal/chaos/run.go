@@ -24,7 +24,7 @@ type Options struct {
 	// Program is the command of a rank; a trial in JSON is its last argument.
 	Program []string
 	Out     io.Writer // a line for each cell
-	// Save, if there is one, keeps what is known so far; it is called now and then, and at the end.
+	// Save, if there is one, keeps the results so far; it is called now and then, and at the end.
 	Save func(res *Result, final bool) error
 }
 
@@ -38,7 +38,8 @@ type kind struct {
 // outOfTime is why a cell is untried that a run has not come to.
 const outOfTime = "the run ended before it"
 
-// run is a call of Run. mu guards what its workers share: the result with its cells, what is said and what is kept.
+// run is a call of Run. mu guards the state that its workers share: the result with its cells, the output and the saved
+// file.
 type run struct {
 	Options
 	mu  sync.Mutex
@@ -164,7 +165,8 @@ func (r *run) trial(k kind, i int) {
 	}
 }
 
-// choose returns what each of names selects: what has that name, or else all whose names begin with it and "-".
+// choose returns the members of all that each of names selects: the one with that name, or else all whose names begin
+// with it and "-".
 func choose[T interface{ name() string }](all []T, names []string) (groups [][]T, err error) {
 	var known []string
 	for _, x := range all {

@@ -20,7 +20,8 @@ var stretches = []struct {
 	{"close", []string{"done"}},            // Finalize, Close, and a look at what a rank still holds
 }
 
-// spend tells where a trial's time went. "end" is what follows: processes end, and what they leave is looked for.
+// spend tells where a trial's time went. "end" is the time after the last report: processes end, and leaked resources
+// are looked for.
 func spend(began time.Time, said []ranks.Report, now time.Time) map[string]time.Duration {
 	spent := map[string]time.Duration{}
 	at := began.UnixNano()

@@ -72,7 +72,7 @@ const (
 	jumpEvery = 50 * ms
 )
 
-// late makes the next operation of this rank come 5 s after those of its peers.
+// late delays the next operation of this rank by 5 s.
 func (r *rank) late() {
 	r.say("fault", nil)
 	r.lateness.Store(int64(5 * time.Second))

@@ -52,7 +52,7 @@ func (f *fault) possible(program string) error {
 	return nil
 }
 
-// noDescriptors leaves this process a few descriptors, as many as its seed says.
+// noDescriptors leaves this process a few descriptors, a number drawn from the seed.
 func (r *rank) noDescriptors() {
 	r.say("fault", nil)
 	open := uint64(0)

@@ -29,7 +29,7 @@ import (
 	"github.com/goccl/goccl/job/bootstrap"
 )
 
-// Options are those of the command.
+// Options are the flags of the command.
 type Options struct {
 	Ranks   int
 	Open    func(rank int) (device.Device, error)

@@ -5,7 +5,7 @@
 //	go run ./cmd/goccl/internal/docgen -check   fails when one is not up to date, as the package's test does
 //	go run ./cmd/goccl/internal/docgen -chaos FOLDER   adds results of `goccl chaos` to the scoreboard, and writes
 //
-// A marker is a comment on a line of its own; the text between it and the next end marker is replaced:
+// A marker is a comment alone on its line; the text between it and the next end marker is replaced:
 //
 //	<!-- docgen: measured FOLDER COLLECTIVE TYPE -->   times beside another library, from
 //	                                                   FOLDER/perf.COLLECTIVE.TYPE.{eager,graph}.json

@@ -45,7 +45,7 @@ func best(units []inferenceUnit, part, mode string, meant func(contender string)
 	return found
 }
 
-// peers draws the peers' times divided by goccl's: of an all-reduce alone, and of what it adds to a decode step.
+// peers draws the peers' times divided by goccl's: of an all-reduce alone, and of its share of a decode step.
 func peers(root string) ([]byte, error) {
 	const width, height = 900, 424
 	f := frame{left: 56, top: 72, wide: 330, high: 270, gap: 90, least: 0.5, most: 5, from: 1 << 10, to: 8 << 20,

@@ -234,7 +234,7 @@ func (s *scoreboard) table() string {
 	return b.String()
 }
 
-// times are those of deaths, by phase.
+// times is the table of detection times after deaths, by phase.
 func (s *scoreboard) times() string {
 	var b strings.Builder
 	b.WriteString("| phase | deaths | named, median | p99 | shrunk, median | p99 |\n|---|---:|---:|---:|---:|---:|\n")

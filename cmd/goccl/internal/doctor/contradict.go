@@ -49,7 +49,7 @@ var contradictions = []pair{
 	}, "the container has no GPUs, and some are asked for"},
 }
 
-// contradict reports variables that work against each other, or name what is not there.
+// contradict reports variables that work against each other, or name missing devices and files.
 func contradict(r *report, env map[string]string, m *topo.Machine, exists func(path string) bool) {
 	for _, v := range setting.Variables() {
 		a, okA := env[v.Name]

@@ -64,7 +64,7 @@ var rules = []rule{
 	{"CUDA_DEVICE_ORDER", func(r *report, v string, _ map[string]string, m *topo.Machine) {
 		if v != "PCI_BUS_ID" && mixed(m) {
 			r.warn("CUDA_DEVICE_ORDER", "set CUDA_DEVICE_ORDER=PCI_BUS_ID",
-				"is %s: on a machine with different GPUs CUDA's numbers are not those of goccl topo and nvidia-smi", v)
+				"is %s: on a machine with different GPUs CUDA's order differs from goccl topo and nvidia-smi", v)
 		} else {
 			r.ok("CUDA_DEVICE_ORDER", "is %s", v)
 		}

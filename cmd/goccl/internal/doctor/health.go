@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/internal/driver/nvml"
 )
 
-// check is one look at the state of a GPU. good is "" if NVML does not know; bad is what is wrong.
+// check is one look at the state of a GPU. good is "" if NVML does not know; bad describes the fault, "" for none.
 type check struct {
 	name, mend string
 	fails      bool // wrong is a failure, not a warning

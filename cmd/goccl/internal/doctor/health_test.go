@@ -19,7 +19,7 @@ func well() nvml.Health {
 		PCIeWidthMost: 16, BAR1Total: 256 << 30, BAR1Free: 255 << 30, Memory: 141 << 30}
 }
 
-// Each fault of a GPU is a line of its own, with what to do; GPUs that are well share one for each check.
+// Each fault of a GPU is a separate line, with a remedy; healthy GPUs that are well share one for each check.
 func TestHealth(t *testing.T) {
 	examine := func(gpus ...nvml.Health) []Finding {
 		var fs []Finding
@@ -83,7 +83,7 @@ func write(t *testing.T, root string, files map[string]string) {
 	}
 }
 
-// bridge is the registers of a bridge with access control; control is what it does.
+// bridge is the registers of a bridge with access control; control is its control register.
 func bridge(control uint16) string {
 	b := make([]byte, 4096)
 	binary.LittleEndian.PutUint32(b[0x100:], 0x0001|0x200<<20) // another capability first

@@ -56,7 +56,7 @@ func Host() Source {
 // pairLimit bounds the examination of one pair, the first one with the start of CUDA on all GPUs.
 const pairLimit = 15 * time.Second
 
-// examineLinks has this program examine the links in a process of its own.
+// examineLinks has this program examine the links in a separate process.
 func examineLinks(ctx context.Context, n int) ([]links.Verdict, error) {
 	exe, err := os.Executable()
 	if err != nil {

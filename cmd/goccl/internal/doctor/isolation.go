@@ -13,14 +13,14 @@ import (
 
 // Isolation is what a container, the firmware and the kernel allow.
 type Isolation struct {
-	// Seccomp is that of /proc/self/status: "0" none, "2" a filter; "" if it is not known.
+	// Seccomp is the field of /proc/self/status: "0" none, "2" a filter; "" if it is not known.
 	Seccomp string
 	// Refused are system calls that fail with EPERM or ENOSYS, and what needs them.
 	Refused map[string]string
 	// Namespaces that are not the host's: "pid", "ipc", "net", "user".
 	Namespaces []string
-	// Redirecting are PCI bridges above GPUs whose access control (ACS) sends traffic between devices to the root; Blind
-	// is true if their registers may not be read.
+	// Redirecting are PCI bridges above GPUs whose access control (ACS) sends traffic between devices to the root;
+	// Blind is true if their registers may not be read.
 	Redirecting []string
 	Blind       bool
 	// Translated are GPUs whose PCIe traffic an IOMMU translates.

@@ -13,7 +13,7 @@ import (
 	"github.com/goccl/goccl/internal/child"
 )
 
-// record is a line from the child: first what it begins, then what it has found.
+// record is a line from the child: first the pair that it begins to examine, then the result.
 type record struct {
 	Begins *[2]int  `json:",omitempty"`
 	Found  *Verdict `json:",omitempty"`

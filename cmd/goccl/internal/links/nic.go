@@ -132,7 +132,7 @@ func (s *side) put(size int64, imm uint32) error {
 	return s.Put(s.from, 0, s.there, 0, size, imm, nil)
 }
 
-// check puts everything and compares what has come.
+// check puts everything and compares the received data.
 func (s *side) check(ctx context.Context, r int) error {
 	if err := s.put(nicBytes, immCheck); err != nil {
 		return err

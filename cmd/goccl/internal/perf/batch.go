@@ -44,7 +44,7 @@ const (
 	graphTime    = 25 * time.Millisecond // target duration of a graph
 	maxGraphOps  = 200
 	absorbEager  = 5 // untimed operations before a batch
-	absorbReplay = 1 // untimed replays; twice as many before the first batch
+	absorbReplay = 1 // untimed replays; doubled before the first batch
 )
 
 // agree chooses the number of operations in a run (eager: one) and the number of runs in a batch. Values that are not
@@ -76,7 +76,7 @@ func (m *measurement) agree(ctx context.Context, c *call) (ops, runs int, err er
 	return ops, runs, nil
 }
 
-// probe returns the time of an operation in a sequence of several: that of the slowest rank of the slowest library.
+// probe returns the time of an operation in a sequence of several, on the slowest rank of the slowest library.
 func (m *measurement) probe(ctx context.Context, c *call, times int) (time.Duration, error) {
 	var mine time.Duration
 	for _, comm := range m.comms {

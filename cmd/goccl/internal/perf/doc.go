@@ -1,6 +1,6 @@
 // Package perf measures collectives the way nccl-tests does, and refuses results that are physically impossible.
 //
-// # What is measured
+// # Method
 //
 // Every rank runs Measure with its own Rank: a device, a stream, the communicators of one or more libraries, and Peers,
 // over which the ranks agree on iteration counts and gather their times. For each size, out of place and then in place,

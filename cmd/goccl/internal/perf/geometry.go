@@ -41,7 +41,7 @@ func (k Kind) String() string {
 	return k.Collective.String()
 }
 
-// hasCounts reports whether every pair has a count of its own.
+// hasCounts reports whether every pair of ranks may have another count.
 func (k Kind) hasCounts() bool {
 	return k.Collective == collective.AllToAllV || k.Collective == collective.AllToAllVDevice
 }

@@ -188,7 +188,7 @@ func (m *measurement) progress(format string, args ...any) {
 	}
 }
 
-// point measures one size, in place or out of place. Its steps are those of the package documentation.
+// point measures one size, in place or out of place. The package documentation lists its steps.
 func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Row, error) {
 	form := "out of place"
 	if inPlace {

@@ -184,7 +184,7 @@ func TestImpossibleFiguresAreRefused(t *testing.T) {
 	}
 	host := LimitsOf(&fakeDevice{kind: device.Host}, 2, false)
 	if host.check(&g, 1) != "" || host.check(&g, 1e-3) == "" {
-		t.Error("the host's limits refuse what is possible or pass what is not")
+		t.Error("the host's limits refuse a possible time or pass an impossible one")
 	}
 }
 
@@ -322,7 +322,7 @@ func TestConfigRefusals(t *testing.T) {
 		t.Errorf("128 TiB: %v", err)
 	}
 	if _, err := ParseKind("barrier"); err == nil {
-		t.Error("barrier has nothing to measure but is accepted")
+		t.Error("barrier is accepted, but moves no data to measure")
 	}
 }
 

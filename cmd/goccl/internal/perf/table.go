@@ -8,7 +8,7 @@ import (
 )
 
 // Table prints rows as nccl-tests does, one line per size, as they arrive. With several libraries, the columns of the
-// others follow those of the first, with the ratio of their time to the first's. It implements Reporter.
+// others follow the first library's columns, with the ratio of their time to the first's. It implements Reporter.
 type Table struct {
 	w         io.Writer
 	progress  *Progress // may be nil

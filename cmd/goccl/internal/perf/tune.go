@@ -117,7 +117,7 @@ func (o *TuneOptions) sweeps(kinds []Kind) ([]sweep, error) {
 	return list, nil
 }
 
-// outputs sends what is printed to standard error if a file goes to standard output.
+// outputs redirects the printed tables to standard error if a file goes to standard output.
 func (o *TuneOptions) outputs() {
 	if o.Stdout == nil {
 		o.Stdout = os.Stdout

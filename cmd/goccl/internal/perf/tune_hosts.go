@@ -114,7 +114,8 @@ func (o *TuneOptions) available(ctx context.Context, boot bootstrap.Bootstrap, d
 	return list, c.NetworkName(), c.Close()
 }
 
-// enterHosts writes the file that GOCCL_TUNING names now, if any, with the table in place of that of the same hosts.
+// enterHosts writes the file that GOCCL_TUNING names now, if any, with the table in place of an earlier table of the
+// same hosts.
 func (o *TuneOptions) enterHosts(table *hosts.Table) error {
 	file := map[string]any{}
 	var tables []hosts.Table

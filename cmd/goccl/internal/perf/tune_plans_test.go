@@ -107,7 +107,7 @@ func TestPlanWinners(t *testing.T) {
 	}
 }
 
-// Plans are measured on the host device, checked, and only those of the sizes that they accept count.
+// Plans are measured on the host device, checked, and only at sizes that they accept.
 func TestTunePlansOnHost(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer

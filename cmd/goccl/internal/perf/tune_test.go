@@ -122,7 +122,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// A library that is too slow twice in a row is left out of larger sizes, on all ranks alike; not before PruneFrom.
+// A library that is too slow twice in a row is left out of larger sizes on every rank, but not before PruneFrom.
 func TestPrune(t *testing.T) {
 	t.Run("from the start", func(t *testing.T) { testPrune(t, 0, pruneAfter) })
 	t.Run("from 256", func(t *testing.T) { testPrune(t, 256, 2+pruneAfter) })
