@@ -33,7 +33,7 @@
 #
 # A step that fails or exceeds its time limit does not stop the others. A table ends the output; summary.json has it
 # with commit, machine and commands; the exit status tells whether every step passed. Without GPUs the host device
-# runs what it can, with small sizes, to test this script.
+# runs the steps that need none, with small sizes, to test this script.
 #
 # GOCCL_AGAINST=PATH       a libnccl.so.2 to measure beside (default: the one that pip installed, if there is one)
 # GOCCL_PEERS=DIR          a folder of peers of inference (bench/inference/contender.py has their interface)
@@ -69,7 +69,7 @@ else
 fi
 export PATH=$work/bin:$PATH
 
-# 2. What is there.
+# 2. The GPUs of this machine.
 gpus=$(goccl topo --json 2>/dev/null | grep -c '"uuid"')
 if [ "$gpus" = 0 ]; then device=host n=2; else device=cuda n=$gpus; fi
 python=$(command -v python3 || command -v python || true)
@@ -137,8 +137,8 @@ skip() {
   record "$1" "skipped: $2" 0 ""
 }
 
-# step NAME LIMIT COMMAND...: runs it with a limit in seconds; its output goes to NAME.log, behind a head that says
-# what it is.
+# step NAME LIMIT COMMAND...: runs it with a limit in seconds; its output goes to NAME.log, behind a head with its name,
+# limit and command.
 step() {
   local name=$1 limit=$2 start=$SECONDS status verdict skipped note=
   shift 2
@@ -193,7 +193,7 @@ for p in $(cat "$work/packages"); do
   name=${p//\//.}
   case $p in
     .) at test.goccl 400 "$work" ./pkg.test -test.v -test.timeout 390s ;;
-    test/faults | test/verdict) ;; # steps of their own, below
+    test/faults | test/verdict) ;; # separate steps, below
     test/gpu) at test.gpu 400 "$work/$p" ./pkg.test -test.v -test.timeout 390s ;;
     *) at "test.$name" 300 "$work/$p" ./pkg.test -test.v -test.timeout 290s -test.skip '^TestKernel' ;;
   esac

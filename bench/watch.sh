@@ -18,7 +18,7 @@ else
   hang nccl
   hang goccl
 fi
-# What ends early has about as many trials of each cell.
+# A run that ends early still has about equal numbers of trials for all cells.
 chaos() { # FAULTS PHASES SECONDS
   step watch.chaos $(($3 + 60)) goccl chaos --device $device --ranks $((n < 3 ? 3 : n)) --faults "$1" --phases "$2" \
     --jobs 3 -n 50 --for "${3}s" --json "$out/chaos-$device.json"

@@ -1,4 +1,4 @@
-"""Contender: what is measured, and how a peer takes part.
+"""Contender: the measured operations, and how a peer takes part.
 
 GOCCL_PEERS names a folder. Each *.py file in it has a function contenders(), which returns a list of Contenders.
 """

@@ -39,7 +39,7 @@ class Shared:
 
 
 class Kernels(Contender):
-    """The fused kernels by the C interface: calls are made ready ahead, as those of C programs are."""
+    """The fused kernels by the C interface: calls are prepared in advance, as C programs do."""
 
     fused = quantises = True
 

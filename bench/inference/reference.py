@@ -1,4 +1,4 @@
-"""Data that every rank can compute for all ranks, what is right, and what is wrong."""
+"""Data that every rank can compute for all ranks, the right results, and the errors of wrong ones."""
 
 import torch
 

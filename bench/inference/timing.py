@@ -57,8 +57,8 @@ class Graph:
 
     def _capture(self):
         g = torch.cuda.CUDAGraph()
-        gc.disable()  # what it frees, a capture may not allow
-        # On the current stream. thread_local: libraries have threads of their own, which may call the driver.
+        gc.disable()  # the collector may free objects of CUDA, which a capture may not allow
+        # On the current stream. thread_local: threads of libraries may call the driver meanwhile.
         g.capture_begin(capture_error_mode="thread_local")
         try:
             self.do()

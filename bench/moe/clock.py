@@ -51,7 +51,7 @@ class Clock:
         return statistics.median(max(t) for t in zip(*self.all(times))) / calls
 
     def eager(self, call: Callable[[], object], repeats: int = 0) -> float:
-        """Microseconds of a call, of as many as follow each other."""
+        """Microseconds of a call: the mean of self.calls in sequence, the median of the repeats."""
 
         def run() -> None:
             for _ in range(self.calls):
@@ -75,5 +75,5 @@ class Clock:
             return failures[0]
         us = self._slowest(self._repeat(graph.replay, self.repeats), self.calls)
         torch.cuda.synchronize()
-        dist.barrier(self.group)  # before a rank's graph goes, no other uses what it holds
+        dist.barrier(self.group)  # no rank frees its graph while another still uses memory of it
         return us

@@ -143,7 +143,7 @@ def main() -> None:
                 json.dump(report, out, indent=1)
     if failures:
         clock.all(None)
-        os._exit(1)  # what has failed may use its memory still
+        os._exit(1)  # a failed operation may still use its memory
     dist.destroy_process_group()
 
 

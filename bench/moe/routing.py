@@ -24,7 +24,7 @@ def parts(x: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...
 
 
 class Routing:
-    """tokens of each rank, each for top_k of the experts, which are drawn alike."""
+    """tokens of each rank, each for top_k experts, drawn with equal probability."""
 
     def __init__(self, tokens: int, hidden: int, top_k: int, experts: int, ranks: int, rank: int,
                  device: torch.device) -> None:

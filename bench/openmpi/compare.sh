@@ -12,7 +12,7 @@
 #   RANKS=8 SIZES="8 1024 ... 67108864" TURNS=3 PLANS="allreduce_oneshot_ll ..." BATCHES=5 BATCH_MS=50
 #   GOCCL=path/to/goccl
 #
-# HOSTS=2 divides the ranks among as many hosts of this machine (network namespaces; needs root). OpenMPI then uses TCP
+# HOSTS=2 divides the ranks among HOSTS hosts of this machine (network namespaces; needs root). OpenMPI then uses TCP
 # between them, and there are no plans.
 set -euo pipefail
 

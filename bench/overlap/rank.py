@@ -35,7 +35,7 @@ def median(job, times):
 
 
 def capture(do):
-    """A graph of do. thread_local: libraries have threads of their own, which may call the driver."""
+    """A graph of do. thread_local: threads of libraries may call the driver meanwhile."""
     g = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
     side = torch.cuda.Stream()

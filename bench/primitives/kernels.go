@@ -7,7 +7,7 @@ import (
 )
 
 // kernels runs the measured operations on one rank. Times are in seconds. Ping-pongs run on both ranks of a pair; their
-// time is that of all round trips.
+// time covers all round trips.
 type kernels interface {
 	// signal sends signals back and forth over the memory channel; first begins.
 	signal(peer int, first bool, iterations int, relaxed bool) (float64, error)

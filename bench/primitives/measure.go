@@ -284,7 +284,7 @@ func (b *transfer) forget() error {
 }
 
 // sweep runs every shape after a barrier and reports the best; bytes is the number of bytes that a rank sends in one
-// transfer. The rate is that of the slowest participating rank; a rank that does not participate returns 0 seconds.
+// transfer. The slowest participating rank determines the rate; a rank that does not participate returns 0 seconds.
 // Every rank returns the figure.
 func (b *transfer) sweep(ctx context.Context, f figure.Figure, shapes []shape, bytes int64,
 	run func(shape) (float64, error)) (figure.Figure, error) {

@@ -87,7 +87,7 @@ class Step:
         with torch.cuda.stream(side):
             self.step(0)
         torch.cuda.synchronize()
-        # thread_local: libraries have threads of their own, which may call the driver.
+        # thread_local: threads of libraries may call the driver meanwhile.
         with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
             self.step(0)
         graph.replay()

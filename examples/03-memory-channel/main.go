@@ -2,7 +2,7 @@
 // ranks use both directions at once, in three ways: put (store to the peer, then signal), get (load from the peer), and
 // packets, which contain flags and need no signal. Every byte is checked; bandwidth is printed per direction.
 //
-// On GPUs the kernels are those of kernels/tutorial/memory_channel.cu. To run your own, copy that file, change it, and
+// On GPUs the kernels come from kernels/tutorial/memory_channel.cu. To run your own, copy that file, change it, and
 // pass -kernels FILE.
 package main
 
@@ -175,8 +175,8 @@ func getKernel(l *lesson, at device.Ptr, h primitive.MemoryChannelHandle, _ int)
 }
 
 // packetKernel sends packets of the round's epoch and unpacks the peer's. Successive epochs alternate between two
-// halves of the packet buffer: when a rank has the peer's packets of one epoch, the peer has read those of the epoch
-// before.
+// halves of the packet buffer: when a rank has the peer's packets of one epoch, the peer has read the packets of the
+// epoch before.
 func packetKernel(l *lesson, at device.Ptr, h primitive.MemoryChannelHandle, round int) tutorial.Kernel {
 	flag := uint32(round + 1)
 	half := int64(flag&1) * primitive.LL16.BufferSize(l.bytes)

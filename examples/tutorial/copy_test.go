@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A tutorial runs outside of this repository: each is built in a module of its own, which requires goccl, and one of
+// A tutorial runs outside of this repository: each is built in a separate module, which requires goccl, and one of
 // them runs. Such a module gets no other module than golang.org/x/sys.
 func TestCopies(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)

@@ -39,7 +39,7 @@ func open(t *testing.T, kind string) *tutorial.Device {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := d.Close(); err != nil { // it counts what is open
+		if err := d.Close(); err != nil { // it counts open objects
 			t.Error(err)
 		}
 	})

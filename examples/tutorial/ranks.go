@@ -53,7 +53,7 @@ func Exit(err error) {
 	os.Exit(1)
 }
 
-// Rank is one rank of a tutorial, in a process of its own.
+// Rank is one rank of a tutorial: a process each.
 type Rank struct {
 	bootstrap.Bootstrap
 	Device *Device

@@ -174,7 +174,7 @@ func TestPlanAndDSLArePure(t *testing.T) {
 	}
 }
 
-// TestRules checks that the tables reject what they must.
+// TestRules checks that the tables reject forbidden imports.
 func TestRules(t *testing.T) {
 	for _, c := range []struct {
 		upper, lower string

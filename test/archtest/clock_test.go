@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// wallClock names the packages that may read the wall clock: for times that people read, and for those of other
+// wallClock names the packages that may read the wall clock: for times that people read, and for times in other
 // programs' records. All else, deadlines above all, uses time.Time with its monotonic part, or internal/wait.
 var wallClock = []string{"watch/record", "cmd/...", "bench/...", "test/...", "examples/..."}
 

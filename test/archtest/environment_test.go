@@ -19,7 +19,7 @@ var (
 	writers = []string{"Setenv", "Unsetenv", "Clearenv"}
 )
 
-// One package reads the environment, and nothing sets variables but what C programs load.
+// One package reads the environment, and only libraries that C programs load set variables.
 func TestOnePackageReadsTheEnvironment(t *testing.T) {
 	found := 0
 	for _, p := range list(t) {

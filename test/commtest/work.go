@@ -17,7 +17,7 @@ type Item struct {
 	Src, Dst int // ranks of the communicator
 }
 
-// Collectives are those of an Item.
+// Collectives lists the collectives that an Item may be.
 var Collectives = []collective.Collective{collective.AllReduce, collective.AllGather, collective.ReduceScatter,
 	collective.AllToAll, collective.Broadcast,
 	collective.Reduce, collective.Gather, collective.Scatter, collective.Barrier}

@@ -252,7 +252,7 @@ func Run(comms []*goccl.Comm, c Case) error {
 	return nil
 }
 
-// RunRank runs one rank's part of Run; inputs are those of all ranks.
+// RunRank runs one rank's part of Run; inputs are the inputs of all ranks.
 func RunRank(comm *goccl.Comm, c Case, inputs [][]byte) (output []byte, err error) {
 	r, n, size := comm.Rank(), comm.WorldSize(), c.Type.Size()
 	want, err := c.expect(r, n, inputs)

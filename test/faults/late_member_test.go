@@ -12,8 +12,8 @@ import (
 	"github.com/goccl/goccl/test/conformance"
 )
 
-// late is a Bootstrap whose collective calls end after a delay, as those of a rank that is not scheduled. Its Subs are
-// late, too.
+// late is a Bootstrap whose collective calls end after a delay, as on a rank that is not scheduled. Its Subs are late,
+// too.
 type late struct{ bootstrap.Bootstrap }
 
 func (l late) delay(ctx context.Context, err error) error {

@@ -57,7 +57,7 @@ func TestGPUReplaysAmongEagerCalls(t *testing.T) {
 			return err
 		}
 		defer func() { err = errors.Join(err, k.close()) }()
-		u, err := commtest.NewSums(c) // on a stream of its own
+		u, err := commtest.NewSums(c) // on a separate stream
 		if err != nil {
 			return err
 		}

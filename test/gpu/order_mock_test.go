@@ -13,8 +13,8 @@ import (
 	"github.com/goccl/goccl/test/mockcuda"
 )
 
-// inAnyOrder runs do on a driver that executes operations in any permitted order, and checks that the order was that of
-// the host's calls.
+// inAnyOrder runs do on a driver that executes operations in any permitted order, and checks that the kernels ran in
+// the order of the host's calls.
 func inAnyOrder(t *testing.T, owner func(mockcuda.Call) uint64, do func(seed uint64) error) {
 	t.Helper()
 	trace, err := commtest.MockTrace()
@@ -83,8 +83,8 @@ func orderOnce(byRank [][]*goccl.Comm, seed uint64) error {
 	})
 }
 
-// A communicator's plans are ordered like its operations: one after the other with those of its engine, in a capture of
-// two streams, and inside and outside of graphs.
+// A communicator's plans are ordered like its operations: one after the other with the engine's operations, in a
+// capture of two streams, and inside and outside of graphs.
 func TestOnMockOrderWithPlans(t *testing.T) {
 	const n, count = 2, 256
 	comms := commtest.OnMock(t, n, nil)
@@ -138,7 +138,7 @@ func TestOnMockOrderWithPlans(t *testing.T) {
 	}
 }
 
-// With SeparateGraphs a communicator adds no nodes of its own to graphs.
+// With SeparateGraphs a communicator adds only the operations' nodes to graphs.
 func TestOnMockSeparateGraphs(t *testing.T) {
 	nodes := func(env string, set func(int, *goccl.Config)) int {
 		t.Setenv("NCCL_GRAPH_MIXING_SUPPORT", env)
@@ -155,7 +155,7 @@ func TestOnMockSeparateGraphs(t *testing.T) {
 	for i, n := range []int{nodes("", nil) - orderNodes, nodes("1", nil) - orderNodes, nodes("0", nil),
 		nodes("", separate)} {
 		if n != 1 {
-			t.Errorf("setting %d: a graph of one operation has %d nodes besides those of the order", i, n)
+			t.Errorf("setting %d: a graph of one operation has %d nodes besides the nodes of the order", i, n)
 		}
 	}
 }

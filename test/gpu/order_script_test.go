@@ -16,7 +16,7 @@ import (
 	"github.com/goccl/goccl/test/commtest"
 )
 
-// orderStep is a call of the host that every rank makes, each on streams of its own choice.
+// orderStep is a call of the host that every rank makes, on streams that each rank chooses.
 type orderStep struct {
 	kind  orderKind
 	ops   []orderOp // of a call or of a graph
@@ -33,8 +33,8 @@ const (
 	orderLaunch
 )
 
-// orderScript generates steps from a seed. The first communicator has operations of all sizes. Those of others are
-// small, so that one of each fits on a GPU at a time, and graphs hold operations of one communicator: order between
+// orderScript generates steps from a seed. The first communicator has operations of all sizes. Operations of the others
+// are small, so that one of each fits on a GPU at a time, and graphs hold operations of one communicator: order between
 // communicators is not guaranteed.
 type orderScript struct {
 	r        *rand.Rand

@@ -43,7 +43,7 @@ func orderComms(t *testing.T, comms int) [][]*goccl.Comm {
 	return byRank
 }
 
-// Random calls of all ranks, each on streams of its own choice, are compared with the same calls one after the other:
+// Random calls of all ranks, on streams that each rank chooses, are compared with the same calls one after the other:
 // see orderScript.
 func TestGPUOrderRandom(t *testing.T) {
 	const comms, perRound = 2, 200

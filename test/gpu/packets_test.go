@@ -16,7 +16,7 @@ import (
 )
 
 // Small all-gathers whose lines arrive where other packets were, many of them launched at once, with every result
-// checked: data of an older packet must never be taken for that of a newer one. Lines of 128 bytes alone, and in
+// checked: data of an older packet must never be taken for a newer packet's data. Lines of 128 bytes alone, and in
 // alternation with packets of 16 bytes (a barrier).
 func TestGPUPacketsAfterPackets(t *testing.T) {
 	for name, barriers := range map[string]bool{"lines": false, "lines and packets": true} {

@@ -176,7 +176,7 @@ func TestStoppedRank(t *testing.T) {
 	}
 }
 
-// TestReset resets all connections of a host, those of the bootstrap included: all ranks get an error that names a
+// TestReset resets all connections of a host, including the bootstrap's: all ranks get an error that names a
 // rank. The connections break one after the other, so ranks may disagree about which are left.
 func TestReset(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 	"github.com/goccl/goccl/test/netfake"
 )
 
-// TestFakeNetwork runs collectives over a network that reorders, repeats and delays what it can, and in some schedules
+// TestFakeNetwork runs collectives over a network that reorders, repeats and delays messages, and in some schedules
 // loses a connection. Results are right, or ranks get an error that names a rank; no rank hangs.
 func TestFakeNetwork(t *testing.T) {
 	n := 1000

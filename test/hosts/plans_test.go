@@ -61,7 +61,7 @@ func overHosts(hosts, per int, f func(c collective.Collective, p *plan.Plan) err
 }
 
 // besideNative runs one rank of the plan and of the engine on the same data: sums of integers have the same bytes, and
-// all results are those of the reference, within rounding.
+// all results equal the reference, within rounding.
 func besideNative(native, c *goccl.Comm, coll collective.Collective, p *plan.Plan) error {
 	calls, err := planned(c, p)
 	if err != nil {

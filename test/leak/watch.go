@@ -19,7 +19,7 @@ var socketMark, fileMark = "@goccl-", "goccl"
 
 // Watch notes the sockets of the processes that this process starts, while they run.
 //
-// The table of sockets is that of the network namespace. Other jobs there, of other users, containers and tests, may
+// The table of sockets covers the network namespace. Other jobs there, of other users, containers and tests, may
 // hold sockets while their descriptors cannot be seen from here. So only those sockets count that this process or a
 // descendant was seen to hold. Reading is cheap: two milliseconds with a hundred processes.
 type Watch struct {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// mark gives the test's sockets and files names of their own.
+// mark gives the test's sockets and files unique names.
 func mark(t *testing.T) {
 	s, f := socketMark, fileMark
 	t.Cleanup(func() { socketMark, fileMark = s, f })

@@ -1,5 +1,5 @@
-// Package mockcuda puts a mock libcuda under the tests of this module, so that what needs the driver is tested where
-// there is no GPU. The mock is ../testdata/mockcuda.c and its parts; see there for what it can do and for its
+// Package mockcuda puts a mock libcuda under the tests of this module, so that code which needs the driver is tested
+// where there is no GPU. The mock is ../testdata/mockcuda.c and its parts; mockcuda.c lists its features and its
 // environment variables.
 package mockcuda
 
@@ -56,7 +56,7 @@ func Setup() (mock bool, cleanup func(), err error) {
 	return true, cleanup, os.Setenv(Env, lib)
 }
 
-// source is mockcuda.c in the module that the working directory is in, as that of a test is.
+// source is mockcuda.c in the module around the working directory, which a test sets to its package's folder.
 func source() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -18,8 +18,8 @@ func Communicator(launch Call) uint64 {
 }
 
 // InOrder looks, in a trace with a seed, whether the kernels of each owner ran one after the other, in the order in
-// which the host launched them, or launched the graphs that they are in. owner says whose a launch is; that of 0 is not
-// looked at. Every graph must have been captured, and all work done, within the trace.
+// which the host launched them, or launched the graphs that they are in. owner returns the owner of a launch; launches
+// of owner 0 are ignored. Every graph must have been captured, and all work done, within the trace.
 func InOrder(calls []Call, owner func(Call) uint64) error {
 	var owners []uint64
 	of := map[uint64]uint64{} // by number of the launch

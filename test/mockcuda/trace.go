@@ -49,10 +49,10 @@ type Call struct {
 	Kind     CallKind
 	Stream   uintptr // as it was given
 	Captured bool    // the stream was being captured
-	Overlap  bool    // the launch may come onto the GPU before what is ahead of it has ended
-	// A, B and C are destination, source (or value) and size of copies and sets; address and value of writes and waits;
-	// the event; the graph, its size and its capture; of a launch, A is the calling thread, B a number of its own, which
-	// is A of each Begin and End of what was launched, and C its capture or 0.
+	Overlap  bool    // the launch may begin before the work ahead of it in its stream has ended
+	// Call's arguments. Copies and sets: destination, source (or value) and size. Writes and waits of values: address
+	// and value. Events: the event. Graphs: the graph, its size and its capture. A launch: A is the calling thread, B a
+	// unique number, which is A of every Begin and End of the launched work, and C its capture or 0.
 	A, B, C             uint64
 	Kernel              string
 	Grid, Block, Shared uint32

@@ -11,7 +11,7 @@ type system[S comparable] struct {
 	start S
 	// next lists what can happen in a state.
 	next func(s S) []step[S]
-	// safe returns what is wrong with a state, or "".
+	// safe describes the violation in a state, or returns "".
 	safe func(s S) string
 	// done reports whether a state may be the last.
 	done func(s S) bool

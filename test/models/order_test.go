@@ -6,7 +6,7 @@ import (
 )
 
 // Order: every rank enqueues the operations of a communicator on streams that it chooses, each rank others. A stream
-// runs what is in it in order, streams run beside each other. When the stream changes, the host records an event behind
+// runs its work in order, streams run beside each other. When the stream changes, the host records an event behind
 // the last operation and lets the new stream wait for it (device/cuda, Order). An operation ends when every rank has
 // begun it. Property: on every rank the operations begin in the order of their calls, so no rank waits for ever, and no
 // two of a rank run at once.
@@ -52,7 +52,7 @@ func ordered(f orderFaults) *system[orderState] {
 			for r := range ranks {
 				k := s.called[r] + 1
 				for q := range streams {
-					// Streams are alike: the first operation takes the first. The ranks differ in the others.
+					// Streams are interchangeable: the first operation takes the first. The ranks differ in the others.
 					if k > epochs || k == 1 && q > 0 {
 						continue
 					}

@@ -8,7 +8,7 @@ import (
 
 // Packets: in each epoch every rank sends a packet to every peer, into the area of the epoch's parity, and begins the
 // next epoch once it has got the packets of all. A packet carries its epoch as a flag. Property: a rank gets exactly
-// the data of its own epoch, and no rank waits for ever.
+// the data of the current epoch, and no rank waits for ever.
 
 const (
 	ranks  = 3

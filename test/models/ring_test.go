@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A ring: every rank begins with a piece of its own, passes it on, and then passes on what it gets, through two slots
+// A ring: every rank sends one piece to the next rank, and then forwards each piece that it receives, through two slots
 // at each receiver. A flag at the receiver says how many slots have arrived; a limit at the sender says how many may be
 // sent. Property: every piece arrives once, in order and unchanged, and no rank waits for ever.
 

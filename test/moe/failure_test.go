@@ -146,7 +146,7 @@ func TestTooFewRows(t *testing.T) {
 	})
 }
 
-// Wrong arguments are refused before anything is enqueued, with the name of what is wrong.
+// Wrong arguments are refused before anything is enqueued, with the name of the bad argument.
 func TestArguments(t *testing.T) {
 	ranks := onHost(t, 1, 20*time.Second)
 	k := ranks[0]

@@ -44,8 +44,8 @@ func onMock(t *testing.T) ([]*goccl.MoE, []*goccl.Comm) {
 	return all, comms
 }
 
-// The launches of a step: no copy, no wait of the host. A kernel that moves few rows has 64 blocks, or as many as the
-// call wants.
+// The launches of a step: no copy, no wait of the host. A kernel that moves few rows has 64 blocks, or the number that
+// the call wants.
 func TestOnMockLaunches(t *testing.T) {
 	all, comms := onMock(t)
 	trace, err := commtest.MockTrace()
@@ -96,8 +96,8 @@ func TestOnMockLaunches(t *testing.T) {
 	}
 }
 
-// A rank of more tokens than go as packets has kernels with stages: as many as a block has
-// warps or room for. Rows of which too few fit, and few tokens, go as without.
+// A rank of more tokens than go as packets has kernels with stages: one stage for each warp of a block, or fewer if
+// shared memory has room for fewer. If too few fit, or there are few tokens, kernels without stages run.
 func TestOnMockStages(t *testing.T) {
 	all, comms := onMock(t)
 	trace, err := commtest.MockTrace()

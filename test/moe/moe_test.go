@@ -14,7 +14,7 @@ func TestMain(m *testing.M) {
 	commtest.Main(m, map[string]func(*commtest.Process) error{"cases": cases, "survive": survive})
 }
 
-// shapes are those of the cases of a number of ranks.
+// shapes returns the shapes to test with a number of ranks.
 func shapes(ranks int) []moe.Shape {
 	return []moe.Shape{
 		{Hidden: 128, TopK: 2, Experts: 2 * ranks},

@@ -113,7 +113,7 @@ func (c *Case) combined(s, t, j int, bias [2]uint16) uint16 {
 	return bfloat16(sum)
 }
 
-// weights are those of the experts of a token on a rank; 0 for the others.
+// weights returns a weight for each expert of a rank: the token's weight for it, 0 if the token does not go there.
 func (c *Case) weights(rank, s, t int) (w []float32) {
 	for k, e := range c.list(s, t) {
 		f := float32(0)

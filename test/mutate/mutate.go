@@ -26,7 +26,7 @@ var (
 	limit  = flag.Duration("mutate.for", 0, "how long the inputs of each target may take; 0: as long as they need")
 )
 
-// Loops reports whether Fuzz runs loops: a body may then keep what is costly for the inputs that follow.
+// Loops reports whether Fuzz runs loops: a body may then keep costly objects for the inputs that follow.
 func Loops() bool { return *wanted > 0 }
 
 // Fuzz is f.Fuzz(body), or the loop.
@@ -37,7 +37,8 @@ func Fuzz(f *testing.F, body any) {
 		f.Fuzz(body)
 		return
 	}
-	// The seeds come one by one. Each has its share of the runs; those of testdata, which f does not count, the same.
+	// The seeds come one by one. Each has its share of the runs; seeds of testdata, which f does not count, get the
+	// same share.
 	share := (runs + max(1, seeds(f)) - 1) / max(1, seeds(f))
 	m := newMutator(*seed)
 	done, begin := 0, time.Now()

@@ -34,7 +34,7 @@ func loop(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// The loop runs as many inputs as it says, finds the fault, prints the input, and is reproducible.
+// The loop runs the reported number of inputs, finds the fault, prints the input, and is reproducible.
 func TestLoop(t *testing.T) {
 	if out := loop(t, "-mutate.runs=5000"); !strings.Contains(out, "FuzzFault: 5000 runs in ") {
 		t.Error(out)

@@ -20,8 +20,8 @@ type Options struct {
 	Repeat float64
 	// Slow is the share of hosts whose puts take 16 times as long.
 	Slow float64
-	// Break loses one connection, and Die kills one host, after as many arrivals in the fabric; 0 is never. The seed
-	// chooses which.
+	// Break loses one connection after that number of arrivals in the fabric, and Die kills one host; 0 is never. The
+	// seed chooses the victim.
 	Break, Die int
 }
 

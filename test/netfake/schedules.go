@@ -8,11 +8,11 @@ import (
 	"github.com/goccl/goccl/internal/setting"
 )
 
-// SeedVariable runs one schedule: that of the seed.
+// SeedVariable names a variable that selects one schedule by its seed.
 const SeedVariable = "GOCCL_FAKE_SEED"
 
-// Schedules runs f with n fabrics of different seeds, or with that of SeedVariable. vary changes the options of a seed.
-// The first schedule that fails ends the test and says how to run it again.
+// Schedules runs f with n fabrics of different seeds, or with the seed of SeedVariable. vary changes the options of a
+// seed. The first schedule that fails ends the test and says how to run it again.
 func Schedules(t *testing.T, n int, vary func(seed uint64, o *Options), f func(t testing.TB, fabric *Fabric)) {
 	t.Helper()
 	from, to := uint64(1), uint64(n)

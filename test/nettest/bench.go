@@ -7,7 +7,7 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// Bench measures ping-pong (the time is that of one direction), and streams with 8 puts in flight.
+// Bench measures ping-pong (time per direction), and streams with 8 puts in flight.
 func Bench(b *testing.B, net func(testing.TB) transport.Net) {
 	for _, size := range []int{8, 1 << 10, 64 << 10, 1 << 20} {
 		b.Run(fmt.Sprint("pingpong/", size), func(b *testing.B) {

@@ -13,11 +13,11 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// BenchProcesses measures messages between two processes: "pingpong", of which the time is that of one direction, and
-// "exchange", in which both send at the same time. With "wait" one goroutine puts and waits. With "proxy" it is as
-// between GPUs (engine/hosts/cudawire): a kernel, which is a goroutine here, posts the chunks of a message and polls
-// for those of the answer, and a goroutine puts what is posted and takes what arrives. ctxsw is the number of context
-// switches of this process for a message.
+// BenchProcesses measures messages between two processes: "pingpong" (time per direction), and "exchange", in which
+// both send at the same time. With "wait" one goroutine puts and waits. With "proxy" it is as between GPUs
+// (engine/hosts/cudawire): a kernel, which is a goroutine here, posts the chunks of a message and polls for the chunks
+// of the answer, and a goroutine puts the posted chunks and takes the arrivals. ctxsw is the number of context switches
+// of this process for a message.
 func BenchProcesses(b *testing.B, net func(testing.TB) transport.Net) {
 	if r := childRole(); r != nil {
 		r.echo(b, net(b))
@@ -167,7 +167,7 @@ func (p *pinger) yield(polls int) {
 	}
 }
 
-// serve puts what is posted and takes what arrives.
+// serve puts the posted chunks and takes the arrivals.
 func (p *pinger) serve() {
 	defer close(p.done)
 	batch, _ := p.Peer.(transport.Batcher)

@@ -2,5 +2,5 @@
 //
 // # Lifetime and threads
 //
-// Run closes what it opens. It may be called once per test.
+// Run closes everything that it opens. It may be called once per test.
 package nettest

@@ -141,7 +141,7 @@ func exchange(t testing.TB, s *Side, size, rounds int) {
 	s.flush(t)
 }
 
-// ExchangeImmediate is that of Exchange.
+// ExchangeImmediate is the immediate value of Exchange's puts.
 const ExchangeImmediate = 30
 
 // Exchange makes rounds of puts of different sizes that fill the region, and compares what the other side put in its

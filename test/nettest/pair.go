@@ -16,7 +16,7 @@ import (
 // limit bounds every wait of the suite, on a machine that may be busy.
 const limit = 60 * time.Second
 
-// Memory returns size bytes outside of the Go heap, on pages of their own.
+// Memory returns size bytes outside of the Go heap, on separate pages.
 func Memory(t testing.TB, size int) (device.Ptr, []byte) {
 	t.Helper()
 	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)

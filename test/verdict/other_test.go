@@ -15,7 +15,7 @@ import (
 	"github.com/goccl/goccl/test/commtest"
 )
 
-// busy: the victim has called, but a kernel of its own runs before the operation on its stream.
+// busy: the victim has called, but another kernel of the caller runs before the operation on its stream.
 func busy(k *commtest.Process) error {
 	return with(k, func(r *rank) error {
 		release := make(chan struct{})
@@ -118,7 +118,7 @@ func circle(k *commtest.Process) error {
 	return around(k, pairs)
 }
 
-// around makes a communicator of each pair of ranks. Rank r calls that of pair r first.
+// around makes a communicator of each pair of ranks. Rank r calls the communicator of pair r first.
 func around(k *commtest.Process, pairs [][]int) error {
 	return with(k, func(r *rank) error {
 		comms := make([]*goccl.Comm, len(pairs))
@@ -181,8 +181,8 @@ func TestCommunicatorsInDifferentOrders(t *testing.T) {
 	}
 }
 
-// slow: the victim comes later than the others, to every operation, until all others have a verdict: the ranks that do
-// are what is summed.
+// slow: the victim comes later than the others, to every operation, until all others have a verdict. The ranks sum up
+// how many of them have one.
 func slow(k *commtest.Process) error {
 	return with(k, func(r *rank) error {
 		var sum [4]byte

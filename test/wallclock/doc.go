@@ -1,5 +1,5 @@
-// Package wallclock moves the wall clock of this process, and of no other: time.Now and what is made from it. Monotonic
-// time goes on. It is for tests of what happens when an administrator or NTP sets the clock.
+// Package wallclock moves the wall clock of this process only: time.Now and times derived from it. Monotonic time goes
+// on. It is for tests of what happens when an administrator or NTP sets the clock.
 //
 // Go reads both clocks by one function of the kernel's shared object. Jump puts a function before it that adds an
 // offset to CLOCK_REALTIME. C code, and calls of the kernel, see the true time.

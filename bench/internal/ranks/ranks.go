@@ -67,7 +67,7 @@ func (o *Options) Run(rank func(ctx context.Context, env bootstrap.Env) error) e
 			n = min(gpus, Most)
 		}
 		if gpus < n || n < 2 {
-			return fmt.Errorf("%d ranks need as many GPUs, at least two, and there are %d: -device host needs none", n,
+			return fmt.Errorf("%d ranks need a GPU each, at least two, and there are %d: -device host needs none", n,
 				gpus)
 		}
 	} else if n == 0 {

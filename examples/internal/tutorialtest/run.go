@@ -1,4 +1,4 @@
-// Package tutorialtest runs a tutorial's main function in a process of its own, from the tutorial's test. It keeps no
+// Package tutorialtest runs a tutorial's main function in a separate process, from the tutorial's test. It keeps no
 // state.
 package tutorialtest
 

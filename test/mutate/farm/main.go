@@ -4,7 +4,7 @@
 //	for p in PACKAGES; do go test -c -o DIR/$(echo $p | tr / .).test ./$p; done
 //	farm -dir DIR -inputs 10000000 -for 5m -json fuzz.json
 //
-// A worker takes the target that has the fewest workers and runs it for some seconds with a seed of its own, so that
+// A worker takes the target that has the fewest workers and runs it for some seconds with a fresh seed, so that
 // cheap targets end first and the others get their cores. An input that fails ends its loop, counts as a failure and is
 // in a log in DIR; so does a loop that does not end.
 package main
