@@ -41,8 +41,8 @@ func TestOnMockHostMemoryOfProcesses(t *testing.T) {
 	}
 }
 
-// With no other rung left, the ranks of a host are joined by the network, as if each were a host.
-func TestOnMockNetworkIsTheLastRung(t *testing.T) {
+// With no other link kind left, the ranks of a host are joined by the network, as if each were a host.
+func TestOnMockNetworkIsTheLastLink(t *testing.T) {
 	for _, variables := range [][]string{{"GOCCL_LINK=net"}, {"NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1"}} {
 		t.Run(variables[0], func(t *testing.T) {
 			for _, v := range variables {

@@ -15,18 +15,18 @@ import (
 	"github.com/goccl/goccl/job/share"
 )
 
-// climb makes the arenas on the best rung that works for all pairs, and enters the rung into the terms. All ranks
-// choose the same rung.
+// climb makes the arenas on the best link kind that works for all pairs, and enters it into the terms. All ranks choose
+// the same one.
 //
 //  1. Take the worst of the links that GPUs and environment allow.
 //  2. Make the arenas.
 //  3. Probe that data arrives in them, unless every rank knows it from an earlier communicator.
-//  4. If ranks cannot map each other's memory, or data does not arrive, start again one rung lower.
+//  4. If ranks cannot map each other's memory, or data does not arrive, start again with the next worse kind.
 func climb(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, t *terms) (*share.Arena, error) {
 	l := &t.ladder
 	for {
 		worst := l.worst()
-		t.gpu.Link = worst.Rung
+		t.gpu.Link = worst.Kind
 		arena, err := l.try(ctx, b, dev, worst)
 		if err != nil {
 			return nil, err
@@ -40,11 +40,11 @@ func climb(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, t *term
 	}
 }
 
-// try makes and probes arenas. The arena is nil if a lower rung is to be tried.
+// try makes and probes arenas. The arena is nil if a worse link kind is to be tried.
 func (l *ladder) try(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, worst Pair) (*share.Arena, error) {
-	n, rank, m := len(l.all), b.Rank(), worst.Rung.medium()
-	at, newArena := layout{n, worst.Rung == NVLink}, share.NewArena
-	switch worst.Rung {
+	n, rank, m := len(l.all), b.Rank(), worst.Kind.medium()
+	at, newArena := layout{n, worst.Kind == NVLink}, share.NewArena
+	switch worst.Kind {
 	case Network:
 		return nil, &collective.Error{Op: "init", Rank: rank, Peer: -1, Err: fmt.Errorf("%w: %s: %s", ErrNetwork,
 			l.names(worst.A, worst.B), worst.Reason)}
@@ -113,26 +113,26 @@ func (l *ladder) refuse(rank int, m medium) error {
 // names a link.
 func (l *ladder) announce(worst Pair) {
 	at := slog.LevelDebug
-	if worst.Rung > NVLink {
+	if worst.Kind > NVLink {
 		at = slog.LevelInfo
 	}
 	slog.Log(context.Background(), at, "links", "pairs", Describe(l.pairs()))
-	if worst.Rung > NVLink && !l.forced() {
+	if worst.Kind > NVLink && !l.forced() {
 		warnOnce("not all GPUs are connected by NVLink: only protocols that the link allows are used", "link",
-			worst.Rung.String(), "worst", l.names(worst.A, worst.B), "reason", worst.Reason)
+			worst.Kind.String(), "worst", l.names(worst.A, worst.B), "reason", worst.Reason)
 	}
 }
 
 // Describe is a text of pairs, grouped by link and reason: "0-1 2-3 NVLink; 0-2 1-2 PCIe (no NVLink …)".
 func Describe(pairs []Pair) string {
 	type kind struct {
-		rung   Rung
+		link   LinkKind
 		reason string
 	}
 	var order []kind
 	members := map[kind][]string{}
 	for _, p := range pairs {
-		k := kind{p.Rung, p.Reason}
+		k := kind{p.Kind, p.Reason}
 		if members[k] == nil {
 			order = append(order, k)
 		}
@@ -144,7 +144,7 @@ func Describe(pairs []Pair) string {
 		if len(order) == 1 && len(pairs) > 1 {
 			who = "all"
 		}
-		text := who + " " + k.rung.String()
+		text := who + " " + k.link.String()
 		if k.reason != "" {
 			text += " (" + k.reason + ")"
 		}
@@ -154,4 +154,4 @@ func Describe(pairs []Pair) string {
 }
 
 // Links lists the link of each pair of ranks. The kernels use the worst of them, which is also returned.
-func (e *Engine) Links() ([]Pair, Rung) { return e.links, e.gpu.Link }
+func (e *Engine) Links() ([]Pair, LinkKind) { return e.links, e.gpu.Link }

@@ -9,9 +9,9 @@ import (
 
 // GPU is the key by which a table is chosen.
 type GPU struct {
-	Name         string // like "NVIDIA H200"; empty if the ranks have different models
-	Major, Minor int    // compute capability, the minimum over all ranks
-	Link         Rung   // the worst of any pair of ranks
+	Name         string   // like "NVIDIA H200"; empty if the ranks have different models
+	Major, Minor int      // compute capability, the minimum over all ranks
+	Link         LinkKind // the worst of any pair of ranks
 }
 
 // Meet reduces g to the properties that it shares with o.

@@ -21,7 +21,7 @@ import (
 func TestNoLinesBelowNVLink(t *testing.T) {
 	for _, c := range []struct {
 		variable, value string
-		link            Rung
+		link            LinkKind
 	}{{"MOCKCUDA_NO_NVLINK", "1", PCIe}, {"GOCCL_LINK", "host", HostMemory}} {
 		t.Run(c.link.String(), func(t *testing.T) {
 			t.Setenv(c.variable, c.value)
@@ -30,7 +30,7 @@ func TestNoLinesBelowNVLink(t *testing.T) {
 	}
 }
 
-func testNoLines(t *testing.T, link Rung) {
+func testNoLines(t *testing.T, link LinkKind) {
 	const room = 32 << 20
 	for _, n := range []int{2, 3, 4} {
 		e := mockEngines(t, n)[1]
@@ -230,7 +230,7 @@ func TestDerivedTables(t *testing.T) {
 	if measured, _, err := Tuned(GPU{Name: "NVIDIA H200", Major: 9}, 8); !measured || err != nil {
 		t.Errorf("%v %v", measured, err)
 	}
-	for _, link := range []Rung{PCIe, HostMemory} {
+	for _, link := range []LinkKind{PCIe, HostMemory} {
 		for _, n := range []int{2, 8, 16} {
 			got, err := LoadTable("", GPU{Name: "NVIDIA H200", Major: 9, Link: link}, n)
 			must(t, err)

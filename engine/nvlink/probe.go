@@ -223,7 +223,7 @@ func (p *prober) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// medium is what a rung needs to work: rungs with one medium need one probe.
+// medium is the memory that a link kind needs: kinds with one medium need one probe.
 type medium uint8
 
 const (
@@ -232,7 +232,7 @@ const (
 	numMedia
 )
 
-func (r Rung) medium() medium {
+func (r LinkKind) medium() medium {
 	if r == HostMemory {
 		return hostMemory
 	}

@@ -41,7 +41,7 @@ func TestDeafPeers(t *testing.T) {
 							t.Errorf("round %d: %v", round, e.gpu.Link)
 						}
 						for _, p := range e.links {
-							if p.Rung != HostMemory || !strings.Contains(p.Reason, want) {
+							if p.Kind != HostMemory || !strings.Contains(p.Reason, want) {
 								t.Errorf("round %d: %+v", round, p)
 							}
 						}

@@ -100,7 +100,7 @@ func LoadTable(path string, gpu GPU, ranks int) (*Table, error) {
 }
 
 // embedded returns the table of the nearest number of ranks, of the same GPU or, second of two that are as near, of the
-// reference, from which it derives one. Below NVLink there is one table for each rung.
+// reference, from which it derives one. Below NVLink there is one table for each link kind.
 func embedded(gpu GPU, ranks int) (best *Table, err error) {
 	entries, err := tables.ReadDir("tables")
 	if err != nil {
@@ -122,8 +122,8 @@ func embedded(gpu GPU, ranks int) (best *Table, err error) {
 		if err != nil {
 			return nil, err
 		}
-		link := Rung(NVLink)
-		for _, r := range []Rung{PCIe, HostMemory} {
+		link := LinkKind(NVLink)
+		for _, r := range []LinkKind{PCIe, HostMemory} {
 			if t.GPU == r.table() {
 				link = r
 			}

@@ -65,7 +65,7 @@ func Measure(ctx context.Context, a, b int) (v Verdict) {
 		ends[r].engine = e
 		if r == 0 {
 			pairs, _ := e.Links()
-			v.Link, v.Reason = pairs[0].Rung.String(), pairs[0].Reason
+			v.Link, v.Reason = pairs[0].Kind.String(), pairs[0].Reason
 		}
 		return nil
 	})

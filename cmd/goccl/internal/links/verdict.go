@@ -12,7 +12,7 @@ type Verdict struct {
 	A, B int
 	// BusA and BusB are the PCI addresses.
 	BusA, BusB string
-	// Link is the rung that goccl uses, like "NVLink", and Reason why it is no better.
+	// Link is the link kind that goccl uses, like "NVLink", and Reason why it is no better.
 	Link, Reason string
 	// Micros is the time of an exchange of 8 bytes, both ways at once, with its launch.
 	Micros float64

@@ -2,14 +2,14 @@ package nvlink
 
 import "github.com/goccl/goccl/internal/setting"
 
-// Rung is a kind of link between GPUs of a host, best first. The kernels of a communicator use one rung: the worst of
-// its pairs of ranks.
-type Rung uint8
+// LinkKind is a kind of link between GPUs of a host, best first. The kernels of a communicator use one link kind: the
+// worst of its pairs of ranks.
+type LinkKind uint8
 
-// The rungs of the ladder.
+// The kinds of links.
 const (
 	// NVLink: whole lines of 128 bytes arrive as a whole, so every protocol works.
-	NVLink Rung = iota
+	NVLink LinkKind = iota
 	// PCIe: stores into the peer's memory, of which 8 bytes arrive as a whole.
 	PCIe
 	// HostMemory: arenas in page-locked memory of the host, which all GPUs map.
@@ -18,15 +18,15 @@ const (
 	Network
 )
 
-func (r Rung) String() string {
+func (r LinkKind) String() string {
 	return [...]string{"NVLink", "PCIe", "host memory", "network"}[min(r, Network)]
 }
 
-// table is the GPU name of the embedded tables of the rungs below NVLink.
-func (r Rung) table() string { return [...]string{"", "PCIe", "host memory", ""}[min(r, Network)] }
+// table is the GPU name of the embedded tables of the link kinds below NVLink.
+func (r LinkKind) table() string { return [...]string{"", "PCIe", "host memory", ""}[min(r, Network)] }
 
-// forced is the rung that GOCCL_LINK names.
-func forced(l setting.Link) (r Rung, name string) {
+// forced is the link kind that GOCCL_LINK names.
+func forced(l setting.Link) (r LinkKind, name string) {
 	switch l {
 	case setting.LinkPCIe:
 		return PCIe, "pcie"

@@ -24,7 +24,7 @@ type path struct {
 // Pair is the link of two ranks, and the reason why it is no better.
 type Pair struct {
 	A, B   int
-	Rung   Rung
+	Kind   LinkKind
 	Reason string
 }
 
@@ -74,12 +74,12 @@ func (l *ladder) pairs() []Pair {
 	return out
 }
 
-// pair chooses the best rung that the GPUs have and that no rank's environment excludes.
+// pair chooses the best link kind that the GPUs have and that no rank's environment excludes.
 func (l *ladder) pair(a, b int) Pair {
 	p, way := Pair{A: a, B: b}, min(l.paths[a][b].Link, l.paths[b][a].Link)
 	if want := l.all[0].Link; want != setting.LinkBest {
-		rung, name := forced(want)
-		p.Rung, p.Reason = rung, "GOCCL_LINK="+name
+		kind, name := forced(want)
+		p.Kind, p.Reason = kind, "GOCCL_LINK="+name
 		return p
 	}
 	apart := max(l.paths[a][b].Apart, l.paths[b][a].Apart)
@@ -87,31 +87,31 @@ func (l *ladder) pair(a, b int) Pair {
 	case way == cuda.SameGPU:
 		p.Reason = "the same GPU"
 	case way == cuda.NoLink:
-		p.Rung, p.Reason = HostMemory, "the driver reports no peer access"
+		p.Kind, p.Reason = HostMemory, "the driver reports no peer access"
 	case way == cuda.PCIe:
-		p.Rung, p.Reason = PCIe, "no NVLink between the two"
+		p.Kind, p.Reason = PCIe, "no NVLink between the two"
 	}
 	for r := range l.all {
 		h := &l.all[r]
 		switch {
-		case p.Rung >= HostMemory || way == cuda.SameGPU:
+		case p.Kind >= HostMemory || way == cuda.SameGPU:
 		case h.NoP2P:
-			p.Rung, p.Reason = HostMemory, fmt.Sprintf("NCCL_P2P_DISABLE=1 on rank %d", r)
+			p.Kind, p.Reason = HostMemory, fmt.Sprintf("NCCL_P2P_DISABLE=1 on rank %d", r)
 		case h.P2PLevel == setting.P2PNever,
-			h.P2PLevel != setting.P2PAny && p.Rung == PCIe && (apart > h.P2PLevel || h.P2PLevel == setting.P2PNVLink):
-			p.Rung, p.Reason = HostMemory, fmt.Sprintf("further apart than NCCL_P2P_LEVEL of rank %d allows", r)
+			h.P2PLevel != setting.P2PAny && p.Kind == PCIe && (apart > h.P2PLevel || h.P2PLevel == setting.P2PNVLink):
+			p.Kind, p.Reason = HostMemory, fmt.Sprintf("further apart than NCCL_P2P_LEVEL of rank %d allows", r)
 		}
 	}
-	if why := l.broken(a, b, peerMemory); p.Rung < HostMemory && why != "" {
-		p.Rung, p.Reason = HostMemory, why
+	if why := l.broken(a, b, peerMemory); p.Kind < HostMemory && why != "" {
+		p.Kind, p.Reason = HostMemory, why
 	}
 	for r := range l.all {
-		if p.Rung == HostMemory && l.all[r].NoHostMemory {
-			p.Rung, p.Reason = Network, p.Reason+fmt.Sprintf(", and NCCL_SHM_DISABLE=1 on rank %d", r)
+		if p.Kind == HostMemory && l.all[r].NoHostMemory {
+			p.Kind, p.Reason = Network, p.Reason+fmt.Sprintf(", and NCCL_SHM_DISABLE=1 on rank %d", r)
 		}
 	}
-	if why := l.broken(a, b, hostMemory); p.Rung == HostMemory && why != "" {
-		p.Rung, p.Reason = Network, p.Reason+", and "+why
+	if why := l.broken(a, b, hostMemory); p.Kind == HostMemory && why != "" {
+		p.Kind, p.Reason = Network, p.Reason+", and "+why
 	}
 	return p
 }
@@ -153,10 +153,10 @@ func (l *ladder) learn(rank int, m medium, results [][]uint32) bool {
 	return good
 }
 
-// possible returns the reason why a forced rung cannot work for some pair, or nil.
+// possible returns the reason why a forced link kind cannot work for some pair, or nil.
 func (l *ladder) possible(rank int) error {
 	want := l.all[0].Link
-	rung, name := forced(want)
+	kind, name := forced(want)
 	for r := range l.all {
 		if l.all[r].Link != want {
 			return &collective.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf(
@@ -167,9 +167,9 @@ func (l *ladder) possible(rank int) error {
 			var why string
 			switch {
 			case want == setting.LinkBest:
-			case rung <= PCIe && way == cuda.NoLink:
+			case kind <= PCIe && way == cuda.NoLink:
 				why = "the driver reports no peer access (goccl doctor)"
-			case rung == NVLink && way == cuda.PCIe:
+			case kind == NVLink && way == cuda.PCIe:
 				why = "they are connected by PCIe only"
 			}
 			if why != "" {
@@ -228,7 +228,7 @@ func expectPath(link topo.Link) path {
 func (l *ladder) worst() Pair {
 	worst := Pair{}
 	for _, p := range l.pairs() {
-		if p.Rung > worst.Rung || worst.Reason == "" {
+		if p.Kind > worst.Kind || worst.Reason == "" {
 			worst = p
 		}
 	}

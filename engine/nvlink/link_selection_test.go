@@ -35,11 +35,11 @@ func twoPairs() *ladder {
 }
 
 // The link of each pair is the best that the GPUs have and that the environment of every rank allows.
-func TestLadder(t *testing.T) {
+func TestLinkSelection(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		change      func(l *ladder)
-		near, far   Rung // within a pair of NVLink, and between the two
+		near, far   LinkKind // within a pair of NVLink, and between the two
 		why, whyFar string
 	}{
 		{"as it is", func(*ladder) {}, NVLink, PCIe, "", "no NVLink"},
@@ -55,7 +55,7 @@ func TestLadder(t *testing.T) {
 		{"one direction is missing", func(l *ladder) { l.paths[3][0].Link = cuda.NoLink }, NVLink, HostMemory, "",
 			"no peer access"},
 		{"no bytes arrive", func(l *ladder) { l.lose(peerMemory, errDeaf) }, HostMemory, HostMemory, "deaf", "deaf"},
-		{"no rung is left", func(l *ladder) { l.lose(peerMemory, errDeaf); l.all[1].NoHostMemory = true }, Network, Network,
+		{"no link is left", func(l *ladder) { l.lose(peerMemory, errDeaf); l.all[1].NoHostMemory = true }, Network, Network,
 			"deaf, and NCCL_SHM_DISABLE=1 on rank 1", "deaf"},
 		{"no medium works", func(l *ladder) { l.lose(peerMemory, errDeaf); l.lose(hostMemory, errDeaf) }, Network, Network,
 			"deaf, and it is deaf", "deaf"},
@@ -69,24 +69,24 @@ func TestLadder(t *testing.T) {
 		l := twoPairs()
 		c.change(l)
 		near, far := l.pair(0, 1), l.pair(0, 3)
-		if near.Rung != c.near || far.Rung != c.far || !strings.Contains(near.Reason, c.why) ||
+		if near.Kind != c.near || far.Kind != c.far || !strings.Contains(near.Reason, c.why) ||
 			!strings.Contains(far.Reason, c.whyFar) {
 			t.Errorf("%s: %+v, %+v", c.name, near, far)
 		}
 		if err := l.possible(0); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if worst := l.worst(); worst.Rung != c.far || len(l.pairs()) != 6 {
+		if worst := l.worst(); worst.Kind != c.far || len(l.pairs()) != 6 {
 			t.Errorf("%s: worst is %+v of %v", c.name, worst, l.pairs())
 		}
 	}
 	same := twoPairs()
 	same.paths[0][1].Link, same.paths[1][0].Link, same.all[0].NoP2P = cuda.SameGPU, cuda.SameGPU, true
-	if p := same.pair(0, 1); p.Rung != NVLink {
+	if p := same.pair(0, 1); p.Kind != NVLink {
 		t.Errorf("one GPU needs no peer access: %+v", p)
 	}
 	same.lose(peerMemory, errDeaf) // as slices of a GPU do that share no memory
-	if p := same.pair(0, 1); p.Rung != HostMemory || !strings.Contains(p.Reason, "deaf") {
+	if p := same.pair(0, 1); p.Kind != HostMemory || !strings.Contains(p.Reason, "deaf") {
 		t.Errorf("one GPU whose ranks share no memory: %+v", p)
 	}
 }
@@ -120,11 +120,11 @@ func TestForcedLinkRefused(t *testing.T) {
 	}
 }
 
-// Without peer access engines take host memory, and with no rung left all ranks say so.
-func TestRungsOfEngines(t *testing.T) {
+// Without peer access engines take host memory, and with no link kind left all ranks say so.
+func TestLinkKindsOfEngines(t *testing.T) {
 	for _, c := range []struct {
 		env  map[string]string
-		link Rung
+		link LinkKind
 	}{
 		{nil, NVLink},
 		{map[string]string{"MOCKCUDA_NO_NVLINK": "1"}, PCIe},
