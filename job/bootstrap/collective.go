@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,11 @@ func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][
 	keys := make([]key, 0, n-1)
 	for i := 1; i < n; i++ {
 		r := (g.rank + i) % n
-		if err := g.e.send(ctx, frameCollective, g.members[r], g.space, tag, message); err != nil {
+		err := cmp.Or(contextError(ctx), g.e.send(ctx, frameCollective, g.members[r], g.space, tag, message))
+		if err != nil {
+			if ctx.Err() != nil && (i == 1 || !errors.Is(err, ErrTimeout)) {
+				r = -1 // the peer did not hold this rank up
+			}
 			return nil, g.culprit(op, r, err)
 		}
 		keys = append(keys, key{g.members[r], frameCollective, g.space, tag})
@@ -65,11 +70,7 @@ func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][
 		return nil, g.culprit(op, (g.rank+1+i)%n, err)
 	case err != nil:
 		missing := missingRanks(n, func(r int) bool { return out[r] != nil })
-		peer := -1
-		if len(missing) == 1 {
-			peer = missing[0]
-		}
-		return nil, g.fail(op.String(), peer, fmt.Errorf("%w; still waiting for ranks %s", err, rankList(g.names(missing))))
+		return nil, g.fail(op.String(), late(missing, err), fmt.Errorf("%w; still waiting for ranks %s", err, rankList(g.names(missing))))
 	}
 	return out, nil
 }
@@ -90,6 +91,10 @@ func (g *group) culprit(op collectiveOp, rank int, err error) error {
 		if time.Now().After(end) || g.isClosed() {
 			break
 		}
+	}
+	var w *withdrawal
+	if errors.As(err, &w) {
+		rank = g.blames(w)
 	}
 	if errors.Is(err, ErrPeerDead) {
 		if r, cause := g.firstDeath(); cause != nil {
@@ -145,6 +150,14 @@ func (g *group) names(ranks []int) []int {
 		out[i] = g.name(r)
 	}
 	return out
+}
+
+// late returns the rank that has not come in time, or -1: several are missing, or the caller has ended the wait.
+func late(missing []int, err error) int {
+	if len(missing) == 1 && errors.Is(err, ErrTimeout) {
+		return missing[0]
+	}
+	return -1
 }
 
 func missingRanks(n int, have func(r int) bool) []int {

@@ -241,7 +241,7 @@ func (e *endpoint) abandon(err error) {
 // deliver takes a frame of peer and the ownership of data. See inbox.put for the channel.
 func (e *endpoint) deliver(peer int, kind frameKind, space, tag uint64, data []byte) <-chan struct{} {
 	if kind == frameLeave {
-		e.box.leave(space, peer, errPeerClosed)
+		e.departs(peer, space, data)
 		return nil
 	}
 	return e.box.put(key{peer, kind, space, tag}, data)

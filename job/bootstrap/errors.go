@@ -24,6 +24,7 @@ var (
 	ErrTooLarge      = errors.New("message is too large")
 	ErrInvalid       = errors.New("invalid argument")
 	ErrAttempt       = errors.New("of different attempts of the job")
+	ErrGaveUp        = errors.New("a rank has given up")
 )
 
 // Error is the error of every operation of this package. Peer is -1 if no single peer is to blame.
@@ -79,7 +80,7 @@ func operationContext(ctx context.Context, timeout time.Duration) (context.Conte
 	return stepContext(ctx, timeout)
 }
 
-// contextError converts an ended context to ErrTimeout or to the caller's cancellation.
+// contextError returns nil for a live context. It converts an ended one to ErrTimeout or to the caller's cancellation.
 func contextError(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, ErrTimeout) {

@@ -115,7 +115,7 @@ func (w *web) apply(n notice) {
 		w.e.departed(from)
 		w.leftOut(from)
 	case frameLeave:
-		w.e.box.leave(n.space, from, errPeerClosed)
+		w.e.departs(from, n.space, n.reason())
 	case frameCollective:
 		w.e.box.put(key{from, frameCollective, n.space, callTag}, binary.LittleEndian.AppendUint64(nil, n.tag))
 	case frameAccuse:

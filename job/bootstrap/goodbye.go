@@ -2,6 +2,8 @@ package bootstrap
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"sync"
 )
 
@@ -21,14 +23,70 @@ func AwaitLeave(ctx context.Context, b Bootstrap) {
 	}
 }
 
+// GiveUp is Leave for a rank that fails while others still need it, for example in a set-up. All their waits in b end
+// with an ErrGaveUp that carries err, and GivenUp reports it. blames is the member that caused err, -1: none.
+func GiveUp(b Bootstrap, blames int, err error) {
+	if g, ok := b.(interface{ giveUp([]byte) }); ok {
+		g.giveUp(EncodeFailure(blames, err))
+	}
+}
+
+// GivenUp returns a channel that delivers the rank to blame each time a member of b gives up. Close closes it.
+func GivenUp(b Bootstrap) <-chan PeerFailure {
+	if g, ok := b.(interface{ givenUp() <-chan PeerFailure }); ok {
+		return g.givenUp()
+	}
+	none := make(chan PeerFailure)
+	close(none)
+	return none
+}
+
+// withdrawal is why a member has given up.
+type withdrawal struct {
+	from    int // endpoint rank
+	culprit int // group rank to blame, -1: from
+	why     error
+}
+
+func (w *withdrawal) Error() string   { return fmt.Sprintf("%v: %v", ErrGaveUp, w.why) }
+func (w *withdrawal) Unwrap() []error { return []error{w.why, ErrGaveUp} }
+
+// blames returns the member to blame for a withdrawal.
+func (g *group) blames(w *withdrawal) int {
+	if w.culprit >= 0 && w.culprit < len(g.members) {
+		return w.culprit
+	}
+	return g.index[w.from]
+}
+
+// departs records that peer has left a space. reason is the argument of giveUp, empty for a plain goodbye.
+func (e *endpoint) departs(peer int, space uint64, reason []byte) {
+	if len(reason) == 0 {
+		e.box.leave(space, peer, errPeerClosed)
+		return
+	}
+	w := &withdrawal{from: peer}
+	w.culprit, w.why = DecodeFailure(reason, math.MaxInt)
+	e.box.withdraw(space, peer, w)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if g := e.groups[space]; g != nil {
+		g.withdrawn.report(PeerFailure{Rank: g.blames(w), Err: w})
+	}
+}
+
+func (g *group) givenUp() <-chan PeerFailure { return g.withdrawn.subscribe() }
+
 // leave sends the notice once. A member that cannot receive it in time detects the end by the goodbye of the endpoint
 // or by its own deadline.
-func (g *group) leave() {
+func (g *group) leave() { g.giveUp(nil) }
+
+func (g *group) giveUp(reason []byte) {
 	g.farewell.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 		defer cancel()
 		if g.e.spread != nil {
-			g.e.spread(ctx, notice{kind: frameLeave, space: g.space})
+			g.e.spread(ctx, leaveNotice(g.space, reason))
 			return
 		}
 		var wg sync.WaitGroup // in parallel, so that a member that does not read delays no other
@@ -36,7 +94,7 @@ func (g *group) leave() {
 			// A member that has itself left still waits for this notice (AwaitLeave), so this bypasses endpoint.send,
 			// which rejects such members.
 			if m != g.e.rank && g.e.wasHere(m) {
-				wg.Go(func() { _ = g.e.links[m].send(ctx, frameLeave, g.space, 0, nil) })
+				wg.Go(func() { _ = g.e.links[m].send(ctx, frameLeave, g.space, 0, reason) })
 			}
 		}
 		wg.Wait()

@@ -19,7 +19,8 @@ type group struct {
 	hosts   []int
 
 	obituaries obituaries
-	farewell   sync.Once // the notice of leave was sent
+	withdrawn  obituaries // the members that have given up
+	farewell   sync.Once  // the notice of leave was sent
 
 	collectiveMu sync.Mutex
 	sequence     uint64
@@ -34,7 +35,7 @@ type group struct {
 func newGroup(e *endpoint, space uint64, members []int) (*group, error) {
 	g := &group{
 		e: e, space: space, rank: -1, members: members, index: make(map[int]int, len(members)),
-		obituaries: obituaries{size: len(members)}, subs: map[string]uint64{},
+		obituaries: obituaries{size: len(members)}, withdrawn: obituaries{size: len(members)}, subs: map[string]uint64{},
 	}
 	number := map[int]int{}
 	for r, m := range members {
@@ -135,6 +136,7 @@ func (g *group) Close() error {
 	if !g.obituaries.close() {
 		return nil
 	}
+	g.withdrawn.close()
 	g.leave() // first, because closing the space makes it unreachable
 	g.e.drop(g)
 	return nil

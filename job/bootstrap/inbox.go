@@ -25,6 +25,7 @@ type inbox struct {
 	queues map[key]*queue
 	peers  []peerState
 	left   map[spacePeer]error // peers that closed one space
+	ended  map[uint64]error    // spaces that a peer has given up, until they are closed
 	closed map[uint64]error    // spaces closed here
 	order  []uint64            // closed, oldest first
 }
@@ -62,6 +63,7 @@ type delivery struct {
 func newInbox(size int) *inbox {
 	return &inbox{
 		limit: maxQueued, queues: map[key]*queue{}, peers: make([]peerState, size), left: map[spacePeer]error{},
+		ended:  map[uint64]error{},
 		closed: map[uint64]error{},
 	}
 }
@@ -180,6 +182,9 @@ func (b *inbox) unreachable(k key) error {
 	if err := b.closed[k.space]; err != nil {
 		return err
 	}
+	if err := b.ended[k.space]; err != nil {
+		return err
+	}
 	if err := b.left[spacePeer{k.space, k.peer}]; err != nil {
 		return err
 	}
@@ -235,6 +240,17 @@ func (b *inbox) leave(space uint64, peer int, err error) {
 	b.end(func(k key) bool { return k.space == space && k.peer == peer }, err)
 }
 
+// withdraw is leave of a peer without which the others cannot go on: it ends every wait in the space.
+func (b *inbox) withdraw(space uint64, peer int, err error) {
+	b.leave(space, peer, err)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed[space] == nil && b.ended[space] == nil {
+		b.ended[space] = err
+		b.end(func(k key) bool { return k.space == space }, err)
+	}
+}
+
 // maxClosedSpaces bounds the memory for closed spaces. Forgetting an old one is harmless unless a message for it is
 // still under way.
 const maxClosedSpaces = 4096
@@ -247,6 +263,7 @@ func (b *inbox) close(space uint64, err error) {
 		return
 	}
 	b.closed[space] = err
+	delete(b.ended, space)
 	b.order = append(b.order, space)
 	if len(b.order) > maxClosedSpaces {
 		delete(b.closed, b.order[0])

@@ -3,7 +3,27 @@ package bootstrap
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 )
+
+// leaveNotice is the notice of a rank that leaves a space. A notice has no room for a text: of a reason it has the kind
+// of the error, plus 1, as tag, and the rank to blame, plus 1, as peer.
+func leaveNotice(space uint64, reason []byte) notice {
+	n := notice{kind: frameLeave, space: space}
+	if len(reason) > 0 {
+		culprit, _ := DecodeFailure(reason, math.MaxInt)
+		n.tag, n.peer = uint64(reason[0])+1, uint32(culprit+1)
+	}
+	return n
+}
+
+// reason undoes leaveNotice.
+func (n notice) reason() []byte {
+	if n.tag == 0 || n.tag > uint64(len(kinds)) {
+		return nil
+	}
+	return EncodeFailure(int(n.peer)-1, kinds[n.tag-1])
+}
 
 // A notice is what a rank of a web tells all others: that it gives up a peer (frameAccuse), that it has closed
 // (frameGoodbye) or left a space (frameLeave), or that it is in a collective (frameCollective). It is flooded: a rank
@@ -46,7 +66,7 @@ func decodeNotices(b []byte, size int) (list []notice, err error) {
 		default:
 			return nil, fmt.Errorf("%w: a notice of kind %d", ErrProtocol, n.kind)
 		}
-		if n.from >= uint32(size) || n.peer >= uint32(size) {
+		if n.from >= uint32(size) || n.peer > uint32(size) || n.kind == frameAccuse && n.peer == uint32(size) {
 			return nil, fmt.Errorf("%w: a notice of ranks %d and %d", ErrProtocol, n.from, n.peer)
 		}
 		list = append(list, n)

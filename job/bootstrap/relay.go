@@ -102,7 +102,7 @@ func (x *relay) receive(ctx context.Context, from, parts int) (culprit int, err 
 		case len(message) < 2 || collectiveOp(message[0]) != x.op:
 			return from, errOtherCollective
 		case message[1] == flagFails:
-			return decodeCulprit(message[2:], n)
+			return DecodeFailure(message[2:], n)
 		}
 		more = message[1] == flagMore
 		for b := message[2:]; len(b) > 0; j++ {
@@ -183,10 +183,7 @@ func (x *relay) explain(ctx context.Context, culprit int, err error) error {
 	case culprit < 0 && ctx.Err() != nil:
 		here := x.answers()
 		missing := missingRanks(len(x.out), func(r int) bool { return x.out[r] != nil || here[r] })
-		if len(missing) == 1 {
-			culprit = missing[0]
-		}
-		return x.g.fail(x.op.String(), culprit,
+		return x.g.fail(x.op.String(), late(missing, err),
 			fmt.Errorf("%w; still waiting for ranks %s", err, rankList(x.g.names(missing))))
 	}
 	return x.g.culprit(x.op, culprit, err)
@@ -196,27 +193,38 @@ func (x *relay) explain(ctx context.Context, culprit int, err error) error {
 func (x *relay) warn(d int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
-	culprit, message := -1, []byte{byte(x.op), flagFails, 0}
+	message := append([]byte{byte(x.op), flagFails}, x.g.failure(err)...)
+	for ; d < len(x.out); d *= 2 {
+		to := x.g.members[(x.g.rank+d)%len(x.out)]
+		_ = x.g.e.send(ctx, frameCollective, to, x.g.space, x.tag, message)
+	}
+}
+
+// failure encodes an error of this rank, whose Peer is to blame.
+func (g *group) failure(err error) []byte {
+	culprit := -1
 	var e *Error
 	if errors.As(err, &e) {
-		for r := range x.out {
-			if x.g.name(r) == e.Peer {
+		for r := range g.members {
+			if g.name(r) == e.Peer {
 				culprit = r
 			}
 		}
 		err = e.Err
 	}
+	return EncodeFailure(culprit, err)
+}
+
+// EncodeFailure encodes an error and the rank to blame, -1 for none, for another rank.
+func EncodeFailure(culprit int, err error) []byte {
+	message := []byte{0}
 	for i, kind := range kinds {
 		if errors.Is(err, kind) {
-			message[2] = byte(i)
+			message[0] = byte(i)
 		}
 	}
 	message = binary.LittleEndian.AppendUint32(message, uint32(int32(culprit)))
-	message = append(message, err.Error()[:min(len(err.Error()), maxFailureText)]...)
-	for ; d < len(x.out); d *= 2 {
-		to := x.g.members[(x.g.rank+d)%len(x.out)]
-		_ = x.g.e.send(ctx, frameCollective, to, x.g.space, x.tag, message)
-	}
+	return append(message, err.Error()[:min(len(err.Error()), maxFailureText)]...)
 }
 
 // toldError is the failure of another rank.
@@ -228,7 +236,8 @@ type toldError struct {
 func (t *toldError) Error() string { return t.text }
 func (t *toldError) Unwrap() error { return t.kind }
 
-func decodeCulprit(b []byte, n int) (int, error) {
+// DecodeFailure decodes a failure in a job of n ranks. The error has the kind and the text of the original.
+func DecodeFailure(b []byte, n int) (int, error) {
 	if len(b) < 5 || int(b[0]) >= len(kinds) {
 		return -1, fmt.Errorf("%w: a malformed failure", ErrProtocol)
 	}

@@ -35,6 +35,7 @@ func (g *group) Sub(ctx context.Context, ranks []int, tagSpace int) (Bootstrap, 
 	}
 	NameAs(sub, ranks)
 	if _, err := sub.exchange(ctx, opSub, nil); err != nil {
+		sub.giveUp(sub.failure(err))
 		_ = sub.Close()
 		return nil, err
 	}
