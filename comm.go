@@ -1,11 +1,13 @@
 package goccl
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -72,11 +74,14 @@ type Comm struct {
 
 // NewComm joins this rank to a communicator of all ranks of the bootstrap. It is collective: every rank calls it.
 func NewComm(ctx context.Context, cfg Config) (*Comm, error) {
-	if err := context.Cause(ctx); err != nil {
-		return nil, fmt.Errorf("goccl: NewComm: %w", err)
+	if cfg.Bootstrap == nil {
+		return nil, fmt.Errorf("goccl: NewComm: %w: Config needs a Bootstrap", ErrInvalidArgument)
 	}
-	if err := cfg.fill(); err != nil {
-		return nil, err
+	err := cmp.Or(context.Cause(ctx), cfg.fill())
+	if err != nil { // join tells the peers
+		var stop context.CancelCauseFunc
+		ctx, stop = context.WithCancelCause(ctx)
+		stop(err)
 	}
 	everyone := make([]int, cfg.Bootstrap.WorldSize())
 	for r := range everyone {
@@ -95,7 +100,7 @@ func NewComm(ctx context.Context, cfg Config) (*Comm, error) {
 //  5. Wait until all ranks have done so. This step ends with the context last, the others with ctx: where the death of
 //     another rank of parent ends ctx, it ends the set-up on all ranks or on none.
 //
-// A rank that fails in step 5 may be the only one. The others have its engine's goodbye then.
+// A rank that fails says so to the others (bootstrap.GiveUp), which end at once and blame the same rank.
 func join(ctx, last context.Context, op string, cfg Config, parent bootstrap.Bootstrap, ranks []int, space int) (
 	*Comm, error,
 ) {
@@ -104,6 +109,9 @@ func join(ctx, last context.Context, op string, cfg Config, parent bootstrap.Boo
 	last, stopLast := context.WithTimeout(last, cfg.Timeout)
 	defer stopLast()
 	boot, err := parent.Sub(ctx, ranks, space)
+	if err == nil && context.Cause(ctx) != nil { // nobody else is in the group
+		err = errors.Join(context.Cause(ctx), boot.Close())
+	}
 	if err != nil {
 		return nil, wrap(cfg.Name, op, parent.Rank(), err)
 	}
@@ -112,8 +120,9 @@ func join(ctx, last context.Context, op string, cfg Config, parent bootstrap.Boo
 	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize(),
 		council: agreement.New(boot, tags.Agreement)}
 	c.status.begin()
-	failures := boot.Failures()
+	failures, givenUp := boot.Failures(), bootstrap.GivenUp(boot)
 	c.watch.Go(func() { c.watchPeers(failures) })
+	c.watch.Go(func() { c.watchPeers(givenUp) })
 
 	bounded, stop2 := c.status.bound(ctx)
 	defer stop2()
@@ -127,6 +136,7 @@ func join(ctx, last context.Context, op string, cfg Config, parent bootstrap.Boo
 	}
 	if err != nil {
 		err = c.blame(op, err, ranks)
+		bootstrap.GiveUp(boot, slices.Index(ranks, blamed(err)), collective.Told(err))
 		return nil, errors.Join(err, c.Close())
 	}
 	bootstrap.NameAs(boot, nil)
@@ -264,8 +274,14 @@ func (c *Comm) Table() string { return c.engine.TableName() }
 
 // Abort ends all running and later work of this rank with cause (nil: a plain abort). It does not wait for the work. It
 // may be called from any goroutine, also while another goroutine is inside a call. Peers that wait for this rank, now
-// or later, get an error that names it.
+// or later, get an error that names it, and so do peers in Split or Grow.
 func (c *Comm) Abort(cause error) {
+	c.abort(cause)
+	cause = c.status.err()
+	c.council.GiveUp(agreement.EveryJoint, blamed(cause), collective.Told(cause))
+}
+
+func (c *Comm) abort(cause error) {
 	if cause == nil {
 		cause = &Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: ErrAborted}
 	}

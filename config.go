@@ -74,8 +74,8 @@ const defaultTimeout = 30 * time.Second
 // fill sets defaults for unset fields, from the environment. A bad value there is kept in bad: the ranks meet first, so
 // that the peers learn of it.
 func (cfg *Config) fill() error {
-	if cfg.Bootstrap == nil || cfg.Device == nil {
-		return fmt.Errorf("goccl: NewComm: %w: Config needs a Bootstrap and a Device", ErrInvalidArgument)
+	if cfg.Device == nil {
+		return fmt.Errorf("goccl: NewComm: %w: Config needs a Device", ErrInvalidArgument)
 	}
 	env, err := setting.Read()
 	if err != nil {

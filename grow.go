@@ -1,6 +1,7 @@
 package goccl
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -33,37 +34,38 @@ func (c *Comm) Grow(ctx context.Context, size int, id *bootstrap.UniqueID, chang
 		}
 		_ = id.Close() // else the root would wait for the ranks that do not come
 	}()
-	if size <= c.size || size > bootstrap.MaxWorldSize {
-		return nil, c.errorf("grow", ErrInvalidArgument, "%d ranks: want more than the %d that there are, at most %d", size,
-			c.size, bootstrap.MaxWorldSize)
-	}
 	if err := c.whole("grow"); err != nil {
 		return nil, err
 	}
-	cfg, err := c.cfg.changed(change)
-	if err != nil {
-		return nil, err
-	}
-	ctx, stop := context.WithTimeout(ctx, cfg.Timeout)
+	cfg, failed := c.cfg.changed(change)
+	ctx, stop := context.WithTimeout(ctx, cmp.Or(max(0, cfg.Timeout), c.cfg.Timeout))
 	defer stop()
-	agreed, err := c.agreeOnID(ctx, size, id)
+	bounded, call := c.beginJoint(ctx, "grow")
+	defer func() { call.end(err) }()
+	switch {
+	case failed != nil:
+		return nil, failed
+	case size <= c.size || size > bootstrap.MaxWorldSize:
+		return nil, c.errorf("grow", ErrInvalidArgument, "%d ranks: want more than the %d that there are, at most %d", size,
+			c.size, bootstrap.MaxWorldSize)
+	}
+	agreed, err := c.agreeOnID(bounded, call, size, id)
 	if err != nil {
 		return nil, err
 	}
-	bounded, stop2 := c.status.bound(ctx) // a death in c ends what waits for the new ranks
-	defer stop2()
 	boot := bootstrap.NewTCP(c.rank, size, bootstrap.WithTimeout(cfg.Timeout))
 	if err := boot.Init(bounded, agreed); err != nil {
-		return nil, errors.Join(c.joinError(err), boot.Close())
+		return nil, errors.Join(c.joinError(bounded, err), boot.Close())
 	}
 	everyone := make([]int, size)
 	for r := range everyone {
 		everyone[r] = r
 	}
 	cfg.Bootstrap, cfg.ranks = boot, nil
-	grown, err = join(bounded, ctx, "grow", cfg, boot, everyone, tags.SpaceOfCommunicators)
+	call.joins = true
+	grown, err = join(bounded, call.last, "grow", cfg, boot, everyone, tags.SpaceOfCommunicators)
 	if err != nil {
-		return nil, errors.Join(c.joinError(err), boot.Close())
+		return nil, errors.Join(c.joinError(bounded, err), boot.Close())
 	}
 	grown.owned = boot
 	return grown, nil
@@ -72,7 +74,7 @@ func (c *Comm) Grow(ctx context.Context, size int, id *bootstrap.UniqueID, chang
 // joinError returns the error of a rank that could not join the grown communicator. The death of a rank of c explains
 // it best: a rank that knows of it gives up, and this rank may learn of that first.
 // Of the death of a new rank c does not learn.
-func (c *Comm) joinError(err error) error {
+func (c *Comm) joinError(ctx context.Context, err error) error {
 	named := c.wrap("grow", err)
 	newcomer := errors.Is(named, ErrPeerDead) && blamed(named) >= c.size
 	if !newcomer && !errors.Is(err, bootstrap.ErrTimeout) && !errors.Is(err, ErrTimeout) {
@@ -81,7 +83,7 @@ func (c *Comm) joinError(err error) error {
 		case <-time.After(blameDelay):
 		}
 	}
-	return c.ended("grow", err)
+	return c.jointError(ctx, "grow", err)
 }
 
 // growMark is the prefix of the messages of a Grow, which tells them from other messages. The size, the number of the
@@ -89,9 +91,9 @@ func (c *Comm) joinError(err error) error {
 const growMark = "grow"
 
 // agreeOnID returns the id that one rank of c has.
-func (c *Comm) agreeOnID(ctx context.Context, size int, id *bootstrap.UniqueID) (agreed bootstrap.UniqueID, err error) {
-	ctx, call := c.beginJoint(ctx, "grow")
-	defer func() { call.end(err == nil) }()
+func (c *Comm) agreeOnID(ctx context.Context, call *jointCall, size int, id *bootstrap.UniqueID) (
+	agreed bootstrap.UniqueID, err error,
+) {
 	mine := binary.LittleEndian.AppendUint64([]byte(growMark), uint64(size))
 	common := len(mine)
 	mine = call.mark(mine)

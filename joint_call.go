@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/watch/judge"
 	"github.com/goccl/goccl/watch/record"
 )
@@ -19,12 +20,15 @@ import (
 //     that failed may have been counted on some ranks only.
 //  2. A peer that calls Shrink ends this rank's joint call, because the peer will not take part, unless it has already
 //     completed the call: its messages of Shrink carry the number of its latest completed joint call.
-//  3. With Config.OpTimeout a peer of this host ends the call whose process is stopped (SIGSTOP, a debugger) when the
+//  3. A rank that fails before it makes its communicator, or aborts, tells the others, whose calls end, too.
+//  4. With Config.OpTimeout a peer of this host ends the call whose process is stopped (SIGSTOP, a debugger) when the
 //     call takes longer. Config.Timeout is for peers that are slow: making a communicator takes seconds on GPUs.
 type jointCall struct {
 	c      *Comm
 	number atomic.Uint64
 	stop   func()
+	// joins says that the rank makes its communicator: those who wait for it there learn of a failure by themselves.
+	joins bool
 	// last is for the step in which the ranks tell each other that they have succeeded. Only a stopped peer ends it:
 	// where it begins on one rank, it begins on all, whatever becomes of the communicator.
 	last context.Context
@@ -37,8 +41,8 @@ func (c *Comm) beginJoint(ctx context.Context, op string) (context.Context, *joi
 	ctx, cancel := context.WithCancelCause(last)
 	bounded, stop := c.status.bound(ctx)
 	j := &jointCall{c: c, last: last}
-	j.number.Store(c.joint.Add(1))
 	c.council.Listen()
+	j.number.Store(max(c.joint.Load(), c.council.LatestGivenUp()) + 1)
 	begun := time.Now()
 	done := make(chan struct{})
 	go func() {
@@ -52,11 +56,14 @@ func (c *Comm) beginJoint(ctx context.Context, op string) (context.Context, *joi
 				cancel(&Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: peer,
 					Err: fmt.Errorf("%w: this rank is in %s and the peer in Shrink of the same communicator", ErrMismatch, op)})
 				changed = nil
+			} else if blames, err := c.council.GivenUp(j.number.Load()); err != nil {
+				cancel(&Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: blames, Err: collective.Kind(err)})
+				changed = nil
 			}
 			select {
 			case <-changed:
 			case now := <-looks:
-				if stopped := c.stoppedFor(since, now); stopped != nil && now.Sub(begun) > c.cfg.OpTimeout {
+				if stopped := c.stoppedFor(since, now, c.cfg.OpTimeout/2); stopped != nil && now.Sub(begun) > c.cfg.OpTimeout {
 					stopped.Op = op
 					cancelAll(stopped)
 					return
@@ -83,9 +90,9 @@ func (c *Comm) stoppedLooks() (looks <-chan time.Time, quit func()) {
 	return t.C, t.Stop
 }
 
-// stoppedFor looks which peers of this host are stopped. It returns an error that names one that has been so for half
-// of OpTimeout, nil if there is none.
-func (c *Comm) stoppedFor(since map[int]time.Time, now time.Time) *Error {
+// stoppedFor looks which peers of this host are stopped. It returns an error that names one that has been so for some
+// time, nil if there is none.
+func (c *Comm) stoppedFor(since map[int]time.Time, now time.Time, long time.Duration) *Error {
 	who, hosts := c.roster.Load(), c.boot.Hosts()
 	if who == nil {
 		return nil
@@ -98,7 +105,7 @@ func (c *Comm) stoppedFor(since map[int]time.Time, now time.Time) *Error {
 		if _, ok := since[p]; !ok {
 			since[p] = now
 		}
-		if now.Sub(since[p]) < c.cfg.OpTimeout/2 {
+		if now.Sub(since[p]) < long {
 			continue
 		}
 		reports := make([]*judge.Report, c.size)
@@ -106,10 +113,14 @@ func (c *Comm) stoppedFor(since map[int]time.Time, now time.Time) *Error {
 		v := judge.Judge(&judge.Question{Me: c.rank, Reports: reports})
 		v.Communicator, v.Found = fmt.Sprintf("%016x", who.id), record.Now()
 		return &Error{Comm: c.cfg.Name, Rank: c.rank, Peer: p, Verdict: v,
-			Err: fmt.Errorf("%w: the call took longer than OpTimeout, %v, and the peer does not run", ErrTimeout,
-				c.cfg.OpTimeout)}
+			Err: fmt.Errorf("%w: the peer does not run: its process is stopped", ErrTimeout)}
 	}
 	return nil
+}
+
+// stopped returns an error that names a peer of this host that is stopped now, or nil.
+func (c *Comm) stopped() *Error {
+	return c.stoppedFor(map[int]time.Time{}, time.Now(), 0)
 }
 
 // mark appends the number of the call to a message.
@@ -122,12 +133,14 @@ func (j *jointCall) take(number []byte) {
 	j.number.Store(max(j.number.Load(), binary.LittleEndian.Uint64(number)))
 }
 
-// end ends the call.
-func (j *jointCall) end(completed bool) {
+// end ends the call, which has succeeded or failed with err.
+func (j *jointCall) end(err error) {
 	number := j.number.Load()
 	j.c.joint.Store(number)
-	if completed {
+	if err == nil {
 		j.c.council.Completed(number)
+	} else if !j.joins {
+		j.c.council.GiveUp(number, blamed(err), collective.Told(err))
 	}
 	j.stop()
 }

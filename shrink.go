@@ -40,7 +40,7 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, abort bool, change ...
 		return nil, err
 	}
 	if abort {
-		c.Abort(nil)
+		c.abort(nil) // the peers learn by the call
 	}
 	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer stop()
@@ -100,6 +100,9 @@ func (c *Comm) shrink(ctx context.Context, cfg Config, exclude []int) (*Comm, er
 	for step := uint32(1); ; step++ {
 		members := out.Members()
 		sub, failed := join(ctx, ctx, "shrink", cfg, c.boot, members, bootstrap.OnceSpace(out.ID()))
+		if failed != nil && ctx.Err() != nil { // there is no time to agree on who failed
+			return nil, failed
+		}
 		mine := agreement.Contribution{Excludes: agreement.NewSet(c.size), Fine: failed == nil, Blames: blamed(failed),
 			Nonce: rand.Uint64()}
 		for r := range c.size {
@@ -153,9 +156,12 @@ func (c *Comm) shrinkError(err error) error {
 	if !errors.As(err, &ae) {
 		return c.wrap("shrink", err)
 	}
-	kind := ErrAborted
+	e := &Error{Op: "shrink", Rank: c.rank, Peer: ae.Peer, Err: fmt.Errorf("%w: %w", ErrAborted, ae.Err)}
 	if errors.Is(err, context.DeadlineExceeded) {
-		kind = ErrTimeout
+		e.Err = fmt.Errorf("%w: %w", ErrTimeout, ae.Err)
+		if stopped := c.stopped(); stopped != nil {
+			e.Peer, e.Verdict = stopped.Peer, stopped.Verdict
+		}
 	}
-	return &Error{Op: "shrink", Rank: c.rank, Peer: ae.Peer, Err: fmt.Errorf("%w: %w", kind, ae.Err)}
+	return e
 }

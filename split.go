@@ -20,20 +20,20 @@ const NoColor = -1
 // If a rank of c dies meanwhile, the other ranks of each color all get their communicator, or all get an error. Where
 // the dead rank is a member, some may get the communicator; the next call on it then fails.
 func (c *Comm) Split(ctx context.Context, color, key int, change ...func(*Config)) (sub *Comm, err error) {
-	if color < NoColor {
-		return nil, c.errorf("split", ErrInvalidArgument, "color %d is negative and not NoColor", color)
-	}
 	if err = c.whole("split"); err != nil {
-		return nil, err
-	}
-	cfg, err := c.cfg.changed(change)
-	if err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer stop()
 	ctx, call := c.beginJoint(ctx, "split")
-	defer func() { call.end(err == nil) }()
+	defer func() { call.end(err) }()
+	if color < NoColor {
+		return nil, c.errorf("split", ErrInvalidArgument, "color %d is negative and not NoColor", color)
+	}
+	cfg, err := c.cfg.changed(change)
+	if err != nil {
+		return nil, err
+	}
 	mine := binary.LittleEndian.AppendUint64([]byte(splitMark), rand.Uint64())
 	mine = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(mine, uint64(color)), uint64(key))
 	mine = call.mark(mine)
@@ -65,6 +65,7 @@ func (c *Comm) Split(ctx context.Context, color, key int, change ...func(*Config
 	for i, m := range members {
 		ranks[i] = m.rank
 	}
+	call.joins = true
 	sub, err = join(ctx, call.last, "split", cfg, c.boot, ranks, bootstrap.OnceSpace(agreed))
 	if err != nil {
 		return nil, c.jointError(ctx, "split", err)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -138,19 +137,23 @@ func (c *Comm) AsyncError() error {
 	return nil
 }
 
-// watchPeers turns the death of a rank into an abort that names the rank.
+// watchPeers turns the death of a rank, or a set-up that a rank has given up, into an abort that names the rank to blame.
 func (c *Comm) watchPeers(failures <-chan bootstrap.PeerFailure) {
 	for f := range failures {
-		c.status.endByPeer(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: f.Rank, Err: fmt.Errorf("%w: %w",
-			ErrPeerDead, f.Err), Verdict: c.dead(f.Rank)})
+		e := &Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: f.Rank, Err: collective.Kind(f.Err)}
+		if errors.Is(e, ErrPeerDead) {
+			e.Verdict = c.dead(f.Rank)
+		}
+		c.status.endByPeer(e)
 	}
 }
 
 // blameDelay is how long a set-up error that a peer's death may have caused waits for the report of that death.
 const blameDelay = 200 * time.Millisecond
 
-// blame converts err, the error of a failed set-up, to an error in which rank r is called ranks[r]. If a rank has died,
-// the death is the cause and is returned instead of err, which is only its consequence.
+// blame converts err, the error of a failed set-up, to an error in which rank r is called ranks[r]. If a rank has died
+// or given up, that is the cause and is returned instead of err, which is only its consequence. A deadline that names no
+// rank is blamed on a rank of this host that is stopped.
 func (c *Comm) blame(op string, err error, ranks []int) error {
 	renamed := func(e *Error, kind error) error {
 		peer := e.Peer
@@ -166,19 +169,23 @@ func (c *Comm) blame(op string, err error, ranks []int) error {
 		}
 		return wrap(c.cfg.Name, op, ranks[c.rank], err)
 	}
-	for _, kind := range []error{ErrUnsupported, ErrInvalidArgument, ErrMismatch, bootstrap.ErrTimeout,
-		bootstrap.ErrProtocol, device.ErrOutOfMemory} {
-		if errors.Is(err, kind) {
-			return own()
+	mine := own()
+	for _, kind := range []error{ErrUnsupported, ErrInvalidArgument, ErrMismatch, bootstrap.ErrProtocol,
+		device.ErrOutOfMemory, ErrTimeout} {
+		if errors.Is(mine, kind) && (kind != ErrTimeout || blamed(mine) >= 0) {
+			return mine
 		}
 	}
 	select {
 	case <-c.status.ctx.Done():
 	case <-time.After(blameDelay):
 	}
-	var dead *Error
-	if errors.As(c.status.err(), &dead) {
-		return renamed(dead, dead.Err)
+	var e *Error
+	if errors.As(c.status.err(), &e) {
+		return renamed(e, e.Err)
 	}
-	return own()
+	if e = c.stopped(); errors.Is(mine, ErrTimeout) && e != nil {
+		return renamed(e, e.Err)
+	}
+	return mine
 }

@@ -24,20 +24,40 @@ var (
 	ErrUnsupported     = errors.New("not supported")
 )
 
+// kinds are the errors of the packages below and the errors here that stand for them.
+var kinds = [...]struct{ theirs, ours error }{
+	{bootstrap.ErrPeerDead, ErrPeerDead}, {bootstrap.ErrTimeout, ErrTimeout}, {context.DeadlineExceeded, ErrTimeout},
+	{bootstrap.ErrProtocol, ErrMismatch}, {share.ErrMismatch, ErrMismatch}, {bootstrap.ErrGaveUp, ErrAborted},
+	{bootstrap.ErrClosed, ErrClosed}, {share.ErrEnded, ErrAborted}, {device.ErrUnsupported, ErrUnsupported},
+}
+
 // Kind adds the kind above to an error of the packages below, if it has one.
 func Kind(err error) error {
-	for _, k := range []struct{ theirs, ours error }{
-		{bootstrap.ErrPeerDead, ErrPeerDead}, {bootstrap.ErrTimeout, ErrTimeout}, {context.DeadlineExceeded, ErrTimeout},
-		{bootstrap.ErrClosed, ErrClosed},
-		{bootstrap.ErrProtocol, ErrMismatch}, {share.ErrMismatch, ErrMismatch}, {share.ErrEnded, ErrAborted},
-		{device.ErrUnsupported, ErrUnsupported},
-	} {
+	for _, k := range kinds {
 		if errors.Is(err, k.theirs) {
 			return fmt.Errorf("%w: %w", k.ours, err)
 		}
 	}
 	return err
 }
+
+// Told undoes Kind for an error that another rank is told of: the result has the text of err and the kind of package
+// bootstrap.
+func Told(err error) error {
+	for _, k := range kinds {
+		if errors.Is(err, k.ours) {
+			return told{err, k.theirs}
+		}
+	}
+	return err
+}
+
+type told struct {
+	error
+	kind error
+}
+
+func (t told) Unwrap() error { return t.kind }
 
 // Error gives the rank that saw a failure, the operation, and the peer that caused it. Peer is -1 if no peer is to
 // blame; Seq is 0 if the failure belongs to no numbered operation.

@@ -19,11 +19,12 @@
 // other ranks' calls of that number.
 //
 // A message also carries the number of the rank's latest completed joint call (Completed). A rank that is still in that
-// call continues with it although the peer is already here (Calling).
+// call continues with it although the peer is already here (Calling). A rank that fails in a joint call, or will make
+// none any more, says so (GiveUp).
 //
 // The Bootstrap detects deaths. A rank that was given up by mistake, for example because it was stopped, finds itself
 // excluded when it continues.
 //
-// A Member belongs to one communicator. Only one goroutine at a time may call its methods, except Calling, Completed
-// and Close.
+// A Member belongs to one communicator. Only one goroutine at a time may call its methods, except Calling, Completed,
+// GiveUp, GivenUp and Close.
 package agreement

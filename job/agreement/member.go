@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -45,7 +46,8 @@ type Member struct {
 	changed   chan struct{} // closed and replaced when a message has arrived or a peer is gone
 	receiving bool
 	closed    bool
-	without   int // a peer that has decided without this rank; -1: none
+	without   int        // a peer that has decided without this rank; -1: none
+	gaveUp    []*message // by peer: the latest joint call that it has given up
 
 	number uint64 // of this rank's latest call
 	joint  uint64 // this rank's latest completed joint call
@@ -56,27 +58,35 @@ type Member struct {
 func New(b bootstrap.Bootstrap, tag int) *Member {
 	n := b.WorldSize()
 	return &Member{boot: b, tag: tag, rank: b.Rank(), size: n, queues: make([][]*message, n), gone: make([]error, n),
-		changed: make(chan struct{}), without: -1}
+		changed: make(chan struct{}), without: -1, gaveUp: make([]*message, n)}
 }
 
-// Listen starts receiving the messages of peers, until Close.
+// Listen takes the messages that peers have sent, and starts receiving more, until Close.
 func (m *Member) Listen() {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.receiving || m.closed {
+	begun := m.receiving || m.closed
+	m.receiving = true
+	m.mu.Unlock()
+	if begun {
 		return
 	}
-	m.receiving = true
+	ended, end := context.WithCancel(context.Background())
+	end()
 	for p := range m.size {
 		if p != m.rank {
-			m.tasks.Go(func() { m.receive(p) })
+			m.receive(ended, p)
+			m.tasks.Go(func() { m.receive(context.Background(), p) })
 		}
 	}
 }
 
-func (m *Member) receive(peer int) {
+// receive takes messages until ctx ends, or the peer is gone.
+func (m *Member) receive(ctx context.Context, peer int) {
 	for {
-		b, err := m.boot.Recv(context.Background(), peer, m.tag)
+		b, err := m.boot.Recv(ctx, peer, m.tag)
+		if err != nil && ctx.Err() != nil {
+			return
+		}
 		var msg *message
 		if err == nil {
 			msg, err = decode(b, m.size)
@@ -85,9 +95,12 @@ func (m *Member) receive(peer int) {
 			continue
 		}
 		m.mu.Lock()
-		if err != nil {
+		switch {
+		case err != nil:
 			m.gone[peer] = err
-		} else {
+		case msg.kind == kindGaveUp:
+			m.gaveUp[peer] = msg
+		default:
 			m.queues[peer] = append(m.queues[peer], msg)
 		}
 		close(m.changed)
@@ -131,6 +144,51 @@ func (m *Member) Calling(joint uint64) (peer int, changed <-chan struct{}) {
 	return -1, m.changed
 }
 
+// EveryJoint is the number that stands for all joint calls to come.
+const EveryJoint = math.MaxUint64
+
+// GiveUp tells the peers that this rank has given up the joint call of that number because of err, for which rank
+// blames is to blame, -1: this rank.
+func (m *Member) GiveUp(joint uint64, blames int, err error) {
+	ctx, stop := context.WithTimeout(context.Background(), sendWait)
+	defer stop()
+	m.mu.Lock()
+	none := NewSet(m.size)
+	msg := &message{kind: kindGaveUp, place: place{number: joint}, blames: -1, joint: m.joint, done: none,
+		known: make([]*Contribution, m.size), why: bootstrap.EncodeFailure(blames, err)}
+	m.mu.Unlock()
+	m.send(ctx, msg, none)
+}
+
+// GivenUp returns the error of a peer that has given up the joint call of that number, and the rank to blame, or nil.
+func (m *Member) GivenUp(joint uint64) (blames int, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for p, msg := range m.gaveUp {
+		if msg == nil || joint <= msg.joint || joint > msg.place.number {
+			continue
+		}
+		blames, err = bootstrap.DecodeFailure(msg.why, bootstrap.MaxWorldSize) // a new rank of a Grow is beyond m.size
+		if blames < 0 || blames == m.rank {
+			blames = p
+		}
+		return blames, fmt.Errorf("%w: rank %d: %w", bootstrap.ErrGaveUp, p, err)
+	}
+	return -1, nil
+}
+
+// LatestGivenUp returns the number of the latest joint call that a peer has given up.
+func (m *Member) LatestGivenUp() (joint uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, msg := range m.gaveUp {
+		if msg != nil && msg.place.number != EveryJoint {
+			joint = max(joint, msg.place.number)
+		}
+	}
+	return joint
+}
+
 // Begin begins a call and returns its number, which is not below least.
 func (m *Member) Begin(least uint64) uint64 {
 	m.mu.Lock()
@@ -147,6 +205,7 @@ func (m *Member) Agree(ctx context.Context, step uint32, mine Contribution) (*Ou
 	s.joint = m.joint
 	m.mu.Unlock()
 	m.send(ctx, s.message(), s.done)
+	end, late := ctx.Done(), (<-chan time.Time)(nil)
 	for {
 		changed, arrived, err := m.digest(s)
 		if err != nil {
@@ -163,9 +222,15 @@ func (m *Member) Agree(ctx context.Context, step uint32, mine Contribution) (*Ou
 		}
 		select {
 		case <-arrived:
-		case <-ctx.Done():
+		case <-end:
 			missing := s.waitsFor()
+			if len(missing) > 1 && late == nil {
+				late, end = time.After(lateWait), nil
+				continue
+			}
 			return nil, &Error{missing[0], fmt.Errorf("still waiting for ranks %v: %w", missing, context.Cause(ctx))}
+		case <-late:
+			end, late = ctx.Done(), make(chan time.Time)
 		}
 	}
 }
@@ -224,6 +289,9 @@ func withdrawn(peer, blames int) error {
 	}
 	return &Error{blames, fmt.Errorf("%w: rank %d, because of rank %d", ErrWithdrawn, peer, blames)}
 }
+
+// lateWait is how long a rank that is late and waits for several ranks listens for one that knows which is to blame.
+const lateWait = 200 * time.Millisecond
 
 // sendWait bounds a send to a peer that may not be listening.
 const sendWait = 500 * time.Millisecond

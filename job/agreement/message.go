@@ -27,9 +27,11 @@ const (
 	kindState kind = iota + 1
 	kindDecided
 	kindWithdrawn
+	kindGaveUp
 )
 
-// message is a message between ranks: a state (the last one is the outcome), or a withdrawal.
+// message is a message between ranks: a state (the last one is the outcome), a withdrawal, or a joint call that the
+// sender has given up, whose number is in place.
 type message struct {
 	kind   kind
 	place  place
@@ -37,10 +39,11 @@ type message struct {
 	joint  uint64 // the sender's latest completed joint call
 	done   Set
 	known  []*Contribution // by rank; nil: unknown
+	why    []byte          // of a joint call that was given up: bootstrap.EncodeFailure
 }
 
 const (
-	version      = 2
+	version      = 3
 	headBytes    = 26 // version, kind, number u64, step u32, blames i32, joint u64
 	contribution = 13 // and the excluded set: fine, blames i32, nonce u64
 )
@@ -54,7 +57,7 @@ func (m *message) encode() []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(int32(m.blames)))
 	b = binary.LittleEndian.AppendUint64(b, m.joint)
 	b = append(b, m.done...)
-	return appendKnown(b, m.known)
+	return append(appendKnown(b, m.known), m.why...)
 }
 
 func appendKnown(b []byte, known []*Contribution) []byte {
@@ -87,7 +90,7 @@ func knownSet(known []*Contribution) Set {
 func decode(b []byte, size int) (*message, error) {
 	n := (size + 7) / 8
 	bad := fmt.Errorf("agreement: %d bytes are no message of this version for %d ranks", len(b), size)
-	if len(b) < headBytes+2*n || b[0] != version || kind(b[1]) < kindState || kind(b[1]) > kindWithdrawn {
+	if len(b) < headBytes+2*n || b[0] != version || kind(b[1]) < kindState || kind(b[1]) > kindGaveUp {
 		return nil, bad
 	}
 	m := &message{kind: kind(b[1]), known: make([]*Contribution, size)}
@@ -97,6 +100,9 @@ func decode(b []byte, size int) (*message, error) {
 	m.done = Set(b[headBytes : headBytes+n : headBytes+n])
 	known := Set(b[headBytes+n : headBytes+2*n])
 	b = b[headBytes+2*n:]
+	if m.kind == kindGaveUp && known.Len() == 0 {
+		m.why, b = b, nil
+	}
 	if !fits(m.done, size) || !fits(known, size) || len(b) != known.Len()*(contribution+n) {
 		return nil, bad
 	}

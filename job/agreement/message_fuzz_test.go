@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/test/mutate"
 )
 
@@ -16,6 +17,8 @@ func FuzzMessage(f *testing.F) {
 	f.Add(m.encode(), uint16(3))
 	m.kind = kindWithdrawn
 	f.Add(m.encode(), uint16(9))
+	m.kind, m.known, m.why = kindGaveUp, make([]*Contribution, 3), bootstrap.EncodeFailure(1, bootstrap.ErrTimeout)
+	f.Add(m.encode(), uint16(3))
 	mutate.Fuzz(f, func(t *testing.T, b []byte, n uint16) {
 		size := int(n) + 1
 		m, err := decode(b, size)
