@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/nvlink"
+	"github.com/goccl/goccl/internal/printable"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport"
@@ -52,7 +53,7 @@ type Config struct {
 	// CTAPolicy says how far collectives spare the SMs of GPUs. The policy of any rank that spares most holds for all.
 	// GOCCL_CTA_POLICY wins.
 	CTAPolicy collective.CTAPolicy
-	// Name appears in logs and errors.
+	// Name appears in logs and errors, without characters that a terminal obeys.
 	Name string
 
 	// Algorithms forces algorithms, in the format of GOCCL_ALGO, which it replaces: all_reduce:two_shot_ll128, several
@@ -77,6 +78,7 @@ func (cfg *Config) fill() error {
 	if cfg.Device == nil {
 		return fmt.Errorf("goccl: NewComm: %w: Config needs a Device", ErrInvalidArgument)
 	}
+	cfg.Name = printable.Line(cfg.Name)
 	env, err := setting.Read()
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrInvalidArgument, err)
