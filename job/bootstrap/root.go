@@ -70,6 +70,7 @@ type rootMember struct {
 const (
 	statusInterval = 250 * time.Millisecond
 	rootLinger     = 2 * time.Second
+	releaseWait    = 500 * time.Millisecond // for ranks that come after one of another release
 )
 
 func newRoot(c *config, ls []net.Listener, secret []byte, address string, a attempt) *root {
@@ -137,6 +138,11 @@ func (r *root) greet() greeting {
 func (r *root) admit(g greeting) verdict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if g.version != protocolVersion {
+		err := releaseError(fmt.Sprintf("rank %d", g.rank), g.version, "the root")
+		time.AfterFunc(releaseWait, func() { r.fail(int(g.rank), verdictProtocol, err.Error()) })
+		return verdictProtocol
+	}
 	if attempt(g.session) != r.attempt {
 		return verdictAttempt
 	}
