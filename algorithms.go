@@ -44,10 +44,10 @@ func (c *Comm) RegisterAlgorithm(ctx context.Context, b collective.Builder) erro
 }
 
 func (c *Comm) register(ctx context.Context, b collective.Builder) error {
-	bounded, stop := c.status.bound(ctx)
+	bounded, stop := c.status.Bound(ctx)
 	defer stop()
 	env := collective.Environment{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout,
-		StallWarning: c.cfg.settings.StallWarning, Fail: c.status.end}
+		StallWarning: c.cfg.settings.StallWarning, Fail: c.status.End}
 	r := c.registered
 	if r == nil {
 		r = &registered{collection: collective.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot), c.cfg.forced)}
@@ -61,8 +61,8 @@ func (c *Comm) register(ctx context.Context, b collective.Builder) error {
 				return c.wrap("register", err)
 			}
 			r.executor = e
-			c.status.onEnd(e.Abort)
-			c.status.alsoAsk(e.Err)
+			c.status.OnEnd(e.Abort)
+			c.status.AlsoAsk(e.Err)
 		}
 		shared := *pb
 		shared.Executor = r.executor
@@ -77,16 +77,16 @@ func (c *Comm) register(ctx context.Context, b collective.Builder) error {
 		_ = a.Close()
 		return c.wrap("register", err)
 	}
-	c.status.onEnd(a.Abort)
-	c.notices.start()
+	c.status.OnEnd(a.Abort)
+	c.notices.Start()
 	c.extended.Store(true)
 	return nil
 }
 
 // planFailed ends the communicator after the failure of a plan. Ranks of other hosts may not find out by themselves.
 func (c *Comm) planFailed(cause error) {
-	if c.net == nil || c.status.err() != nil {
-		c.status.end(cause)
+	if c.net == nil || c.status.Err() != nil {
+		c.status.End(cause)
 		return
 	}
 	c.failAlone(cause)
@@ -212,7 +212,7 @@ func (c *Comm) enqueueSelected(seq uint64, reqs []collective.Request) error {
 			return c.wrap(reqs[i].Collective.String(), err)
 		}
 		if err := c.stamped(seq+uint64(i), reqs[i:i+1], func() error {
-			return a.Run(c.registered.context(c.status.ctx, c.cfg.Timeout), seq+uint64(i), &reqs[i])
+			return a.Run(c.registered.context(c.status.Context(), c.cfg.Timeout), seq+uint64(i), &reqs[i])
 		}); err != nil {
 			return err
 		}

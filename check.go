@@ -112,7 +112,7 @@ func sequence(b []byte) uint64 {
 func (k *checker) requests(seq, message uint64, reqs []collective.Request, n int) error {
 	ctx, stop := context.WithTimeout(context.Background(), k.timeout)
 	defer stop()
-	ctx, stop2 := k.c.status.bound(ctx)
+	ctx, stop2 := k.c.status.Bound(ctx)
 	defer stop2()
 	var mismatch error
 	for i := 0; i <= n; i++ {
@@ -129,7 +129,7 @@ func (k *checker) requests(seq, message uint64, reqs []collective.Request, n int
 				mismatch = err
 			}
 		case err != nil:
-			k.c.status.end(err)
+			k.c.status.End(err)
 			return err
 		}
 	}
@@ -231,8 +231,8 @@ func (k *checker) mismatch(r *collective.Request, seq uint64, peer int, mine, th
 // failed returns the error of an operation whose counterpart did not arrive.
 func (k *checker) failed(r *collective.Request, seq uint64, err error) error {
 	op := r.Collective.String()
-	if k.c.status.err() != nil {
-		err = k.c.ended(op, err)
+	if k.c.status.Err() != nil {
+		err = k.c.group.Ended(op, err)
 	} else if errors.Is(err, bootstrap.ErrTimeout) {
 		err = fmt.Errorf("no counterpart within %v (GOCCL_CHECK): %w", k.timeout, err)
 	}

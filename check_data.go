@@ -96,7 +96,7 @@ func (d *dataCheck) end(n int, seq, message uint64) error {
 	k := d.k
 	ctx, stop := context.WithTimeout(context.Background(), k.timeout)
 	defer stop()
-	ctx, stop2 := k.c.status.bound(ctx)
+	ctx, stop2 := k.c.status.Bound(ctx)
 	defer stop2()
 	if err := d.wait(ctx); err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -18,8 +17,8 @@ import (
 	"github.com/goccl/goccl/engine/onesided"
 	"github.com/goccl/goccl/engine/shm"
 	"github.com/goccl/goccl/internal/tags"
-	"github.com/goccl/goccl/job/agreement"
 	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/membership"
 	"github.com/goccl/goccl/job/share"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/watch/record"
@@ -46,16 +45,14 @@ type Comm struct {
 	suspended atomic.Bool
 	revoked   atomic.Bool
 	done      atomic.Bool // set by Finalize
-	status    status
-	watch     sync.WaitGroup
-	record    *record.Recorder       // nil: operations are not recorded
-	stamps    bool                   // the engine does not record the start and end of its work on the host device
-	roster    atomic.Pointer[roster] // nil until the ranks have agreed
-	marker    marker                 // nil: the engine stamps its work, or nothing does
-	watchdog  *watchdog              // nil: there are no verdicts
-	notices   *notices               // nil without peers
-	council   *agreement.Member
-	joint     atomic.Uint64 // number of Split and Grow calls so far
+	group     *membership.Group
+	status    *membership.Status  // of group
+	watch     sync.WaitGroup      // goroutines that end with boot
+	record    *record.Recorder    // nil: operations are not recorded
+	stamps    bool                // the engine does not record the start and end of its work on the host device
+	marker    marker              // nil: the engine stamps its work, or nothing does
+	watchdog  *watchdog           // nil: there are no verdicts
+	notices   *membership.Notices // nil without peers
 
 	mu       sync.Mutex            // guards the fields below and the order in which requests reach the engine
 	seq      uint64                // sequence number of the latest collective
@@ -113,30 +110,26 @@ func join(ctx, last context.Context, op string, cfg Config, parent bootstrap.Boo
 		err = errors.Join(context.Cause(ctx), boot.Close())
 	}
 	if err != nil {
-		return nil, wrap(cfg.Name, op, parent.Rank(), err)
+		return nil, membership.Wrap(cfg.Name, op, parent.Rank(), err)
 	}
 	bootstrap.NameAs(boot, ranks)
 	cfg.ranks = numbered(cfg.ranks, ranks)
-	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize(),
-		council: agreement.New(boot, tags.Agreement)}
-	c.status.begin()
-	failures, givenUp := boot.Failures(), bootstrap.GivenUp(boot)
-	c.watch.Go(func() { c.watchPeers(failures) })
-	c.watch.Go(func() { c.watchPeers(givenUp) })
-
-	bounded, stop2 := c.status.bound(ctx)
+	group := membership.New(boot, membership.Config{Name: cfg.Name, Timeout: cfg.Timeout, OpTimeout: cfg.OpTimeout})
+	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize(), group: group,
+		status: &group.Status}
+	bounded, stop2 := c.status.Bound(ctx)
 	defer stop2()
 	if err = c.agree(bounded); err == nil {
 		err = c.setUp(bounded)
 	}
 	if err == nil {
-		boundedLast, stop3 := c.status.bound(last)
+		boundedLast, stop3 := c.status.Bound(last)
 		defer stop3()
 		err = c.boot.Barrier(boundedLast)
 	}
 	if err != nil {
-		err = c.blame(op, err, ranks)
-		bootstrap.GiveUp(boot, slices.Index(ranks, blamed(err)), collective.Told(err))
+		err = group.Blame(op, err, ranks)
+		group.GiveUp(err, ranks)
 		return nil, errors.Join(err, c.Close())
 	}
 	bootstrap.NameAs(boot, nil)
@@ -150,7 +143,7 @@ func (c *Comm) agree(ctx context.Context) error {
 	c.plans = plans
 	mine := binary.LittleEndian.AppendUint64([]byte{byte(c.dev.ID().Kind), 0}, rand.Uint64())
 	mine = binary.LittleEndian.AppendUint64(mine, digest)
-	mine = append(mine, c.origin().bytes()...)
+	mine = append(mine, membership.Here(c.dev.ID().Index).Bytes()...)
 	switch {
 	case c.cfg.CheckData:
 		mine[1] = 2
@@ -186,11 +179,11 @@ func (c *Comm) agree(ctx context.Context) error {
 		c.cfg.Check, c.cfg.CheckData = c.cfg.Check || b[1] != 0, c.cfg.CheckData || b[1] == 2
 	}
 	c.id = binary.LittleEndian.Uint64(all[0][2:])
-	who := &roster{id: c.id}
+	who := &membership.Members{ID: c.id}
 	for _, b := range all {
-		who.ranks = append(who.ranks, originOf(b[length-originBytes:length]))
+		who.Ranks = append(who.Ranks, membership.ParseProcess(b[length-membership.ProcessBytes:length]))
 	}
-	c.roster.Store(who)
+	c.group.Agreed(who)
 	c.startRecords()
 	if c.cfg.Check {
 		c.checker = newChecker(c)
@@ -240,8 +233,8 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 		err = fmt.Errorf("%w: device %v", ErrUnsupported, c.dev.ID())
 	}
 	if err == nil {
-		c.status.setEngine(c.engine)
-		c.listen()
+		c.status.SetEngine(c.engine)
+		c.notices = c.group.Listen(c.engine)
 		c.observe()
 		if err = c.addLamport(ctx); err == nil {
 			err = c.readForced(c.cfg.forced)
@@ -277,28 +270,27 @@ func (c *Comm) Table() string { return c.engine.TableName() }
 // or later, get an error that names it, and so do peers in Split or Grow.
 func (c *Comm) Abort(cause error) {
 	c.abort(cause)
-	cause = c.status.err()
-	c.council.GiveUp(agreement.EveryJoint, blamed(cause), collective.Told(cause))
+	c.group.Aborted()
 }
 
 func (c *Comm) abort(cause error) {
 	if cause == nil {
 		cause = &Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: ErrAborted}
 	}
-	tell, cut := c.notices.leaving()
-	c.status.end(cause)
+	tell, cut := c.notices.Leaving(c.AsyncError())
+	c.status.End(cause)
 	if tell {
-		c.notices.send(leftAborted, cut || c.extended.Load())
-		c.notices.follow()
+		c.notices.Send(membership.LeftAborted, cut || c.extended.Load())
+		c.notices.Follow()
 	}
 }
 
 // failAlone ends the communicator for a failure that the peers cannot detect. Their own work may have ended well, but
 // they must not wait for later work of this rank.
 func (c *Comm) failAlone(cause error) {
-	c.status.end(cause)
-	c.notices.accuse(cause)
-	c.notices.send(leftAborted, true)
+	c.status.End(cause)
+	c.notices.Accuse(cause)
+	c.notices.Send(membership.LeftAborted, true)
 }
 
 // usable returns nil if the communicator can be used, and the error to report otherwise.
@@ -315,18 +307,13 @@ func (c *Comm) usable(op string) error {
 	return c.engine.Err()
 }
 
-// ended returns the error of a call that waited with status.bound: the cause of the communicator's end, or else the
-// call's own error.
-func (c *Comm) ended(op string, err error) error {
-	if cause := c.status.err(); cause != nil {
-		cause = c.engine.Err() // has more detail
-		var ae *Error
-		if errors.As(cause, &ae) {
-			return &Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: ae.Peer, Err: ae.Err, Verdict: ae.Verdict}
-		}
-		return &Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w", ErrAborted, cause)}
+// AsyncError returns the first error of the communicator, or nil. After an error only Abort, Shrink and Close are
+// useful. Once a stream has ended, AsyncError knows of every failed operation in it.
+func (c *Comm) AsyncError() error {
+	if c.closed.Load() {
+		return c.engine.Err()
 	}
-	return c.wrap(op, err)
+	return c.status.Failure()
 }
 
 // Close frees the communicator. It aborts work that still runs. After Finalize it first waits, at most Config.Timeout,
@@ -339,14 +326,14 @@ func (c *Comm) Close() error {
 	c.watchdog.close()
 	tell, cut := false, false
 	if c.engine != nil {
-		tell, cut = c.notices.leaving()
+		tell, cut = c.notices.Leaving(c.AsyncError())
 	}
-	aborted := c.status.err() != nil
+	aborted := c.status.Err() != nil
 	// The abort unblocks calls that hold mu while they wait inside the engine or for a peer's call.
-	c.status.end(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w",
+	c.status.End(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w",
 		ErrAborted, ErrClosed)})
 	if tell {
-		c.notices.send(leftClosed, cut)
+		c.notices.Send(membership.LeftClosed, cut)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -373,13 +360,13 @@ func (c *Comm) Close() error {
 			err = errors.Join(err, c.signals.Close())
 		}
 	}
-	c.notices.close()
-	err = errors.Join(err, c.boot.Close()) // stops watchPeers and the council
+	c.notices.Close()
+	err = errors.Join(err, c.boot.Close()) // stops what receives from peers
 	if c.owned != nil {
 		err = errors.Join(err, c.owned.Close())
 	}
 	c.watch.Wait()
-	c.council.Close()
+	c.group.Wait()
 	c.stopRecords(aborted)
 	return err
 }

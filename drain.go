@@ -1,6 +1,8 @@
 package goccl
 
-import "context"
+import (
+	"context"
+)
 
 // Drain waits until the work that this rank has enqueued so far has ended, on any stream, or until ctx ends. It returns
 // the error of this work. AsyncError reports later errors.

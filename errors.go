@@ -1,11 +1,7 @@
 package goccl
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/job/share"
 )
 
 // Errors to test for with errors.Is. Each is wrapped in an *Error with the rank, the operation and the sequence number.
@@ -25,21 +21,8 @@ var (
 // and the sequence number of the operation. Peer is -1 if no peer is to blame.
 type Error = collective.Error
 
-// wrap converts an error of op to an *Error with an error kind of this package.
-func wrap(name, op string, rank int, err error) error {
-	var ae *Error
-	if errors.As(err, &ae) {
-		if ae.Comm == "" { // from a step of set-up; not yet shared, so it may be changed
-			ae.Comm = name
-		}
-		return err
-	}
-	return &Error{Comm: name, Op: op, Rank: rank, Peer: share.PeerOf(err), Err: collective.Kind(err)}
-}
-
-func (c *Comm) wrap(op string, err error) error { return wrap(c.cfg.Name, op, c.rank, err) }
+func (c *Comm) wrap(op string, err error) error { return c.group.Wrap(op, err) }
 
 func (c *Comm) errorf(op string, kind error, format string, args ...any) error {
-	return &Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: -1,
-		Err: fmt.Errorf("%w: "+format, append([]any{kind}, args...)...)}
+	return c.group.Errorf(op, kind, format, args...)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/membership"
 )
 
 // Finalize ends the use of the communicator. It waits until the work that this rank has enqueued has ended, and tells
@@ -33,12 +34,12 @@ func (c *Comm) Finalize(ctx context.Context) error {
 		return c.wrap("finalize", err)
 	}
 	c.done.Store(true)
-	c.status.ignorePeers()
-	tell, cut := c.notices.leaving()
+	c.status.IgnorePeers()
+	tell, cut := c.notices.Leaving(c.AsyncError())
 	c.engine.Leave()
 	if tell {
-		c.notices.send(leftClosed, cut)
-		c.notices.flush() // peers receive nothing after the goodbye
+		c.notices.Send(membership.LeftClosed, cut)
+		c.notices.Flush() // peers receive nothing after the goodbye
 	}
 	bootstrap.Leave(c.boot)
 	if c.owned != nil {
@@ -53,7 +54,7 @@ func (c *Comm) awaitPeers() {
 	if !c.done.Load() || c.dev.ID().Kind != device.CUDA {
 		return
 	}
-	ctx, stop := context.WithTimeout(c.status.ctx, c.cfg.Timeout)
+	ctx, stop := context.WithTimeout(c.status.Context(), c.cfg.Timeout)
 	defer stop()
 	bootstrap.AwaitLeave(ctx, c.boot)
 }

@@ -35,7 +35,7 @@ func (c *Comm) RegisterFlat(ptr device.Ptr, size int64) (*FlatWindow, error) {
 	}
 	if c.flats == nil {
 		c.flats = share.NewWindows(c.boot, tags.Flat, c.dev, c.cfg.Timeout, share.Flat(flatUnit), share.Free())
-		c.status.onEnd(func(error) { c.flats.Abandon() })
+		c.status.OnEnd(func(error) { c.flats.Abandon() })
 		var err error
 		if c.signals, err = c.newSignals(); err != nil {
 			return nil, c.wrap(op, err)
@@ -56,7 +56,7 @@ func (w *FlatWindow) Await() error {
 	usable, err := w.inner.Await()
 	switch {
 	case err != nil:
-		return w.c.ended(op, err)
+		return w.c.group.Ended(op, err)
 	case !usable:
 		return &Error{Comm: w.c.cfg.Name, Op: op, Rank: w.c.rank, Peer: share.PeerOf(w.inner.Reason()),
 			Err: fmt.Errorf("%w: %w", ErrUnsupported, w.inner.Reason())}

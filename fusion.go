@@ -116,7 +116,7 @@ func (c *Comm) addLamport(ctx context.Context) error {
 	if !ok || !e.WantsLamport() || !e.Reaches() {
 		return nil
 	}
-	bounded, stop := c.status.bound(ctx)
+	bounded, stop := c.status.Bound(ctx)
 	defer stop()
 	f, err := c.newFusion(bounded, FusionConfig{})
 	if err != nil {

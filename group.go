@@ -340,7 +340,7 @@ func (p *part) check() error {
 	err := c.checker.requests(c.seq+1, c.messages+1, p.reqs, p.collectives)
 	if err == nil && p.work == nil {
 		if p.data, err = c.checker.begin(p.reqs); err != nil {
-			c.status.end(err) // the peers go on
+			c.status.End(err) // the peers go on
 		}
 	}
 	return err
@@ -353,9 +353,9 @@ func (p *part) verify() error { return p.data.end(p.collectives, p.c.seq, p.c.me
 // have the same numbers on all ranks. Sends and receives differ between ranks and have a separate, local numbering.
 func (p *part) enqueue() error {
 	c, n := p.c, p.collectives
-	if c.notices.counts() {
-		if err := c.notices.count(p.reqs, n); err != nil {
-			c.status.end(err)
+	if c.notices.Counts() {
+		if err := c.notices.Count(p.reqs, n); err != nil {
+			c.status.End(err)
 			return err
 		}
 	}

@@ -20,13 +20,13 @@ func (c *Comm) NewMoE(ctx context.Context, size moe.Size) (*MoE, error) {
 	m := &MoE{c: c}
 	err := c.bounded(ctx, "moe", func(ctx context.Context) (err error) {
 		if m.b, err = moe.New(ctx, moe.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Order: c.order,
-			OpTimeout: c.cfg.OpTimeout, OnFailure: c.status.end, Stages: c.cfg.settings.MoEStages,
+			OpTimeout: c.cfg.OpTimeout, OnFailure: c.status.End, Stages: c.cfg.settings.MoEStages,
 			Size: size}); err != nil {
 			return err
 		}
 		c.own(m)
-		c.status.onEnd(m.b.Abort)
-		c.status.alsoAsk(m.failed)
+		c.status.OnEnd(m.b.Abort)
+		c.status.AlsoAsk(m.failed)
 		c.extended.Store(true)
 		return nil
 	})

@@ -63,10 +63,10 @@ func (c *Comm) bounded(ctx context.Context, op string, f func(context.Context) e
 	}
 	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer stop()
-	ctx, stop2 := c.status.bound(ctx)
+	ctx, stop2 := c.status.Bound(ctx)
 	defer stop2()
 	if err := f(ctx); err != nil {
-		return c.ended(op, err)
+		return c.group.Ended(op, err)
 	}
 	return nil
 }

@@ -1,15 +1,10 @@
 package goccl
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device/host"
@@ -17,55 +12,6 @@ import (
 	"github.com/goccl/goccl/engine/shm"
 	"github.com/goccl/goccl/watch/record"
 )
-
-// origin is where a rank runs: its process, device and host.
-type origin struct {
-	pid    int
-	born   uint64 // start time of the process, which tells it from a later one of the same number
-	device int
-	space  uint64 // of process numbers: those of a container mean nothing outside
-	host   string
-}
-
-// roster is where all ranks run.
-type roster struct {
-	id    uint64 // of the communicator
-	ranks []origin
-}
-
-// originBytes is the size of an encoded origin: pid u32, born u64, device i32, space u64, host.
-const originBytes = 24 + 48
-
-func (c *Comm) origin() origin {
-	name, _ := os.Hostname()
-	_, born := record.Status(os.Getpid())
-	return origin{os.Getpid(), born, c.dev.ID().Index, processSpace(), name}
-}
-
-// processSpace identifies the namespace of this process's number; 0: it is not known.
-func processSpace() uint64 {
-	var st unix.Stat_t
-	if unix.Stat("/proc/self/ns/pid", &st) != nil {
-		return 0
-	}
-	return st.Ino
-}
-
-func (o origin) bytes() []byte {
-	b := make([]byte, originBytes)
-	binary.LittleEndian.PutUint32(b, uint32(o.pid))
-	binary.LittleEndian.PutUint64(b[4:], o.born)
-	binary.LittleEndian.PutUint32(b[12:], uint32(o.device))
-	binary.LittleEndian.PutUint64(b[16:], o.space)
-	copy(b[24:], o.host)
-	return b
-}
-
-func originOf(b []byte) origin {
-	return origin{int(binary.LittleEndian.Uint32(b)), binary.LittleEndian.Uint64(b[4:]),
-		int(int32(binary.LittleEndian.Uint32(b[12:]))), binary.LittleEndian.Uint64(b[16:]),
-		string(bytes.TrimRight(b[24:], "\x00"))}
-}
 
 // numbered returns the job's numbers of some ranks of a communicator whose own ranks have the given numbers in the job;
 // nil: their own.
@@ -129,7 +75,7 @@ func (c *Comm) observe() {
 func (c *Comm) explain(message bool, err *Error) *Verdict {
 	switch {
 	case errors.Is(err.Err, ErrPeerDead) && err.Peer >= 0:
-		return c.dead(err.Peer)
+		return c.group.Dead(err.Peer)
 	case errors.Is(err.Err, ErrTimeout):
 		return c.record.VerdictOn(message, err.Seq)
 	case errors.Is(err.Err, ErrMismatch) && c.watchdog != nil:

@@ -41,10 +41,10 @@ func (c *Comm) newSignals() (onesided.Signals, error) {
 	}
 	const op = "wait signal"
 	cfg.Ended = func() error {
-		if c.status.err() == nil {
+		if c.status.Err() == nil {
 			return nil
 		}
-		return c.ended(op, nil)
+		return c.group.Ended(op, nil)
 	}
 	cfg.Late = func(w onesided.Wait, elapsed time.Duration, came uint64) error {
 		limit := c.cfg.OpTimeout
@@ -140,7 +140,7 @@ func (c *Comm) oneSided(op string, s device.Stream, peers []SignalWait,
 		return err
 	}
 	if err := enqueue(x, s); err != nil {
-		return c.ended(op, err)
+		return c.group.Ended(op, err)
 	}
 	return nil
 }

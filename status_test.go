@@ -26,7 +26,7 @@ func TestSynchronizeAsks(t *testing.T) {
 	}
 	defer func() { _ = s.Close() }()
 	var gaveUp error
-	c.status.alsoAsk(func() error { return gaveUp })
+	c.status.AlsoAsk(func() error { return gaveUp })
 	for _, want := range []error{nil, ErrTimeout} {
 		gaveUp = want
 		if err := c.AsyncError(); !errors.Is(err, want) {

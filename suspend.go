@@ -1,6 +1,8 @@
 package goccl
 
-import "context"
+import (
+	"context"
+)
 
 // suspender is an engine that can give back memory of the device.
 type suspender interface {

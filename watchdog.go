@@ -280,18 +280,3 @@ func (w *watchdog) say(v *collective.Verdict, tell bool) {
 	}
 	slog.Warn("an operation waits: the ranks have compared their records", attrs...)
 }
-
-// dead is the verdict on a rank whose death the bootstrap has reported.
-func (c *Comm) dead(rank int) *Verdict {
-	r := &judge.Report{Rank: rank, Dead: "its connection has ended without a goodbye"}
-	who := c.roster.Load()
-	if who != nil && rank < len(who.ranks) {
-		r.Host, r.PID = who.ranks[rank].host, who.ranks[rank].pid
-	}
-	v := judge.Died(r, []int{rank})
-	v.By, v.Found = c.rank, record.Now()
-	if who != nil {
-		v.Communicator = fmt.Sprintf("%016x", who.id)
-	}
-	return v
-}

@@ -3,7 +3,6 @@ package goccl
 import (
 	"cmp"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -15,9 +14,9 @@ import (
 // report is what this rank tells about itself.
 func (w *watchdog) report() *judge.Report {
 	c := w.c
-	who := c.roster.Load()
-	o := who.ranks[c.rank]
-	r := &judge.Report{Rank: c.rank, Time: record.Now(), Host: o.host, PID: o.pid, Device: c.dev.ID().String(),
+	who := c.group.Members()
+	o := who.Ranks[c.rank]
+	r := &judge.Report{Rank: c.rank, Time: record.Now(), Host: o.Host, PID: o.PID, Device: c.dev.ID().String(),
 		Record: c.record.Snapshot(mostOperations), States: map[int]string{}}
 	for _, x := range record.Recorders() {
 		if other := x.Snapshot(mostOthers); other != nil && other.ID != r.Record.Identity() && other.Device == r.Device &&
@@ -26,16 +25,16 @@ func (w *watchdog) report() *judge.Report {
 		}
 	}
 	hosts := c.boot.Hosts()
-	for p, at := range who.ranks {
+	for p, at := range who.Ranks {
 		if hosts[p] == hosts[c.rank] && p != c.rank {
-			r.States[p] = at.state()
+			r.States[p] = at.State()
 		}
 	}
 	if e, ok := c.engine.(interface{ NetworkLinks() []judge.Link }); ok {
 		r.Links = e.NetworkLinks()
 	}
 	r.Known = heard.of(r)
-	if cause := cmp.Or(c.status.err(), c.engine.Err()); cause != nil {
+	if cause := cmp.Or(c.status.Err(), c.engine.Err()); cause != nil {
 		r.Ended = cause.Error()
 		var e *Error
 		if errors.As(cause, &e) {
@@ -43,22 +42,6 @@ func (w *watchdog) report() *judge.Report {
 		}
 	}
 	return r
-}
-
-// state is the state of the rank's process in /proc, as seen from this host; Z if it has ended, "" if it is not known.
-func (o origin) state() string {
-	if o.space != processSpace() {
-		return ""
-	}
-	state, born := record.Status(o.pid)
-	switch {
-	case state == 0 || born != o.born && o.born != 0:
-		if _, err := os.Stat("/proc/self/stat"); err != nil || o.pid == 0 {
-			return ""
-		}
-		return "Z"
-	}
-	return string(state)
 }
 
 // ask collects the reports of the ranks. ok is false if the communicator ends meanwhile: then a peer's silence says
@@ -73,8 +56,8 @@ func (w *watchdog) ask() (reports []*judge.Report, ok bool) {
 	clear(w.answers)
 	w.mu.Unlock()
 	for _, p := range w.chosen(me) {
-		o := c.roster.Load().ranks[p]
-		reports[p] = &judge.Report{Rank: p, Host: o.host, PID: o.pid}
+		o := c.group.Members().Ranks[p]
+		reports[p] = &judge.Report{Rank: p, Host: o.Host, PID: o.PID}
 		go w.send(p, note{Ask: number})
 	}
 	for begun := time.Now(); ; {
@@ -93,7 +76,7 @@ func (w *watchdog) ask() (reports []*judge.Report, ok bool) {
 		select {
 		case <-w.more:
 		case <-time.After(min(left, answerLimit)):
-		case <-c.status.ctx.Done():
+		case <-c.status.Context().Done():
 			return reports, false
 		}
 	}
@@ -134,7 +117,7 @@ func (w *watchdog) collect(reports []*judge.Report) (open []int) {
 		}
 		open = append(open, p)
 		if hosts[p] == hosts[me] {
-			r.State = w.c.roster.Load().ranks[p].state()
+			r.State = w.c.group.Members().Ranks[p].State()
 			continue
 		}
 		for q, other := range reports {

@@ -70,7 +70,8 @@ func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][
 		return nil, g.culprit(op, (g.rank+1+i)%n, err)
 	case err != nil:
 		missing := missingRanks(n, func(r int) bool { return out[r] != nil })
-		return nil, g.fail(op.String(), late(missing, err), fmt.Errorf("%w; still waiting for ranks %s", err, rankList(g.names(missing))))
+		return nil, g.fail(op.String(), late(missing, err),
+			fmt.Errorf("%w; still waiting for ranks %s", err, rankList(g.names(missing))))
 	}
 	return out, nil
 }

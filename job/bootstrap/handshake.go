@@ -29,19 +29,10 @@ import (
 // for guessing a weak secret. Frame keys are derived from the secret, the X25519 exchange and both greetings: an
 // eavesdropper reads nothing, even if it knows or later learns the secret; an active attacker must know the secret.
 // Sizes are fixed; no allocation depends on a peer's data.
-//
-// Every release begins its greeting with the same bytes up to the nonce. Both sides look at the magic and the version
-// before they wait for more, so releases with longer or shorter greetings end at once:
-//
-//  1. A sends its greeting also to a D of another version.
-//  2. D, who sees another version, sends its rank and HMAC(secret, "release", nonce of A, rank) in place of the proof.
-//  3. A may trust that: a rank of the job has another release.
 const (
 	protocolMagic   = "gccl"
 	protocolVersion = 5
 	greetingSize    = 176
-	versionEnd      = 6  // of the magic and the version in a greeting
-	nonceEnd        = 56 // of what all releases have in common
 	proofSize       = sha256.Size
 	verdictSize     = 8 + proofSize
 )
@@ -105,63 +96,6 @@ func decodeGreeting(b *[greetingSize]byte) (g greeting, err error) {
 		return g, errNotGoccl
 	}
 	return g, nil
-}
-
-// errRelease means that the other side has another release of goccl.
-var errRelease = fmt.Errorf("%w: another release of goccl", ErrProtocol)
-
-// checkVersion reads the version at the beginning of a greeting.
-func checkVersion(b []byte) (version uint16, err error) {
-	if string(b[:4]) != protocolMagic {
-		return 0, errNotGoccl
-	}
-	version = binary.LittleEndian.Uint16(b[4:])
-	if version != protocolVersion {
-		err = releaseError("the peer", version, "this rank")
-	}
-	return version, err
-}
-
-func releaseError(who string, version uint16, other string) error {
-	return fmt.Errorf("%w: %s speaks version %d of the protocol, %s version %d; use one goccl release in a job",
-		errRelease, who, version, other, protocolVersion)
-}
-
-// complain tells an acceptor of another version, whose greeting is coming, that rank has this version.
-func complain(c net.Conn, secret []byte, rank int32, begin []byte) {
-	nonce := make([]byte, nonceEnd-len(begin))
-	if _, err := io.ReadFull(c, nonce); err != nil {
-		return
-	}
-	b := binary.LittleEndian.AppendUint32(nil, uint32(rank))
-	_, _ = c.Write(append(b, seal(secret, "release", nonce[24-len(begin):], b)...))
-	_, _ = io.Copy(io.Discard, io.LimitReader(c, maxComplaint)) // a connection that is closed too early loses what was sent
-}
-
-// maxComplaint bounds what is read of a side with another version, complaintWait the time for it.
-const (
-	maxComplaint  = 4 << 10
-	complaintWait = time.Second
-)
-
-// hearComplaint waits for the complaint of a dialer with another version, behind what is left of its greeting.
-func hearComplaint(c net.Conn, secret []byte, mine []byte) (rank int32, ok bool) {
-	const size = 4 + proofSize
-	var heard []byte
-	for b := make([]byte, 512); len(heard) < maxComplaint; {
-		n, err := c.Read(b)
-		heard = append(heard, b[:n]...)
-		if len(heard) >= size {
-			at := heard[len(heard)-size:]
-			if hmac.Equal(at[4:], seal(secret, "release", mine[24:nonceEnd], at[:4])) {
-				return int32(binary.LittleEndian.Uint32(at)), true
-			}
-		}
-		if err != nil {
-			break
-		}
-	}
-	return 0, false
 }
 
 // wireAddr is an IP address and port: family (0, 4 or 6), 0, port u16, 16 bytes.

@@ -96,7 +96,7 @@ func TestGivingUpSetUpIsTold(t *testing.T) {
 	}
 }
 
-// An abort ends the Split or Grow of the other ranks with an error that names the rank that aborted. A call that the rank
+// An abort ends the Split or Grow of the other ranks with an error that names the rank that aborted. A call that a rank
 // refuses does the same.
 func TestAbortEndsJointCalls(t *testing.T) {
 	const n, victim = 3, 1

@@ -40,9 +40,9 @@ var plants = []struct{ name, fault, phase, outcome, text string }{
 
 // sites are the places in goccl from which the functions of testdata/plants.go.txt are called: after the text.
 var sites = []struct{ file, text, call string }{
-	{"status.go", "\tfor f := range failures {\n", "\t\tf = plantFailure(c, f)\n"},
+	{"job/membership/group.go", "\tfor f := range failures {\n", "\t\tf = plantFailure(g, f)\n"},
 	{"comm.go", "\tctx, stop := context.WithTimeout(ctx, cfg.Timeout)\n\tdefer stop()\n", "\tplantInit(op, &cfg)\n"},
-	{"comm.go", "\tc.status.begin()\n", "\tplantComm(op, c)\n"},
+	{"comm.go", "\t\tstatus: &group.Status}\n", "\tplantComm(op, c)\n"},
 	{"group.go", "func (c *Comm) Submit(reqs ...collective.Request) error {\n", "\tplantSubmit(c, reqs[0])\n"},
 	{"collectives.go", "\tif err := s.Synchronize(ctx); err != nil {\n\t\treturn err\n\t}\n", "\tplantResult(c)\n"},
 }
@@ -69,14 +69,19 @@ func withPlants(t *testing.T) string {
 		}
 		texts[s.file] = strings.Replace(texts[s.file], s.text, s.text+s.call, 1)
 	}
-	source, err := os.ReadFile("testdata/plants.go.txt")
-	if err != nil {
-		t.Fatal(err)
+	for file, text := range map[string]string{"plants.go": "plants", "job/membership/plants.go": "plants_membership"} {
+		source, err := os.ReadFile("testdata/" + text + ".go.txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[file] = string(source)
 	}
-	texts["plants.go"] = string(source)
 	replace := map[string]string{}
 	for file, text := range texts {
 		replace[filepath.Join(root, file)] = filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(file)), 0o700); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package goccl
+package membership
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/goccl/goccl/job/bootstrap"
 )
 
-// notices tell the peers that this rank has aborted or closed, for engines whose running work cannot detect that by
+// Notices tell the peers that this rank has aborted or closed, for engines whose running work cannot detect that by
 // itself (collective.Engine.SeesAborts). Otherwise a kernel that waits for an aborted rank would wait until its
 // deadline.
 //
@@ -33,8 +33,8 @@ import (
 //
 // A rank that ends because of a death or a deadline sends no notice: its peers detect the same failure and blame the
 // right rank.
-type notices struct {
-	c      *Comm
+type Notices struct {
+	g      *Group
 	engine collective.Engine
 	sees   bool        // the engine's own work detects aborts
 	active atomic.Bool // notices are received and sent
@@ -63,8 +63,8 @@ type departure struct {
 
 // How a rank leaves.
 const (
-	leftAborted byte = iota + 1
-	leftClosed
+	LeftAborted byte = iota + 1
+	LeftClosed
 )
 
 // Why a rank leaves; 0 is no particular reason.
@@ -77,42 +77,43 @@ const (
 const (
 	noticeVersion = 2
 	noticeBytes   = 32 // version, how, cut; collectives, sent, received: u64; blamed: i32; why
-	// noticeWait bounds the sending of one notice; noticeFollow is how long follow watches.
+	// noticeWait bounds the sending of one notice; noticeFollow is how long Follow watches.
 	noticeWait   = 500 * time.Millisecond
 	noticeFollow = 100 * time.Millisecond
 )
 
-// listen makes the notices of a communicator, and starts them if its engine needs them.
-func (c *Comm) listen() {
-	if c.size == 1 {
-		return
+// Listen makes the notices of a communicator, and starts them if its engine needs them. Without peers there are none.
+func (g *Group) Listen(engine collective.Engine) *Notices {
+	if g.size == 1 {
+		return nil
 	}
-	c.notices = &notices{c: c, engine: c.engine, sees: c.engine.SeesAborts(), sent: make([]uint64, c.size),
-		received: make([]uint64, c.size), left: make([]*departure, c.size), blamed: -1}
-	if !c.notices.sees {
-		c.notices.start()
+	n := &Notices{g: g, engine: engine, sees: engine.SeesAborts(), sent: make([]uint64, g.size),
+		received: make([]uint64, g.size), left: make([]*departure, g.size), blamed: -1}
+	if !n.sees {
+		n.Start()
 	}
+	return n
 }
 
-// start receives the notices of the peers. Only the first call has an effect. It accepts a nil n.
-func (n *notices) start() {
+// Start receives the notices of the peers. Only the first call has an effect. It accepts a nil n.
+func (n *Notices) Start() {
 	if n == nil || n.active.Swap(true) {
 		return
 	}
-	for p := range n.c.size {
-		if p != n.c.rank {
-			n.c.watch.Go(func() { n.handle(p) })
+	for p := range n.g.size {
+		if p != n.g.rank {
+			n.g.tasks.Go(func() { n.handle(p) })
 		}
 	}
 }
 
-// counts reports whether calls must be counted. It accepts a nil n.
-func (n *notices) counts() bool { return n != nil && !n.sees }
+// Counts reports whether calls must be counted. It accepts a nil n.
+func (n *Notices) Counts() bool { return n != nil && !n.sees }
 
 // handle receives the notices of a peer until the bootstrap is closed or the peer is gone.
-func (n *notices) handle(peer int) {
+func (n *Notices) handle(peer int) {
 	for {
-		b, err := n.c.boot.Recv(context.Background(), peer, tags.Notice)
+		b, err := n.g.boot.Recv(context.Background(), peer, tags.Notice)
 		if errors.Is(err, bootstrap.ErrTimeout) {
 			continue
 		}
@@ -121,12 +122,12 @@ func (n *notices) handle(peer int) {
 		}
 		d, cut, ok := parseNotice(b)
 		if !ok {
-			n.c.status.endByPeer(n.blame(peer,
+			n.g.Status.EndByPeer(n.blame(peer,
 				fmt.Sprintf("rank %d has sent a notice of %d bytes that this version cannot read", peer, len(b))))
 			return
 		}
 		if err := n.depart(peer, d, cut); err != nil {
-			n.c.status.endByPeer(err)
+			n.g.Status.EndByPeer(err)
 		}
 	}
 }
@@ -144,7 +145,7 @@ func (d *departure) notice(cut bool) []byte {
 }
 
 func parseNotice(b []byte) (d *departure, cut, ok bool) {
-	if len(b) != noticeBytes || b[0] != noticeVersion || b[1] < leftAborted || b[1] > leftClosed || b[2] > 1 ||
+	if len(b) != noticeBytes || b[0] != noticeVersion || b[1] < LeftAborted || b[1] > LeftClosed || b[2] > 1 ||
 		b[31] > becauseMismatch {
 		return nil, false, false
 	}
@@ -154,7 +155,7 @@ func parseNotice(b []byte) (d *departure, cut, ok bool) {
 }
 
 // depart records that a peer has left. It returns an error if this rank has called work that the peer will not do.
-func (n *notices) depart(peer int, d *departure, cut bool) error {
+func (n *Notices) depart(peer int, d *departure, cut bool) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.left[peer], n.anyLeft = d, true
@@ -168,7 +169,7 @@ func (n *notices) depart(peer int, d *departure, cut bool) error {
 }
 
 // waitsFor returns an error if this rank has called more than the peer, which has left.
-func (n *notices) waitsFor(peer int) error {
+func (n *Notices) waitsFor(peer int) error {
 	d := n.left[peer]
 	if n.collectives > d.collectives || n.sent[peer] > d.received || n.received[peer] > d.sent {
 		return n.gone(peer)
@@ -176,44 +177,44 @@ func (n *notices) waitsFor(peer int) error {
 	return nil
 }
 
-func (n *notices) gone(peer int) error {
+func (n *Notices) gone(peer int) error {
 	d := n.left[peer]
 	blamed := d.blamed
-	if blamed < 0 || blamed >= n.c.size || blamed == n.c.rank {
+	if blamed < 0 || blamed >= n.g.size || blamed == n.g.rank {
 		blamed = peer
 	}
 	because := func(kind error, what string) error {
-		return &Error{Comm: n.c.cfg.Name, Op: "communicator", Rank: n.c.rank, Peer: blamed,
+		return &collective.Error{Comm: n.g.Name, Op: "communicator", Rank: n.g.rank, Peer: blamed,
 			Err: fmt.Errorf("%w: %s", kind, what)}
 	}
 	switch {
 	case d.why == becauseDead && blamed != peer:
-		return because(ErrPeerDead, fmt.Sprintf("rank %d cannot reach it", peer))
+		return because(collective.ErrPeerDead, fmt.Sprintf("rank %d cannot reach it", peer))
 	case d.why == becauseLate && d.blamed >= 0:
-		return because(ErrTimeout, fmt.Sprintf("rank %d waited for rank %d and has given up", peer, d.blamed))
+		return because(collective.ErrTimeout, fmt.Sprintf("rank %d waited for rank %d and has given up", peer, d.blamed))
 	case d.why == becauseMismatch:
-		return because(ErrMismatch, fmt.Sprintf("rank %d has found that", peer))
+		return because(collective.ErrMismatch, fmt.Sprintf("rank %d has found that", peer))
 	}
-	if n.left[peer].how == leftClosed {
+	if n.left[peer].how == LeftClosed {
 		return n.blame(peer, fmt.Sprintf("rank %d has closed its communicator", peer))
 	}
 	return n.blame(peer, fmt.Sprintf("rank %d has aborted", peer))
 }
 
-func (n *notices) blame(peer int, what string) error {
-	return &Error{Comm: n.c.cfg.Name, Op: "communicator", Rank: n.c.rank, Peer: peer,
-		Err: fmt.Errorf("%w: %s", ErrAborted, what)}
+func (n *Notices) blame(peer int, what string) error {
+	return &collective.Error{Comm: n.g.Name, Op: "communicator", Rank: n.g.rank, Peer: peer,
+		Err: fmt.Errorf("%w: %s", collective.ErrAborted, what)}
 }
 
-// count adds the requests about to be enqueued to the counts. It returns an error if a peer that has left will not do
+// Count adds the requests about to be enqueued to the counts. It returns an error if a peer that has left will not do
 // its part.
-func (n *notices) count(reqs []collective.Request, collectives int) error {
+func (n *Notices) Count(reqs []collective.Request, collectives int) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.collectives += uint64(collectives)
 	for i := collectives; i < len(reqs); i++ {
 		r := &reqs[i]
-		if r.Peer == n.c.rank {
+		if r.Peer == n.g.rank {
 			continue
 		}
 		if r.Collective == collective.Send {
@@ -236,17 +237,17 @@ func (n *notices) count(reqs []collective.Request, collectives int) error {
 	return nil
 }
 
-// leaving is called before this rank aborts or closes. It reports whether to send a notice, and whether work will be
-// cut short. Like send, flush and close it accepts a nil n.
-func (n *notices) leaving() (tell, cut bool) {
-	if n == nil || !n.active.Load() || n.c.status.err() != nil || n.c.AsyncError() != nil {
+// Leaving is called before this rank aborts or closes; failed is an error of its work. It reports whether to send a
+// notice, and whether work will be cut short. Like Send, Flush and Close it accepts a nil n.
+func (n *Notices) Leaving(failed error) (tell, cut bool) {
+	if n == nil || !n.active.Load() || n.g.Status.Err() != nil || failed != nil {
 		return false, false
 	}
 	return true, n.engine.Unfinished()
 }
 
-// send sends a notice to all peers, in the background.
-func (n *notices) send(how byte, cut bool) {
+// Send sends a notice to all peers, in the background.
+func (n *Notices) Send(how byte, cut bool) {
 	if n == nil || !n.active.Load() || n.sees && !cut {
 		return
 	}
@@ -256,22 +257,22 @@ func (n *notices) send(how byte, cut bool) {
 		return
 	}
 	n.told, n.cut = how, cut
-	for p := range n.c.size {
-		if p == n.c.rank || n.left[p] != nil {
+	for p := range n.g.size {
+		if p == n.g.rank || n.left[p] != nil {
 			continue
 		}
 		b := (&departure{how, n.collectives, n.sent[p], n.received[p], n.why, n.blamed}).notice(cut)
 		n.sending.Go(func() {
 			ctx, stop := context.WithTimeout(context.Background(), noticeWait)
 			defer stop()
-			_ = n.c.boot.Send(ctx, p, tags.Notice, b) // a peer that does not receive it fails at its deadline
+			_ = n.g.boot.Send(ctx, p, tags.Notice, b) // a peer that does not receive it fails at its deadline
 		})
 	}
 }
 
-// accuse makes later notices say why this rank leaves, and which rank it blames. It accepts a nil n.
-func (n *notices) accuse(cause error) {
-	var e *Error
+// Accuse makes later notices say why this rank leaves, and which rank it blames. It accepts a nil n.
+func (n *Notices) Accuse(cause error) {
+	var e *collective.Error
 	if n == nil || !errors.As(cause, &e) {
 		return
 	}
@@ -279,24 +280,24 @@ func (n *notices) accuse(cause error) {
 	defer n.mu.Unlock()
 	n.blamed = e.Peer
 	switch {
-	case errors.Is(cause, ErrPeerDead):
+	case errors.Is(cause, collective.ErrPeerDead):
 		n.why = becauseDead
-	case errors.Is(cause, ErrTimeout):
+	case errors.Is(cause, collective.ErrTimeout):
 		n.why = becauseLate
-	case errors.Is(cause, ErrMismatch):
+	case errors.Is(cause, collective.ErrMismatch):
 		n.why = becauseMismatch
 	}
 }
 
-// flush waits until all notices are sent, at most noticeWait. It accepts a nil n.
-func (n *notices) flush() {
+// Flush waits until all notices are sent, at most noticeWait. It accepts a nil n.
+func (n *Notices) Flush() {
 	if n != nil {
 		n.sending.Wait()
 	}
 }
 
-// follow watches, in the background, whether work is cut short after all, and then sends a second notice.
-func (n *notices) follow() {
+// Follow watches, in the background, whether work is cut short after all, and then sends a second notice.
+func (n *Notices) Follow() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed || n.cut {
@@ -312,16 +313,16 @@ func (n *notices) follow() {
 				return
 			}
 			if n.engine.Unfinished() {
-				n.send(leftAborted, true)
+				n.Send(LeftAborted, true)
 				return
 			}
 		}
 	})
 }
 
-// close sends a last notice if necessary and waits until it is sent, at most noticeWait. It is called after the engine
+// Close sends a last notice if necessary and waits until it is sent, at most noticeWait. It is called after the engine
 // was closed.
-func (n *notices) close() {
+func (n *Notices) Close() {
 	if n == nil {
 		return
 	}
@@ -329,10 +330,10 @@ func (n *notices) close() {
 	how := n.told
 	n.mu.Unlock()
 	if how != 0 && n.engine.Unfinished() {
-		n.send(how, true)
+		n.Send(how, true)
 	}
 	n.mu.Lock()
 	n.closed = true
 	n.mu.Unlock()
-	n.flush()
+	n.Flush()
 }

@@ -1,0 +1,198 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/tags"
+	"github.com/goccl/goccl/job/agreement"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/share"
+	"github.com/goccl/goccl/watch/judge"
+	"github.com/goccl/goccl/watch/record"
+)
+
+// Group is one rank's membership in a communicator: whether it and its peers are still there, and who is to blame.
+type Group struct {
+	Config
+	Status    Status
+	Agreement *agreement.Member
+
+	boot       bootstrap.Bootstrap
+	rank, size int
+	members    atomic.Pointer[Members] // nil until the ranks have agreed
+	joint      atomic.Uint64           // number of joint calls so far
+	tasks      sync.WaitGroup          // goroutines that end with boot
+}
+
+// Config is the part of a communicator's configuration that membership needs.
+type Config struct {
+	Name               string // of the communicator, for errors
+	Timeout, OpTimeout time.Duration
+}
+
+// New makes the membership of the rank of boot, a group that only this communicator uses. From here on the death of a
+// peer ends the Status.
+func New(boot bootstrap.Bootstrap, cfg Config) *Group {
+	g := &Group{Config: cfg, boot: boot, rank: boot.Rank(), size: boot.WorldSize(),
+		Agreement: agreement.New(boot, tags.Agreement)}
+	g.Status.begin()
+	failures, givenUp := boot.Failures(), bootstrap.GivenUp(boot)
+	g.tasks.Go(func() { g.watch(failures) })
+	g.tasks.Go(func() { g.watch(givenUp) })
+	return g
+}
+
+// Wait waits for the goroutines of g. The caller has closed the bootstrap.
+func (g *Group) Wait() {
+	g.tasks.Wait()
+	g.Agreement.Close()
+}
+
+// Aborted tells peers in joint calls that this rank makes no such call any more.
+func (g *Group) Aborted() {
+	cause := g.Status.Err()
+	g.Agreement.GiveUp(agreement.EveryJoint, Blamed(cause), collective.Told(cause))
+}
+
+// GiveUp tells the peers that the set-up of the communicator has failed. In err, which Blame returned, rank r is called
+// ranks[r].
+func (g *Group) GiveUp(err error, ranks []int) {
+	bootstrap.GiveUp(g.boot, slices.Index(ranks, Blamed(err)), collective.Told(err))
+}
+
+// Blamed returns the rank that an error blames, or -1.
+func Blamed(err error) int {
+	var ae *collective.Error
+	if errors.As(err, &ae) {
+		return ae.Peer
+	}
+	return -1
+}
+
+// Wrap converts an error of op to an *collective.Error with an error kind of package collective.
+func Wrap(name, op string, rank int, err error) error {
+	var ae *collective.Error
+	if errors.As(err, &ae) {
+		if ae.Comm == "" { // from a step of set-up; not yet shared, so it may be changed
+			ae.Comm = name
+		}
+		return err
+	}
+	return &collective.Error{Comm: name, Op: op, Rank: rank, Peer: share.PeerOf(err), Err: collective.Kind(err)}
+}
+
+// Wrap converts an error of op to a *collective.Error.
+func (g *Group) Wrap(op string, err error) error { return Wrap(g.Name, op, g.rank, err) }
+
+// Errorf makes an error of this rank that blames no peer.
+func (g *Group) Errorf(op string, kind error, format string, args ...any) error {
+	return &collective.Error{Comm: g.Name, Op: op, Rank: g.rank, Peer: -1,
+		Err: fmt.Errorf("%w: "+format, append([]any{kind}, args...)...)}
+}
+
+// Ended returns the error of a call that waited with Status.Bound: the cause of the communicator's end, or else the
+// call's own error.
+func (g *Group) Ended(op string, err error) error {
+	cause := g.Status.detail()
+	var ae *collective.Error
+	switch {
+	case cause == nil:
+		return g.Wrap(op, err)
+	case errors.As(cause, &ae):
+		return &collective.Error{Comm: g.Name, Op: op, Rank: g.rank, Peer: ae.Peer, Err: ae.Err, Verdict: ae.Verdict}
+	}
+	return g.Errorf(op, collective.ErrAborted, "%w", cause)
+}
+
+// watch turns the death of a rank, or a set-up that a rank has given up, into an abort that names the
+// rank to blame.
+func (g *Group) watch(failures <-chan bootstrap.PeerFailure) {
+	for f := range failures {
+		e := &collective.Error{Comm: g.Name, Op: "communicator", Rank: g.rank, Peer: f.Rank, Err: collective.Kind(f.Err)}
+		if errors.Is(e, collective.ErrPeerDead) {
+			e.Verdict = g.Dead(f.Rank)
+		}
+		g.Status.EndByPeer(e)
+	}
+}
+
+// BlameDelay is how long a set-up error that a peer's death may have caused waits for the report of that death.
+const BlameDelay = 200 * time.Millisecond
+
+// Blame converts err, the error of a failed set-up, to an error in which rank r is called ranks[r]. If a rank has died
+// or given up, that is the cause and is returned instead of err, which is only its consequence. A deadline that names
+// no rank is blamed on a rank of this host that is stopped.
+func (g *Group) Blame(op string, err error, ranks []int) error {
+	renamed := func(e *collective.Error, kind error) error {
+		peer := e.Peer
+		if peer >= 0 && peer < len(ranks) {
+			peer = ranks[peer]
+		}
+		return &collective.Error{Op: op, Rank: ranks[g.rank], Peer: peer, Err: kind}
+	}
+	own := func() error {
+		var ae *collective.Error
+		if errors.As(err, &ae) {
+			return renamed(ae, ae.Err)
+		}
+		return Wrap(g.Name, op, ranks[g.rank], err)
+	}
+	mine := own()
+	for _, kind := range []error{collective.ErrUnsupported, collective.ErrInvalidArgument, collective.ErrMismatch,
+		bootstrap.ErrProtocol,
+		device.ErrOutOfMemory, collective.ErrTimeout} {
+		if errors.Is(mine, kind) && (kind != collective.ErrTimeout || Blamed(mine) >= 0) {
+			return mine
+		}
+	}
+	select {
+	case <-g.Status.ctx.Done():
+	case <-time.After(BlameDelay):
+	}
+	var e *collective.Error
+	if errors.As(g.Status.Err(), &e) {
+		return renamed(e, e.Err)
+	}
+	if e = g.Stopped(); errors.Is(mine, collective.ErrTimeout) && e != nil {
+		return renamed(e, e.Err)
+	}
+	return mine
+}
+
+// JoinError returns the error of a rank that could not join the grown communicator. The death of a rank of g explains
+// it best: a rank that knows of it gives up, and this rank may learn of that first.
+// Of the death of a new rank g does not learn.
+func (g *Group) JoinError(ctx context.Context, err error) error {
+	named := g.Wrap("grow", err)
+	newcomer := errors.Is(named, collective.ErrPeerDead) && Blamed(named) >= g.size
+	if !newcomer && !errors.Is(err, bootstrap.ErrTimeout) && !errors.Is(err, collective.ErrTimeout) {
+		select {
+		case <-g.Status.ctx.Done():
+		case <-time.After(BlameDelay):
+		}
+	}
+	return g.JointError(ctx, "grow", err)
+}
+
+// Dead is the verdict on a rank whose death the bootstrap has reported.
+func (g *Group) Dead(rank int) *collective.Verdict {
+	r := &judge.Report{Rank: rank, Dead: "its connection has ended without a goodbye"}
+	who := g.members.Load()
+	if who != nil && rank < len(who.Ranks) {
+		r.Host, r.PID = who.Ranks[rank].Host, who.Ranks[rank].PID
+	}
+	v := judge.Died(r, []int{rank})
+	v.By, v.Found = g.rank, record.Now()
+	if who != nil {
+		v.Communicator = fmt.Sprintf("%016x", who.ID)
+	}
+	return v
+}

@@ -1,0 +1,162 @@
+package membership
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/watch/judge"
+	"github.com/goccl/goccl/watch/record"
+)
+
+// A JointCall is a Split or a Grow: all ranks of the communicator make it together.
+//
+//  1. Every rank numbers its joint calls. The ranks exchange the numbers and continue with the largest, because a call
+//     that failed may have been counted on some ranks only.
+//  2. A peer that calls Shrink ends this rank's joint call, because the peer will not take part, unless it has already
+//     completed the call: its messages of Shrink carry the number of its latest completed joint call.
+//  3. A rank that fails before it makes its communicator, or aborts, tells the others, whose calls end, too.
+//  4. With Config.OpTimeout a peer of this host ends the call whose process is stopped (SIGSTOP, a debugger) when the
+//     call takes longer. Config.Timeout is for peers that are slow: making a communicator takes seconds on GPUs.
+type JointCall struct {
+	g      *Group
+	number atomic.Uint64
+	stop   func()
+	// Joins says that the rank makes its communicator: those who wait for it there learn of a failure by themselves.
+	Joins bool
+	// Last is for the step in which the ranks tell each other that they have succeeded. Only a stopped peer ends it:
+	// where it begins on one rank, it begins on all, whatever becomes of the communicator.
+	Last context.Context
+}
+
+// BeginJoint begins a joint call. The context derived from ctx also ends with the communicator, or when a peer that has
+// not completed this call calls Shrink. The caller calls End.
+func (g *Group) BeginJoint(ctx context.Context, op string) (context.Context, *JointCall) {
+	last, cancelAll := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(last)
+	bounded, stop := g.Status.Bound(ctx)
+	j := &JointCall{g: g, Last: last}
+	g.Agreement.Listen()
+	j.number.Store(max(g.joint.Load(), g.Agreement.LatestGivenUp()) + 1)
+	begun := time.Now()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		looks, quit := g.stoppedLooks()
+		defer quit()
+		since := map[int]time.Time{} // peers that are stopped
+		for {
+			peer, changed := g.Agreement.Calling(j.number.Load())
+			if peer >= 0 {
+				cancel(&collective.Error{Comm: g.Name, Op: op, Rank: g.rank, Peer: peer,
+					Err: fmt.Errorf("%w: this rank is in %s and the peer in Shrink of the same communicator",
+						collective.ErrMismatch, op)})
+				changed = nil
+			} else if blames, err := g.Agreement.GivenUp(j.number.Load()); err != nil {
+				cancel(&collective.Error{Comm: g.Name, Op: op, Rank: g.rank, Peer: blames, Err: collective.Kind(err)})
+				changed = nil
+			}
+			select {
+			case <-changed:
+			case now := <-looks:
+				if stopped := g.stoppedFor(since, now, g.OpTimeout/2); stopped != nil && now.Sub(begun) > g.OpTimeout {
+					stopped.Op = op
+					cancelAll(stopped)
+					return
+				}
+			case <-last.Done():
+				return
+			}
+		}
+	}()
+	j.stop = func() {
+		stop()
+		cancelAll(nil)
+		<-done
+	}
+	return bounded, j
+}
+
+// stoppedLooks tells when to look for stopped peers: never without OpTimeout.
+func (g *Group) stoppedLooks() (looks <-chan time.Time, quit func()) {
+	if g.OpTimeout <= 0 {
+		return nil, func() {}
+	}
+	t := time.NewTicker(max(g.OpTimeout/8, 10*time.Millisecond))
+	return t.C, t.Stop
+}
+
+// stoppedFor looks which peers of this host are stopped. It returns an error that names one that has been so for some
+// time, nil if there is none.
+func (g *Group) stoppedFor(since map[int]time.Time, now time.Time, long time.Duration) *collective.Error {
+	who, hosts := g.members.Load(), g.boot.Hosts()
+	if who == nil {
+		return nil
+	}
+	for p, o := range who.Ranks {
+		if p == g.rank || hosts[p] != hosts[g.rank] || !strings.EqualFold(o.State(), "t") {
+			delete(since, p)
+			continue
+		}
+		if _, ok := since[p]; !ok {
+			since[p] = now
+		}
+		if now.Sub(since[p]) < long {
+			continue
+		}
+		reports := make([]*judge.Report, g.size)
+		reports[p] = &judge.Report{Rank: p, Host: o.Host, PID: o.PID, State: "T"}
+		v := judge.Judge(&judge.Question{Me: g.rank, Reports: reports})
+		v.Communicator, v.Found = fmt.Sprintf("%016x", who.ID), record.Now()
+		return &collective.Error{Comm: g.Name, Rank: g.rank, Peer: p, Verdict: v,
+			Err: fmt.Errorf("%w: the peer does not run: its process is stopped", collective.ErrTimeout)}
+	}
+	return nil
+}
+
+// Stopped returns an error that names a peer of this host that is stopped now, or nil.
+func (g *Group) Stopped() *collective.Error {
+	return g.stoppedFor(map[int]time.Time{}, time.Now(), 0)
+}
+
+// mark appends the number of the call to a message.
+func (j *JointCall) mark(message []byte) []byte {
+	return binary.LittleEndian.AppendUint64(message, j.number.Load())
+}
+
+// take continues with the larger number: this rank's, or that of a peer as mark has written it.
+func (j *JointCall) take(number []byte) {
+	j.number.Store(max(j.number.Load(), binary.LittleEndian.Uint64(number)))
+}
+
+// End ends the call, which has succeeded or failed with err.
+func (j *JointCall) End(err error) {
+	number := j.number.Load()
+	j.g.joint.Store(number)
+	if err == nil {
+		j.g.Agreement.Completed(number)
+	} else if !j.Joins {
+		j.g.Agreement.GiveUp(number, Blamed(err), collective.Told(err))
+	}
+	j.stop()
+}
+
+// JointError returns the error of a Split or Grow that failed with err: the communicator's end, a peer that is in
+// Shrink or stopped, or err itself. A peer mostly shrinks because a rank has died, which this rank may learn a little
+// later.
+func (g *Group) JointError(ctx context.Context, op string, err error) error {
+	var elsewhere *collective.Error
+	if errors.As(context.Cause(ctx), &elsewhere) {
+		select {
+		case <-g.Status.ctx.Done():
+		case <-time.After(BlameDelay):
+			return elsewhere
+		}
+	}
+	return g.Ended(op, err)
+}
