@@ -146,7 +146,7 @@ func (w *watchdog) mismatch(message bool, err *Error) *Verdict {
 	}
 	defer w.give()
 	reports, _ := w.ask()
-	q := &judge.Question{Me: w.c.rank, Op: *o, Reports: reports}
+	q := w.question(*o, 0, reports)
 	v := judge.Judge(q)
 	if v == nil || v.Kind != collective.VerdictMismatch {
 		v = &Verdict{Kind: collective.VerdictMismatch, Rank: -1, What: err.Err.Error(),
@@ -172,12 +172,16 @@ func (w *watchdog) late(message bool, number uint64) *Verdict {
 	if !ok {
 		return nil
 	}
-	q := &judge.Question{Me: w.c.rank, Op: *o, Reports: reports}
+	q := w.question(*o, 0, reports)
 	v := judge.Judge(q)
 	if v != nil {
 		w.say(v, q.First(v) == w.c.rank)
 	}
 	return v
+}
+
+func (w *watchdog) question(o record.Operation, waited time.Duration, reports []*judge.Report) *judge.Question {
+	return &judge.Question{Me: w.c.rank, Op: o, Waited: waited, Reports: reports}
 }
 
 // take opens a case, after an earlier one has ended. It returns false if w is closed.
@@ -220,7 +224,7 @@ func (w *watchdog) begin(f func(reports []*judge.Report)) bool {
 // long implements record.Watch.Long.
 func (w *watchdog) long(o record.Operation, waited time.Duration) bool {
 	return w.begin(func(reports []*judge.Report) {
-		q := &judge.Question{Me: w.c.rank, Op: o, Waited: waited, Reports: reports}
+		q := w.question(o, waited, reports)
 		v := judge.Judge(q)
 		now := w.c.record.Find(o.Message, o.Number)
 		if v != nil && (now == nil || now.IsOpen()) && w.c.engine.Err() == nil {
@@ -236,7 +240,7 @@ func (w *watchdog) over(o record.Operation) {
 		return
 	}
 	w.begin(func(reports []*judge.Report) {
-		q := &judge.Question{Me: w.c.rank, Op: o, Waited: waited, Reports: reports}
+		q := w.question(o, waited, reports)
 		v := judge.Late(q, min(waited/2, w.c.cfg.settings.VerdictAfter))
 		w.say(v, strings.HasSuffix(w.logged, opKey(o.Collective, o.Number))) // it has logged the wait
 	})

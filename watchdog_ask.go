@@ -18,6 +18,7 @@ func (w *watchdog) report() *judge.Report {
 	o := who.Ranks[c.rank]
 	r := &judge.Report{Rank: c.rank, Time: record.Now(), Host: o.Host, PID: o.PID, Device: c.dev.ID().String(),
 		Record: c.record.Snapshot(mostOperations), States: map[int]string{}}
+	r.Next = c.next(r.Record)
 	for _, x := range record.Recorders() {
 		if other := x.Snapshot(mostOthers); other != nil && other.ID != r.Record.Identity() && other.Device == r.Device &&
 			len(r.Others) < mostAsked {
@@ -42,6 +43,20 @@ func (w *watchdog) report() *judge.Report {
 		}
 	}
 	return r
+}
+
+// next reports whether the oldest collective of a record waits for no other work on its stream.
+func (c *Comm) next(r *record.Communicator) bool {
+	o := r.Open(false)
+	streams, ok := c.dev.(interface {
+		Running(stream uintptr) (name string, ok bool)
+	})
+	if o == nil || !ok {
+		return false
+	}
+	name, ok := streams.Running(uintptr(o.Stream))
+	now := c.record.Find(false, o.Number) // if it has started meanwhile, the work that runs is behind it
+	return ok && (name == "" || name == o.Collective) || now == nil || now.State != record.Enqueued
 }
 
 // ask collects the reports of the ranks. ok is false if the communicator ends meanwhile: then a peer's silence says

@@ -51,7 +51,8 @@ type queue struct {
 	mu       sync.Mutex
 	ops      []op // ops[head:] are pending
 	head     int
-	running  bool // a worker is in run, or about to be
+	running  bool   // a worker is in run, or about to be
+	now      string // the name of the operation that a worker executes, "" between two
 	enqueued uint64
 	done     uint64
 	err      error // the first error, sticky
@@ -127,6 +128,7 @@ func (q *queue) run() {
 		o = q.ops[q.head]
 		q.ops[q.head] = op{} // release its function and event
 		q.head++
+		q.now = o.name
 		err := q.err
 		q.mu.Unlock()
 		if err != nil {
@@ -145,6 +147,7 @@ func (q *queue) run() {
 // finish counts one operation as done. The caller holds mu.
 func (q *queue) finish(err error) {
 	q.done++
+	q.now = ""
 	if q.err == nil {
 		q.err = err
 	}

@@ -60,6 +60,20 @@ func (d *Device) WrapStream(raw uintptr) (device.Stream, error) {
 	return &Stream{q: q}, nil
 }
 
+// Running is the name of the work that the stream of this number runs now, "" if it runs none. ok is false if no open
+// stream has the number.
+func (d *Device) Running(raw uintptr) (name string, ok bool) {
+	streams.Lock()
+	q := streams.open[raw]
+	streams.Unlock()
+	if q == nil {
+		return "", false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.now, true
+}
+
 // dropStreams removes the numbers of d's streams.
 func dropStreams(d *Device) {
 	streams.Lock()

@@ -183,3 +183,31 @@ func TestMemset(t *testing.T) {
 		t.Error("a negative size was accepted")
 	}
 }
+
+// A verdict tells work of the user before an operation from a process that gets no processor.
+func TestRunningNamesTheWorkOfAStream(t *testing.T) {
+	d := open(t, 0)
+	s := stream(t, d)
+	begun, release := make(chan struct{}), make(chan struct{})
+	if err := s.Launch("mine", 1, func(*host.Block) error {
+		close(begun)
+		<-release
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	if name, ok := d.Running(s.Raw()); name != "mine" || !ok {
+		t.Errorf("it runs %q, %v", name, ok)
+	}
+	close(release)
+	if err := s.Synchronize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if name, ok := d.Running(s.Raw()); name != "" || !ok {
+		t.Errorf("an idle stream runs %q, %v", name, ok)
+	}
+	if _, ok := d.Running(0); ok {
+		t.Error("a synchronous stream is none")
+	}
+}

@@ -110,6 +110,19 @@ func TestJudge(t *testing.T) {
 			}
 			list[1].Record.Collectives, list[1].Record.Operations = 4, list[1].Record.Operations[:4]
 		}, collective.VerdictMissing, 1, "rank 1 has not called"},
+		"busy": {"shm", func(list []*judge.Report) { queue(list[2]) }, collective.VerdictBusy, 2,
+			"earlier work on its stream still runs"},
+		"gets no processor between two operations": {"shm", func(list []*judge.Report) {
+			queue(list[2])
+			list[2].Next = true
+			list[0].Record.Waits = []record.Wait{{Peer: 2, Flag: "phase", Epoch: 9, Have: 8}}
+		}, collective.VerdictStarved, 2, "rank 2 does not get on"},
+		"gets no processor in the operation before": {"shm", func(list []*judge.Report) {
+			queue(list[2])
+			o := &list[2].Record.Operations[3]
+			o.State, o.Ended = record.Started, 0
+			list[0].Record.Waits = []record.Wait{{Peer: 2, Flag: "phase", Epoch: 9, Have: 8}}
+		}, collective.VerdictStarved, 2, "rank 2 does not get on"},
 		"does not get on": {"shm", func(list []*judge.Report) {
 			for _, r := range []int{0, 1, 3} {
 				list[r].Record.Waits = []record.Wait{{Peer: 2, Flag: "phase", Epoch: 9, Have: 8}}
@@ -126,6 +139,12 @@ func TestJudge(t *testing.T) {
 			}
 		})
 	}
+}
+
+// queue makes the operation one that a rank has called and that waits on its stream.
+func queue(r *judge.Report) {
+	o := &r.Record.Operations[4]
+	o.State, o.Started = record.Enqueued, 0
 }
 
 // capture makes operation n of a rank a captured one.
@@ -163,6 +182,11 @@ func TestJudgeIsSilent(t *testing.T) {
 		"its stream has been busy only now": {"shm", 3 * time.Second, func(list []*judge.Report) {
 			o := &list[2].Record.Operations[4]
 			o.State, o.Started, o.Enqueued = record.Enqueued, 0, list[2].Time-int64(100*time.Millisecond)
+		}},
+		"the operation before has ended only now": {"shm", 3 * time.Second, func(list []*judge.Report) {
+			queue(list[2])
+			list[2].Record.Operations[3].Ended = list[2].Time - int64(100*time.Millisecond)
+			list[3].Record.Operations[4].Started = list[3].Time - int64(time.Millisecond)
 		}},
 		"the message has ended at the peer": {"shm", 3 * time.Second, func(list []*judge.Report) {
 			for i, name := range []string{"send", "recv"} {

@@ -23,6 +23,8 @@ type Report struct {
 	Links  []Link                 `json:"links,omitempty"`
 	Known  []*Report              `json:"known,omitempty"` // of ranks of the other communicators
 	Stacks string                 `json:"stacks,omitempty"`
+	// Next says that no other work runs on the stream of the oldest collective that has not started.
+	Next bool `json:"next,omitempty"`
 
 	Ended string              `json:"ended,omitempty"` // why the rank has ended the communicator, if it has
 	Cause *collective.Verdict `json:"cause,omitempty"` // on what ended it

@@ -12,12 +12,11 @@ import (
 func (q *Question) busy() *collective.Verdict {
 	list := q.ranks(func(r *Report) bool {
 		o := q.theirs(r)
-		return !q.Op.Message && o != nil && o.State == record.Enqueued && !r.sampled() &&
-			time.Duration(r.Time-o.Enqueued) > q.Waited/2 // else it has only just called
+		return !q.Op.Message && o != nil && r.queued(o) > q.Waited/2 // else it has only just called
 	})
 	if len(list) == 0 {
 		me := q.Reports[q.Me]
-		if q.Op.State != record.Enqueued || me == nil || me.Record == nil || me.sampled() {
+		if me == nil || me.Record == nil || me.queued(&q.Op) == 0 {
 			return nil
 		}
 		list = []int{q.Me}
@@ -28,6 +27,19 @@ func (q *Question) busy() *collective.Verdict {
 	}
 	return q.blame(collective.VerdictBusy, list, fmt.Sprintf("%s called %s%s, but earlier work on its stream still runs",
 		plural(list, "has", "have"), q.name(), ago), busyMend)
+}
+
+// queued is how long an operation of the rank has waited for work on its stream that is not the communicator's; 0 if it
+// has started, or if it may be that the process got no processor.
+func (r *Report) queued(o *record.Operation) time.Duration {
+	since, before := o.Enqueued, find(r.Record, o.Message, o.Number-1)
+	if o.State != record.Enqueued || r.sampled() || r.Next || before != nil && before.IsOpen() {
+		return 0
+	}
+	if before != nil {
+		since = max(since, before.Ended)
+	}
+	return time.Duration(r.Time - since)
 }
 
 const busyMend = "see what was put on the stream before it: a kernel that does not end, a copy, a wait for an event"
