@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -19,11 +20,13 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/test/commtest"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // Verdicts of jobs with ranks that are late, starved, aborted, or in another operation, with operations one by one and
 // in graphs. Each verdict is compared with what the ranks did: when they called the operation and when it ended. None
-// may be false. GOCCL_VERDICT_OPS is the number of operations; with GOCCL_FULL it is a million.
+// may be false. GOCCL_VERDICT_OPS is the number of operations; with GOCCL_FULL it is a million. GOCCL_VERDICT_SEED is
+// the seed, 1 by default.
 func TestNoVerdictIsFalse(t *testing.T) {
 	t.Setenv("GOCCL_VERDICT_AFTER", tortureAfter.String())
 	commtest.OnKinds(t, 4, func(t *testing.T, n int, open func(int) (device.Device, error)) { torture(t, n, open) })
@@ -31,7 +34,7 @@ func TestNoVerdictIsFalse(t *testing.T) {
 
 func TestMock(t *testing.T) { commtest.RunOnMock(t) }
 
-// The mock's kernels end at once: what waits is what a stream waits for, as behind work of the user.
+// The mock's kernels end at once. Operations in graphs wait, because the graphs do: see round.graph.
 func TestOnMockNoVerdictIsFalse(t *testing.T) {
 	commtest.NeedMock(t)
 	t.Setenv("GOCCL_VERDICT_AFTER", tortureAfter.String())
@@ -41,7 +44,9 @@ func TestOnMockNoVerdictIsFalse(t *testing.T) {
 const (
 	tortureAfter = 100 * time.Millisecond
 	roundOps     = 400
+	longRoundOps = 2000 // of a run of millions
 	graphOps     = 8
+	gateTime     = 4 * tortureAfter
 )
 
 // The kinds of rounds.
@@ -50,15 +55,18 @@ const (
 	roundStarved
 	roundAborted
 	roundDiffers
-	roundKinds
 )
+
+// A starved round takes long: there are few of them.
+var roundKinds = [...]int{roundSkew, roundStarved, roundAborted, roundDiffers, roundSkew, roundAborted, roundDiffers}
 
 // round is a communicator with what its ranks did. Times are by rank and number of the operation, in ns; 0: never.
 type round struct {
-	kind, victim, at int
-	called, ended    [][]atomic.Int64
-	comms            []*goccl.Comm
-	deaf             bool // operations that differ are not found out
+	kind, victim, at, ops int
+	called, ended         [][]atomic.Int64
+	graphs                []atomic.Bool // by number of the operation
+	comms                 []*goccl.Comm
+	deaf                  bool // operations that differ are not found out
 
 	mu   sync.Mutex
 	said []*goccl.Verdict
@@ -77,14 +85,26 @@ func tortureOps(t *testing.T) int {
 }
 
 func torture(t *testing.T, n int, open func(int) (device.Device, error)) {
-	random := rand.New(rand.NewPCG(1, 2))
-	done, verdicts := 0, map[collective.VerdictKind]int{}
-	for k := 0; done < tortureOps(t); k++ {
-		x := &round{kind: k % roundKinds, victim: random.IntN(n), at: roundOps/2 + random.IntN(roundOps/4),
+	seed := 1
+	if s := os.Getenv("GOCCL_VERDICT_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.Atoi(s); err != nil {
+			t.Fatal("GOCCL_VERDICT_SEED: ", err)
+		}
+	}
+	random := rand.New(rand.NewPCG(uint64(seed), 2))
+	want, done, verdicts, begun := tortureOps(t), 0, map[collective.VerdictKind]int{}, time.Now()
+	for k := 0; done < want; k++ {
+		ops := roundOps
+		if want > 100*roundOps {
+			ops = longRoundOps
+		}
+		x := &round{kind: roundKinds[k%len(roundKinds)], victim: random.IntN(n), at: ops/2 + random.IntN(ops/4), ops: ops,
 			called: make([][]atomic.Int64, n), ended: make([][]atomic.Int64, n), comms: commtest.New(t, n, open, nil)}
+		x.graphs = make([]atomic.Bool, ops+1)
 		x.deaf = x.comms[0].Device().ID().Kind == device.CUDA
 		for r := range n {
-			x.called[r], x.ended[r] = make([]atomic.Int64, roundOps+1), make([]atomic.Int64, roundOps+1)
+			x.called[r], x.ended[r] = make([]atomic.Int64, ops+1), make([]atomic.Int64, ops+1)
 		}
 		x.run(t, random.Uint64())
 		for _, v := range x.said {
@@ -93,9 +113,12 @@ func torture(t *testing.T, n int, open func(int) (device.Device, error)) {
 				t.Errorf("round %d of kind %d, victim %d at #%d: %s: %+v", k, x.kind, x.victim, x.at, why, v)
 			}
 		}
-		done += roundOps
+		done += ops
 		if x.kind >= roundAborted {
-			done -= roundOps - x.at
+			done -= ops - x.at
+		}
+		if k%10 == 9 {
+			fmt.Fprintf(os.Stderr, "%v: %d operations; verdicts %v\n", time.Since(begun).Round(time.Second), done, verdicts)
 		}
 	}
 	t.Logf("%d operations; verdicts %v", done, verdicts)
@@ -197,8 +220,8 @@ func (x *round) calls(r int, c *goccl.Comm, s device.Stream, p device.Ptr, rando
 		x.called[r][i].Store(time.Now().UnixNano())
 		return c.AllReduce(p, p, count, datatype.Int32, datatype.Sum, s)
 	}
-	for i := 1; i <= roundOps; i++ {
-		switch k := random.IntN(4000); {
+	for i := 1; i <= x.ops; i++ {
+		switch k := random.IntN(10 * x.ops); {
 		case k < 8:
 			time.Sleep(tortureAfter / 4)
 		case k == 8:
@@ -220,15 +243,21 @@ func (x *round) calls(r int, c *goccl.Comm, s device.Stream, p device.Ptr, rando
 				count++
 			}
 		}
-		if g, ok := s.(*cuda.Stream); ok && i%200 == 100 && (i+graphOps < x.at || x.kind < roundAborted) {
-			if err := x.graph(g, func(k int) error { return sum(i+k, count) }); err != nil {
+		if g, ok := s.(*cuda.Stream); ok && i == 100 && (i+graphOps < x.at || x.kind < roundAborted) {
+			if random.IntN(2) == 0 { // the others have captured long before
+				time.Sleep(3 * tortureAfter)
+			}
+			if err := x.graph(c, g, func(k int) error {
+				x.graphs[i+k].Store(true)
+				return sum(i+k, count)
+			}); err != nil {
 				return fmt.Errorf("graph at #%d: %w", i, err)
 			}
 			i += graphOps - 1
 			continue
 		}
 		err := sum(i, count)
-		if err == nil && (i%16 == 0 || i == roundOps) {
+		if err == nil && (i%16 == 0 || i == x.ops) {
 			err = wait(i)
 		}
 		if err != nil {
@@ -238,29 +267,42 @@ func (x *round) calls(r int, c *goccl.Comm, s device.Stream, p device.Ptr, rando
 	return nil
 }
 
-// graph captures operations, replays them behind a wait of the stream that is longer than the time of a verdict, and
-// leaves the last replays on the stream.
-func (x *round) graph(s *cuda.Stream, call func(k int) error) error {
+// graph waits until a look has found all operations ended, and captures operations behind a wait of the stream. It
+// replays them, and opens the gate long after the time of a verdict.
+func (x *round) graph(c *goccl.Comm, s *cuda.Stream, call func(k int) error) (err error) {
+	if err = s.Synchronize(context.Background()); err != nil {
+		return err
+	}
+	for slices.ContainsFunc(c.Records().Operations, func(o record.Operation) bool { return o.IsOpen() }) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	gate, err := s.Device().Alloc(4096)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, gate.Close()) }()
+	opener, err := s.Device().NewStream()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, opener.Close()) }()
 	g, err := commtest.Capture(s, cuda.CaptureThreadLocal, func() error {
+		err := s.WaitValue64(gate.Ptr(), 1)
 		for k := range graphOps {
-			if err := call(k); err != nil {
-				return err
-			}
+			err = errors.Join(err, call(k))
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return err
 	}
+	err = s.WriteValue64(gate.Ptr(), 0)
 	for range 50 {
-		if err := g.Launch(s); err != nil {
-			return errors.Join(err, g.Close())
-		}
+		err = errors.Join(err, g.Launch(s))
 	}
-	if err := s.Synchronize(context.Background()); err != nil {
-		return errors.Join(err, g.Close())
-	}
-	return g.Close()
+	time.Sleep(gateTime)
+	err = errors.Join(err, opener.(*cuda.Stream).WriteValue64(gate.Ptr(), 1), s.Synchronize(context.Background()))
+	return errors.Join(err, g.Close())
 }
 
 // wrong says why a verdict is false, by what the ranks did; "": it is right.
@@ -283,8 +325,11 @@ func (x *round) wrong(v *goccl.Verdict) string {
 	default:
 		return "nothing of the kind was done"
 	}
-	if v.Number == 0 || int(v.Number) > roundOps || v.By < 0 {
+	if v.Number == 0 || int(v.Number) > x.ops || v.By < 0 {
 		return "there is no such operation"
+	}
+	if x.graphs[v.Number].Load() {
+		return "an operation in a graph does not wait"
 	}
 	mine, last := x.called[v.By][v.Number].Load(), int64(0)
 	for r := range x.called {
