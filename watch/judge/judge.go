@@ -28,9 +28,9 @@ type Question struct {
 //  1. A rank is dead.
 //  2. A rank has called another operation.
 //  3. A rank has ended the communicator, or its process is stopped.
-//  4. A rank does not answer.
-//  5. Ranks wait for each other in several communicators.
-//  6. A rank has not called the operation.
+//  4. Ranks wait for each other in several communicators.
+//  5. A rank has not called the operation.
+//  6. A rank does not answer. It may only be slow to answer, so what is certain of others comes first.
 //  7. A rank has called it, and earlier work on its stream runs.
 //  8. A rank has left. It may have done its part before, so all other reasons come first.
 //  9. Some ranks are not seen.
@@ -38,8 +38,8 @@ type Question struct {
 //
 // A verdict is right or there is none: where the records do not tell, the rules do not apply.
 func Judge(q *Question) *collective.Verdict {
-	for _, rule := range []func() *collective.Verdict{q.dead, q.differs, q.aborted, q.stopped, q.silent, q.cycle,
-		q.missing, q.busy, q.gone, q.unseen, q.stuck} {
+	for _, rule := range []func() *collective.Verdict{q.dead, q.differs, q.aborted, q.stopped, q.cycle, q.missing,
+		q.silent, q.busy, q.gone, q.unseen, q.stuck} {
 		if v := rule(); v != nil {
 			q.complete(v)
 			return v

@@ -77,6 +77,10 @@ func TestJudge(t *testing.T) {
 			list[3].Record.Collectives = 4
 			list[3].Record.Operations = list[3].Record.Operations[:4]
 		}, collective.VerdictStopped, 1, "state T"},
+		"missing wins over silent": {"shm", func(list []*judge.Report) {
+			silence(list[1], "S")
+			list[3].Record.Collectives, list[3].Record.Operations = 4, list[3].Record.Operations[:4]
+		}, collective.VerdictMissing, 3, "rank 3 has not called"},
 		"several are missing": {"shm", func(list []*judge.Report) {
 			for _, r := range []int{2, 3} {
 				list[r].Record.Collectives = 4
