@@ -35,9 +35,9 @@ func CheckProcess(ctx context.Context, root string, pid int) []Finding {
 		return r.findings
 	}
 	libraries(&r, root, proc, loaded(string(maps)))
-	none := func(string) bool { return false }
-	files, _ := records.Find(filepath.Join(root, "proc"), records.Recorder, []int{pid}, none)
-	plugin, _ := records.Find(filepath.Join(root, "proc"), records.Profiler, []int{pid}, none)
+	unknown, keep := func(string) bool { return false }, func(*records.File) bool { return true }
+	files, _ := records.Find(filepath.Join(root, "proc"), records.Recorder, []int{pid}, unknown, keep)
+	plugin, _ := records.Find(filepath.Join(root, "proc"), records.Profiler, []int{pid}, unknown, keep)
 	switch {
 	case len(files) > 0 || len(plugin) > 0:
 		r.ok("records", "goccl watch --pid %d sees its collectives", pid)

@@ -141,7 +141,7 @@ func (s plugged) Ranks() (found []Found, notes []string) {
 			}
 			x.Comms = append(x.Comms, y)
 		}
-		ranks(x, p.PID, Running, &found)
+		found = append(found, ranks(x, p.PID, Running)...)
 	}
 	return found, nil
 }

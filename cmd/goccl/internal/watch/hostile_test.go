@@ -4,13 +4,19 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/cmd/goccl/internal/watch/records"
 	"github.com/goccl/goccl/watch/record"
 )
 
@@ -76,6 +82,12 @@ func TestHostileHost(t *testing.T) {
 			}
 		})
 	}
+	left := new(share)
+	left.bytes.Store(10)
+	all := &shared{strings.NewReader("123456789012"), largestSnapshot, &left.bytes}
+	if _, err := io.ReadAll(all); err == nil || !strings.Contains(err.Error(), "too large") {
+		t.Errorf("the last host's snapshot has no room: %v", err)
+	}
 	asked := false
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
 	defer inside.Close()
@@ -125,6 +137,51 @@ func TestCraftedRecords(t *testing.T) {
 	}
 	if found, err := readRecords(path); err != nil || len(found) != 1 || found[0].Size != 2 {
 		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// What the processes of a user make goccl watch keep is bounded in total, and other users keep their share.
+func TestMemoryOfAUserIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("GOCCL_RECORD_DIR", dir)
+	x := record.Open(record.Meta{ID: 7, Rank: 0, Size: 2, Device: "host:0"}, record.Options{Entries: 16, Folder: dir})
+	files, _ := filepath.Glob(filepath.Join(dir, record.FileName+"*"))
+	good, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Close(false)
+	const header, regions, each = 64 << 10, 100, perCommunicator + mostRanks/16 // see record/layout.go
+	region := good[header : header+binary.NativeEndian.Uint32(good[28:])]
+	binary.NativeEndian.PutUint32(region[8:], mostRanks)
+	binary.NativeEndian.PutUint32(good[32:], regions)
+	crafted := append(bytes.Clone(good[:header]), bytes.Repeat(region, regions)...)
+	s := NewProcesses(os.Getpid())
+	defer func() { _ = s.Close() }()
+	for range 3 {
+		fd, err := unix.MemfdCreate(records.Recorder, unix.MFD_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := os.NewFile(uintptr(fd), "crafted")
+		defer func() { _ = f.Close() }()
+		if _, err := f.Write(crafted); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		found, notes := s.Ranks()
+		want := "user " + strconv.Itoa(os.Getuid())
+		if u, err := user.Current(); err == nil {
+			want = fmt.Sprintf("user %s (%s)", u.Username, u.Uid)
+		}
+		if n := len(found); n < 100 || n > userItems/each || len(notes) != 1 || !strings.Contains(notes[0], want) {
+			t.Errorf("%d communicators, at most %d have room; %q", n, userItems/each, notes)
+		}
+	}
+	b := newBudget(3, 5)
+	if !b.take(1, 3) || b.take(1, 1) || !b.take(2, 2) || b.take(3, 1) || len(b.notes("x")) != 2 {
+		t.Errorf("%+v", b)
 	}
 }
 

@@ -45,6 +45,9 @@ func (s *Snapshot) verdicts(stall time.Duration) []*collective.Verdict {
 	return all
 }
 
+// mostOthers bounds the other communicators of a process and device that the judge looks at.
+const mostOthers = 256
+
 // reports turns the ranks into reports, by communicator.
 func (s *Snapshot) reports() [][]*judge.Report {
 	type scope struct {
@@ -64,7 +67,7 @@ func (s *Snapshot) reports() [][]*judge.Report {
 			x := &judge.Report{Rank: r.Rank, Time: r.time(s.Time), Host: r.Host, PID: r.PID, Device: r.Record.Device,
 				Record: r.Record}
 			for _, o := range others[of(r)] {
-				if o != r.Record {
+				if o != r.Record && len(x.Others) < mostOthers {
 					x.Others = append(x.Others, o)
 				}
 			}

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -19,15 +20,15 @@ type Processes struct {
 	Proc string // "/proc"
 	PIDs []int  // nil: all
 	open map[string]*watched
-	gone map[string]bool
+	gone map[string]bool // memories that others still hold and that are not read again
 }
 
 // watched is a memory of a process.
 type watched struct {
 	file *records.File
-	// read adds the open communicators, and returns how many there are.
-	read func(w *watched, state string, found *[]Found) (int, error)
-	sums map[string]*summing // of goccl's recorder, by communicator
+	read func(w *watched, state string) ([]Found, error) // the open communicators
+	sums map[string]*summing                             // of goccl's recorder, by communicator
+	lost []Found                                         // of a process that has ended without closing them
 }
 
 // NewProcesses returns a Source of some processes, or of all.
@@ -46,37 +47,69 @@ func (s *Processes) Close() error {
 
 // Ranks returns the ranks of the open communicators, and of those that were open when their processes ended.
 func (s *Processes) Ranks() (found []Found, notes []string) {
-	known := func(key string) bool { return s.open[key] != nil || s.gone[key] }
-	denied := 0
-	for _, kind := range []struct {
-		name string
-		read func(*watched, string, *[]Found) (int, error)
-	}{{records.Recorder, readRecorder}, {records.Profiler, readProfiler}} {
-		var files []*records.File
-		files, denied = records.Find(s.Proc, kind.name, s.PIDs, known)
-		for _, f := range files {
-			s.open[f.Key()] = &watched{file: f, read: kind.read, sums: map[string]*summing{}}
-		}
+	files, items := newBudget(userFiles, allFiles), newBudget(userItems, allItems)
+	for _, w := range s.open {
+		files.take(w.file.UID, 1)
 	}
-	if denied > 0 && len(s.PIDs) > 0 {
+	if denied := s.find(files); denied > 0 && len(s.PIDs) > 0 {
 		notes = append(notes, fmt.Sprintf("%d of the processes may not be read: run goccl watch as their user or as root",
 			denied))
 	}
-	for key, w := range s.open {
-		// The state first: a process that ends between the two is seen as running, with its last records.
-		state := processState(s.Proc, w.file.PID)
-		left, err := w.read(w, state, &found)
+	for _, key := range slices.Sorted(maps.Keys(s.open)) { // the order decides who has room
+		w := s.open[key]
+		own, state, err := w.look(s.Proc)
 		if err != nil {
 			notes = append(notes, fmt.Sprintf("process %d: %v", w.file.PID, err))
+		}
+		own = slices.DeleteFunc(own, func(f Found) bool { return !items.take(w.file.UID, f.items()) })
+		found = append(found, own...)
+		if state != Dead {
 			continue
 		}
-		if state == Dead && left == 0 { // it ended well
-			_ = w.file.Close()
+		w.lost = own
+		_ = w.file.Close() // it would keep the memory
+		if len(own) == 0 || 2*files.used[w.file.UID] > userFiles {
 			delete(s.open, key)
 			s.gone[key] = true
 		}
 	}
+	notes = append(append(notes, files.notes("processes are")...), items.notes("communicators are")...)
 	return withoutTwins(found), notes
+}
+
+// find opens the memories that are new, and forgets which of the old ones nobody holds any more.
+func (s *Processes) find(files *budget) (denied int) {
+	held := map[string]bool{}
+	known := func(key string) bool {
+		if s.gone[key] {
+			held[key] = true
+		}
+		return s.open[key] != nil || s.gone[key]
+	}
+	for _, kind := range []struct {
+		name string
+		read func(*watched, string) ([]Found, error)
+	}{{records.Recorder, readRecorder}, {records.Profiler, readProfiler}} {
+		var list []*records.File
+		list, denied = records.Find(s.Proc, kind.name, s.PIDs, known,
+			func(f *records.File) bool { return files.take(f.UID, 1) })
+		for _, f := range list {
+			s.open[f.Key()] = &watched{file: f, read: kind.read, sums: map[string]*summing{}}
+		}
+	}
+	s.gone = held
+	return denied
+}
+
+// look reads the communicators of a process that lives, or that ended after the last look.
+func (w *watched) look(proc string) (own []Found, state string, err error) {
+	if w.lost != nil {
+		return w.lost, Dead, nil
+	}
+	// The state first: a process that ends between the two is seen as running, with its last records.
+	state = processState(proc, w.file.PID)
+	own, err = w.read(w, state)
+	return own, state, err
 }
 
 // withoutTwins leaves out what the plugin says of a communicator of goccl that goccl's own recorder tells of: a process
@@ -97,12 +130,12 @@ func withoutTwins(found []Found) []Found {
 	return slices.DeleteFunc(found, func(f Found) bool { return f.Rank.Source != recorderSource && own[of(&f)] })
 }
 
-func readProfiler(w *watched, state string, found *[]Found) (int, error) {
+func readProfiler(w *watched, state string) ([]Found, error) {
 	p, err := w.file.Read()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return ranks(p, w.file.PID, state, found), nil
+	return ranks(p, w.file.PID, state), nil
 }
 
 // processState looks at a process. A zombie is dead.
@@ -133,9 +166,8 @@ func monotonic() uint64 {
 	return uint64(t.Nano())
 }
 
-// ranks adds the open communicators of a process, and returns how many there are.
-func ranks(p *records.Process, pid int, state string, found *[]Found) int {
-	left := 0
+// ranks returns the open communicators of a process.
+func ranks(p *records.Process, pid int, state string) (found []Found) {
 	// Unix time of a moment of CLOCK_MONOTONIC, by today's difference: the clock may have been set since the start.
 	offset := unixNow() - int64(monotonic())
 	for i := range p.Comms {
@@ -143,15 +175,14 @@ func ranks(p *records.Process, pid int, state string, found *[]Found) int {
 		if !c.Open {
 			continue
 		}
-		left++
 		r := &Rank{Rank: c.Rank, Host: p.Host, PID: pid, GPU: -1, Source: fmt.Sprintf("nccl profiler v%d", p.Profiler),
 			State: state, Record: profiled(p, c, offset)}
 		for i := range c.Sums {
 			r.Sums = append(r.Sums, sumOf(p, &c.Sums[i]))
 		}
-		*found = append(*found, Found{ID: r.Record.ID, Name: c.Name, Size: c.Size, Nodes: c.Nodes, Rank: r})
+		found = append(found, Found{ID: r.Record.ID, Name: c.Name, Size: c.Size, Nodes: c.Nodes, Rank: r})
 	}
-	return left
+	return found
 }
 
 // profiled turns the plugin's record of a communicator into the form of goccl's recorder.

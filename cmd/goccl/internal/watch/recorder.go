@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -14,15 +15,19 @@ const recorderSource = "goccl recorder"
 // AnySize is the size class of operations that were not seen one by one.
 const AnySize = math.MaxUint64
 
-func readRecorder(w *watched, state string, found *[]Found) (int, error) {
+func readRecorder(w *watched, state string) ([]Found, error) {
 	p, err := record.ReadFile(w.file.Path())
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
+	open := map[string]bool{}
+	found := make([]Found, 0, len(p.Communicators))
 	for _, c := range p.Communicators {
-		*found = append(*found, fromRecord(p, c, w, state))
+		open[c.ID] = true
+		found = append(found, fromRecord(p, c, w, state))
 	}
-	return len(p.Communicators), nil
+	maps.DeleteFunc(w.sums, func(id string, _ *summing) bool { return !open[id] })
+	return found, nil
 }
 
 // fromRecord turns goccl's record of a rank into what is shown. w holds sums over earlier looks; nil: there was none.
@@ -52,6 +57,9 @@ func fromRecord(p *record.Process, c *record.Communicator, w *watched, state str
 	return Found{ID: c.ID, Name: c.Name, Size: c.Size, Rank: r}
 }
 
+// mostSums bounds the kinds of operations of a communicator: an algorithm's name is what its process wrote.
+const mostSums = 1 << 10
+
 // summing counts operations that goccl's recorder shows one by one: it keeps totals by collective alone.
 type summing struct {
 	of   map[Sum]*Sum
@@ -72,6 +80,9 @@ func (s *summing) add(o *record.Operation) {
 		}
 	}
 	x := s.of[key]
+	if x == nil && len(s.of) == mostSums {
+		return
+	}
 	if x == nil {
 		x = new(Sum)
 		*x = key
@@ -129,12 +140,11 @@ func less(a, b uint64) uint64 {
 }
 
 // readRecords reads a file of GOCCL_RECORD_DIR, which may remain of a process that was killed.
-func readRecords(file string) ([]Found, error) {
+func readRecords(file string) (found []Found, err error) {
 	p, err := record.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	var found []Found
 	for _, c := range p.Communicators {
 		found = append(found, fromRecord(p, c, nil, Unknown))
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,11 +22,32 @@ type Remote struct {
 // Close does nothing.
 func (s *Remote) Close() error { return nil }
 
+// Bounds of what one host answers, and of what all do.
 const (
-	remoteTimeout   = 3 * time.Second
-	largestSnapshot = 256 << 20
-	mostObjects     = 2 << 20
+	remoteTimeout                 = 3 * time.Second
+	largestSnapshot, allSnapshots = 256 << 20, 1 << 30
+	mostObjects, allObjects       = 2 << 20, 1 << 22
 )
+
+// share is what is left for all hosts.
+type share struct{ bytes, objects atomic.Int64 }
+
+// shared reads at most limit bytes, and no more than all hosts have left.
+type shared struct {
+	io.Reader
+	limit int64
+	all   *atomic.Int64
+}
+
+func (r *shared) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	r.limit -= int64(n)
+	if left := r.all.Add(-int64(n)); r.limit < 0 || left < 0 {
+		return 0, fmt.Errorf("its snapshot is too large: a host has %d MiB, all hosts that are joined have %d MiB",
+			largestSnapshot>>20, allSnapshots>>20)
+	}
+	return n, err
+}
 
 // Ranks asks all of them at once.
 func (s *Remote) Ranks() (found []Found, notes []string) {
@@ -34,9 +56,12 @@ func (s *Remote) Ranks() (found []Found, notes []string) {
 		err      error
 	}
 	answers := make([]answer, len(s.URLs))
+	left := new(share)
+	left.bytes.Store(allSnapshots)
+	left.objects.Store(allObjects)
 	var wg sync.WaitGroup
 	for i, url := range s.URLs {
-		wg.Go(func() { answers[i].snapshot, answers[i].err = fetch(url) })
+		wg.Go(func() { answers[i].snapshot, answers[i].err = fetch(url, left) })
 	}
 	wg.Wait()
 	for i, a := range answers {
@@ -61,7 +86,7 @@ func (s *Remote) Ranks() (found []Found, notes []string) {
 	return found, notes
 }
 
-func fetch(url string) (*Snapshot, error) {
+func fetch(url string, left *share) (*Snapshot, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), remoteTimeout)
 	defer cancel()
 	if !strings.Contains(url, "://") {
@@ -81,12 +106,14 @@ func fetch(url string) (*Snapshot, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("it answers %s", resp.Status)
 	}
-	b, err := io.ReadAll(io.LimitReader(resp.Body, largestSnapshot))
+	b, err := io.ReadAll(&shared{resp.Body, largestSnapshot, &left.bytes})
 	if err != nil {
 		return nil, err
 	}
-	if n := bytes.Count(b, []byte("{")); n > mostObjects { // each takes much more memory than text
-		return nil, fmt.Errorf("its snapshot has %d objects, at most %d are read", n, mostObjects)
+	// An object takes much more memory than its text.
+	if n := bytes.Count(b, []byte("{")); n > mostObjects || left.objects.Add(-int64(n)) < 0 {
+		return nil, fmt.Errorf("its snapshot has %d objects: a host has %d, all hosts that are joined have %d", n,
+			mostObjects, allObjects)
 	}
 	s := new(Snapshot)
 	return s, json.Unmarshal(b, s)

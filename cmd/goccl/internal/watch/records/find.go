@@ -13,7 +13,9 @@ import (
 // File is an open memory file of a process.
 type File struct {
 	// PID is its number below proc; in a container it has another one for itself.
-	PID   int
+	PID int
+	// UID is the user who has made it.
+	UID   uint32
 	f     *os.File
 	inode uint64
 }
@@ -36,9 +38,9 @@ const (
 	Recorder = "goccl-records"
 )
 
-// Find opens the memory files of a name of the processes below proc that may be read and are not in known. pids limits
-// it to some processes; nil: all. denied counts processes whose descriptors may not be looked at.
-func Find(proc, name string, pids []int, known func(key string) bool) (found []*File, denied int) {
+// Find opens the memory files of a name of the processes below proc that may be read, are not in known, and that keep
+// accepts. pids limits it to some processes; nil: all. denied counts processes whose descriptors may not be looked at.
+func Find(proc, name string, pids []int, known func(key string) bool, keep func(*File) bool) (found []*File, denied int) {
 	var dirs []string
 	for _, p := range pids {
 		dirs = append(dirs, strconv.Itoa(p))
@@ -65,7 +67,7 @@ func Find(proc, name string, pids []int, known func(key string) bool) (found []*
 			}
 			if f := open(path, known); f != nil {
 				f.PID, _ = strconv.Atoi(pid)
-				if !f.owned(proc) {
+				if !f.owned(proc) || !keep(f) {
 					_ = f.Close()
 					continue
 				}
@@ -107,7 +109,7 @@ func open(path string, known func(string) bool) *File {
 	st, err := f.Stat()
 	if err == nil {
 		if s, ok := st.Sys().(*syscall.Stat_t); ok {
-			file.inode = s.Ino
+			file.inode, file.UID = s.Ino, s.Uid
 		}
 	}
 	if err != nil || !st.Mode().IsRegular() || known(file.Key()) {
