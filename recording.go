@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/engine/shm"
@@ -98,7 +99,7 @@ func (c *Comm) explainLate(message bool, err *Error) *Verdict {
 		return v
 	}
 	switch v.Kind {
-	case collective.VerdictDead, collective.VerdictStopped, collective.VerdictMissing:
+	case fault.VerdictDead, fault.VerdictStopped, fault.VerdictMissing:
 		err.Err, err.Peer = fmt.Errorf("%w; the ranks wait for rank %d", err.Err, v.Rank), v.Rank
 	}
 	return v
@@ -181,7 +182,7 @@ func (c *Comm) Records() *record.Communicator { return c.record.Snapshot(0) }
 func (c *Comm) Verdict() *Verdict { return c.record.Verdict() }
 
 // Verdict says why an operation waits and what to do: GOCCL_VERDICT_AFTER.
-type Verdict = collective.Verdict
+type Verdict = fault.Verdict
 
 // WriteRecords writes the records of all communicators of this process in one of record.Formats.
 func WriteRecords(w io.Writer, format string) error { return record.Write(w, record.Here(), format) }

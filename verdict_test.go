@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/test/commtest"
 )
 
 // awaitVerdict waits until a rank has a verdict of the kind.
-func awaitVerdict(t *testing.T, c *goccl.Comm, kind collective.VerdictKind) *goccl.Verdict {
+func awaitVerdict(t *testing.T, c *goccl.Comm, kind fault.VerdictKind) *goccl.Verdict {
 	t.Helper()
 	for end := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		v := c.Verdict()
@@ -51,7 +51,7 @@ func TestVerdictNamesTheRankThatDoesNotCall(t *testing.T) {
 		}
 	}
 	for _, r := range []int{0, 2} {
-		v := awaitVerdict(t, comms[r], collective.VerdictMissing)
+		v := awaitVerdict(t, comms[r], fault.VerdictMissing)
 		if v.Rank != 1 || v.Number != 2 || v.Operation != "broadcast" || v.By != r || v.Process == 0 ||
 			v.For < 300*time.Millisecond {
 			t.Errorf("rank %d: %+v", r, v)

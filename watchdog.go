@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/watch/judge"
@@ -148,8 +148,8 @@ func (w *watchdog) mismatch(message bool, err *Error) *Verdict {
 	reports, _ := w.ask()
 	q := w.question(*o, 0, reports)
 	v := judge.Judge(q)
-	if v == nil || v.Kind != collective.VerdictMismatch {
-		v = &Verdict{Kind: collective.VerdictMismatch, Rank: -1, What: err.Err.Error(),
+	if v == nil || v.Kind != fault.VerdictMismatch {
+		v = &Verdict{Kind: fault.VerdictMismatch, Rank: -1, What: err.Err.Error(),
 			Mend:      "all ranks must call the same operations with the same arguments in the same order",
 			Operation: o.Collective, Number: o.Number,
 			By: w.c.rank, Communicator: fmt.Sprintf("%016x", w.c.id)}
@@ -261,12 +261,12 @@ func (w *watchdog) window(part float64) {
 func opKey(operation string, number uint64) string { return fmt.Sprintf(" %s %d", operation, number) }
 
 // say records a verdict, and logs it if this rank is to tell the job and has not said it. The case is open.
-func (w *watchdog) say(v *collective.Verdict, tell bool) {
+func (w *watchdog) say(v *fault.Verdict, tell bool) {
 	if v == nil {
 		return
 	}
 	old := w.c.record.Verdict()
-	if old != nil && v.Kind == collective.VerdictAborted && old.Kind != v.Kind && !old.Vague() &&
+	if old != nil && v.Kind == fault.VerdictAborted && old.Kind != v.Kind && !old.Vague() &&
 		old.Operation == v.Operation && old.Number == v.Number {
 		return // the end of a rank is a consequence of what was found before
 	}

@@ -4,24 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/share"
 )
 
-// Errors that an engine returns inside an *Error.
+// Error is what engines return, with one of the kinds below.
+type Error = fault.Error
+
+// The kinds of errors, by their names in this package.
 var (
-	ErrPeerDead        = errors.New("a rank has died or its host cannot be reached")
-	ErrTimeout         = errors.New("the deadline passed")
-	ErrAborted         = errors.New("the communicator was aborted")
-	ErrClosed          = errors.New("the communicator is closed")
-	ErrMismatch        = errors.New("ranks called different operations")
-	ErrCorrupt         = errors.New("data was damaged")
-	ErrInvalidArgument = errors.New("invalid argument")
-	ErrInvalidUsage    = errors.New("invalid usage")
-	ErrUnsupported     = errors.New("not supported")
+	ErrPeerDead        = fault.ErrPeerDead
+	ErrTimeout         = fault.ErrTimeout
+	ErrAborted         = fault.ErrAborted
+	ErrClosed          = fault.ErrClosed
+	ErrMismatch        = fault.ErrMismatch
+	ErrCorrupt         = fault.ErrCorrupt
+	ErrInvalidArgument = fault.ErrInvalidArgument
+	ErrInvalidUsage    = fault.ErrInvalidUsage
+	ErrUnsupported     = fault.ErrUnsupported
 )
 
 // kinds are the errors of the packages below and the errors here that stand for them.
@@ -58,42 +61,3 @@ type told struct {
 }
 
 func (t told) Unwrap() error { return t.kind }
-
-// Error gives the rank that saw a failure, the operation, and the peer that caused it. Peer is -1 if no peer is to
-// blame; Seq is 0 if the failure belongs to no numbered operation.
-type Error struct {
-	Comm string // the communicator's name, if it has one
-	Op   string
-	Rank int
-	Peer int
-	Seq  uint64
-	Err  error
-	// Verdict is what the ranks found when they compared their records while the operation waited, or nil.
-	Verdict *Verdict
-}
-
-// Error formats e like "goccl: all_reduce #12 on rank 3, peer 5: the deadline passed".
-func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString("goccl: ")
-	b.WriteString(e.Op)
-	if e.Seq != 0 {
-		fmt.Fprintf(&b, " #%d", e.Seq)
-	}
-	if e.Comm != "" {
-		fmt.Fprintf(&b, " of %q", e.Comm)
-	}
-	fmt.Fprintf(&b, " on rank %d", e.Rank)
-	if e.Peer >= 0 {
-		fmt.Fprintf(&b, ", peer %d", e.Peer)
-	}
-	b.WriteString(": ")
-	b.WriteString(e.Err.Error())
-	if e.Verdict != nil {
-		b.WriteString(" [" + e.Verdict.String() + "]")
-	}
-	return b.String()
-}
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }

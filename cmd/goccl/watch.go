@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/watch"
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 )
 
 type watchCommand struct {
@@ -48,7 +48,7 @@ func (c *watchCommand) Run(ctx context.Context, s *streams) error {
 			return err
 		}
 		switch {
-		case slices.ContainsFunc(now.Verdicts, (*collective.Verdict).Hang):
+		case slices.ContainsFunc(now.Verdicts, (*fault.Verdict).Hang):
 			return &exitError{1, errors.New("watch: something hangs")}
 		case len(now.Communicators) == 0:
 			return &exitError{3, errors.New("watch: no communicator was seen")}

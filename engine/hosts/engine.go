@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/hosts/wire"
 	"github.com/goccl/goccl/internal/abort"
@@ -38,7 +39,7 @@ type Config struct {
 	// Tuning is the path of a file with tables, and Algorithms what GOCCL_ALGO says. All ranks must have the same.
 	Tuning, Algorithms string
 	// Explain, when not nil, gives the error of a GPU's kernel its verdict, and may change the rank that it blames.
-	Explain func(message bool, err *collective.Error) *collective.Verdict
+	Explain func(message bool, err *collective.Error) *fault.Verdict
 	// OnFailure, when not nil, is called once when a request of this rank has failed for a reason that ranks of other
 	// hosts do not find out by themselves.
 	OnFailure func(cause error)
@@ -79,7 +80,7 @@ type Engine struct {
 	counts  device.Allocation // of an all-to-all-v with counts in device memory
 
 	check   func(seq uint64, reqs []collective.Request) error
-	explain func(message bool, err *collective.Error) *collective.Verdict
+	explain func(message bool, err *collective.Error) *fault.Verdict
 	onFail  func(error)
 	once    sync.Once
 	tasks   sync.WaitGroup

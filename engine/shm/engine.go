@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/abort"
@@ -37,7 +38,7 @@ type Config struct {
 	// Record gets the start and end of each request, and the verdicts; nil: none.
 	Record *record.Recorder
 	// Explain, when not nil, gives a request's error its verdict.
-	Explain func(message bool, err *collective.Error) *collective.Verdict
+	Explain func(message bool, err *collective.Error) *fault.Verdict
 	// OnFailure, when not nil, is called with the error of a request that has failed. It must not block.
 	OnFailure func(error)
 }
@@ -50,7 +51,7 @@ type Engine struct {
 	names      []int // Config.Names
 	onFailure  func(error)
 	record     *record.Recorder
-	explain    func(message bool, err *collective.Error) *collective.Verdict
+	explain    func(message bool, err *collective.Error) *fault.Verdict
 	recorded   recorded
 	rank, size int
 	timeout    time.Duration

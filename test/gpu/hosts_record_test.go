@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/test/commtest"
@@ -56,7 +56,7 @@ func TestGPURecordsAcrossHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := verdictOf(t, comms[0])
-	if v.Kind != collective.VerdictMissing || v.Rank != 1 || v.Operation != "all_reduce" {
+	if v.Kind != fault.VerdictMissing || v.Rank != 1 || v.Operation != "all_reduce" {
 		t.Errorf("%+v", v)
 	}
 	if err := errors.Join(sum(1, 100), sync(0), sync(1)); err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/test/commtest"
 )
 
@@ -40,7 +40,7 @@ func TestRecords(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	v := comms[0].Verdict()
-	if v == nil || v.Kind != collective.VerdictMissing || v.Rank != 1 || v.Operation != "moe_notify" {
+	if v == nil || v.Kind != fault.VerdictMissing || v.Rank != 1 || v.Operation != "moe_notify" {
 		t.Errorf("%+v", v)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/test/commtest"
@@ -73,7 +73,7 @@ func (r *rank) sayAs(event string, v *goccl.Verdict) {
 }
 
 // await reports the first verdict of one of the kinds.
-func (r *rank) await(event string, kinds ...collective.VerdictKind) error {
+func (r *rank) await(event string, kinds ...fault.VerdictKind) error {
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		v := r.c.Verdict()
 		if v == nil {

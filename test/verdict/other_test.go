@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/test/commtest"
@@ -29,7 +29,7 @@ func busy(k *commtest.Process) error {
 		}
 		err := r.sum(50)
 		if err == nil && k.Rank != k.Victim {
-			err = r.await("verdict", collective.VerdictBusy)
+			err = r.await("verdict", fault.VerdictBusy)
 		}
 		err = errors.Join(err, k.Boot.Barrier(context.Background()))
 		close(release)
@@ -41,7 +41,7 @@ func TestARankWhoseStreamIsBusy(t *testing.T) {
 	t.Parallel()
 	j := commtest.Start(t, commtest.Task{Do: "busy", Size: 3, Victim: 1})
 	for r, v := range verdicts(t, j, "verdict", []int{0, 2}) {
-		check(t, v, r, 1, collective.VerdictBusy, "rank 1 has called all_reduce(sum) of 50 × int32 (#4)")
+		check(t, v, r, 1, fault.VerdictBusy, "rank 1 has called all_reduce(sum) of 50 × int32 (#4)")
 	}
 	j.Await("done", commtest.Everyone(3), time.Minute)
 }
@@ -98,9 +98,9 @@ func TestRanksThatCallDifferentOperations(t *testing.T) {
 			j := commtest.Start(t, commtest.Task{Do: "differ", Size: 4, Victim: 2, At: at})
 			all := verdicts(t, j, "verdict", commtest.Everyone(4))
 			for _, r := range []int{0, 1, 3} {
-				check(t, all[r], r, 2, collective.VerdictMismatch, strings.ReplaceAll(part, "%d", fmt.Sprint(r)))
+				check(t, all[r], r, 2, fault.VerdictMismatch, strings.ReplaceAll(part, "%d", fmt.Sprint(r)))
 			}
-			check(t, all[2], 2, 2, collective.VerdictMismatch, "as #4, rank 2") // it is the odd one
+			check(t, all[2], 2, 2, fault.VerdictMismatch, "as #4, rank 2") // it is the odd one
 			j.Await("done", commtest.Everyone(4), time.Minute)
 		})
 	}
@@ -150,7 +150,7 @@ func around(k *commtest.Process, pairs [][]int) error {
 			ended <- nil
 		}()
 		first := &rank{Process: k, c: comms[k.Rank%len(pairs)]}
-		err := first.await("verdict", collective.VerdictDeadlock)
+		err := first.await("verdict", fault.VerdictDeadlock)
 		err = errors.Join(err, k.Boot.Barrier(context.Background()))
 		for _, c := range comms {
 			if c != nil {
@@ -171,7 +171,7 @@ func TestCommunicatorsInDifferentOrders(t *testing.T) {
 			t.Parallel()
 			j := commtest.Start(t, commtest.Task{Do: do, Size: n})
 			for r, v := range verdicts(t, j, "verdict", commtest.Everyone(n)) {
-				if v.Kind != collective.VerdictDeadlock || strings.Count(v.What, "waits in") != n ||
+				if v.Kind != fault.VerdictDeadlock || strings.Count(v.What, "waits in") != n ||
 					!strings.Contains(v.What, `"pair 0"`) || !strings.Contains(v.What, `"pair 1"`) {
 					t.Errorf("rank %d: %+v", r, v)
 				}
@@ -190,7 +190,7 @@ func slow(k *commtest.Process) error {
 			mine := [4]byte{}
 			if v := r.c.Verdict(); k.Rank == k.Victim {
 				time.Sleep(25 * time.Millisecond)
-			} else if v != nil && v.Kind == collective.VerdictSlow {
+			} else if v != nil && v.Kind == fault.VerdictSlow {
 				mine[0] = 1
 			}
 			if err := errors.Join(k.Device.CopyIn(r.mem.Ptr(), mine[:]), r.sum(1),
@@ -212,7 +212,7 @@ func TestARankThatIsSlow(t *testing.T) {
 	t.Parallel()
 	j := commtest.Start(t, commtest.Task{Do: "slow", Size: 3, Victim: 2})
 	for r, v := range verdicts(t, j, "verdict", []int{0, 1}) {
-		check(t, v, r, 2, collective.VerdictSlow, "rank 2 came last to")
+		check(t, v, r, 2, fault.VerdictSlow, "rank 2 came last to")
 	}
 	j.Await("done", commtest.Everyone(3), time.Minute)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/test/commtest"
 )
 
@@ -39,7 +39,7 @@ func TestARankThatIsStoppedWhileOthersSplit(t *testing.T) {
 	begin := time.Now()
 	j.Signal(1, syscall.SIGSTOP)
 	for r, v := range verdicts(t, j, "verdict", []int{0, 2}) {
-		check(t, v, r, 1, collective.VerdictStopped, "rank 1 is stopped")
+		check(t, v, r, 1, fault.VerdictStopped, "rank 1 is stopped")
 	}
 	t.Logf("named %v after the stop", time.Since(begin).Round(10*time.Millisecond))
 	j.Signal(1, syscall.SIGCONT)

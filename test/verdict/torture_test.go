@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
@@ -93,7 +93,7 @@ func torture(t *testing.T, n int, open func(int) (device.Device, error)) {
 		}
 	}
 	random := rand.New(rand.NewPCG(uint64(seed), 2))
-	want, done, verdicts, begun := tortureOps(t), 0, map[collective.VerdictKind]int{}, time.Now()
+	want, done, verdicts, begun := tortureOps(t), 0, map[fault.VerdictKind]int{}, time.Now()
 	for k := 0; done < want; k++ {
 		ops := roundOps
 		if want > 100*roundOps {
@@ -309,19 +309,19 @@ func (x *round) graph(c *goccl.Comm, s *cuda.Stream, call func(k int) error) (er
 func (x *round) wrong(v *goccl.Verdict) string {
 	ended := x.kind == roundAborted || x.kind == roundDiffers
 	switch v.Kind {
-	case collective.VerdictAborted:
+	case fault.VerdictAborted:
 		if !ended {
 			return "nobody has left"
 		}
 		return ""
-	case collective.VerdictMismatch:
+	case fault.VerdictMismatch:
 		if x.kind != roundDiffers || x.deaf || v.Rank >= 0 && v.Rank != x.victim || int(v.Number) != x.at {
 			return "the operations are the same"
 		}
 		return ""
-	case collective.VerdictSlow:
+	case fault.VerdictSlow:
 		return ""
-	case collective.VerdictMissing, collective.VerdictStarved:
+	case fault.VerdictMissing, fault.VerdictStarved:
 	default:
 		return "nothing of the kind was done"
 	}
@@ -335,7 +335,7 @@ func (x *round) wrong(v *goccl.Verdict) string {
 	for r := range x.called {
 		last = max(last, x.called[r][v.Number].Load())
 	}
-	slow := v.Kind == collective.VerdictStarved && x.ended[v.By][v.Number].Load()-last > int64(tortureAfter/2)
+	slow := v.Kind == fault.VerdictStarved && x.ended[v.By][v.Number].Load()-last > int64(tortureAfter/2)
 	for _, r := range v.Blamed() {
 		at := x.called[r][v.Number].Load()
 		if at != 0 && at-mine < int64(tortureAfter/2) && !slow {

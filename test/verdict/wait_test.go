@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/test/commtest"
 	"github.com/goccl/goccl/watch/record"
 )
@@ -48,18 +48,18 @@ func waits(k *commtest.Process) error {
 		if err != nil {
 			return err
 		}
-		kind := collective.VerdictMissing
+		kind := fault.VerdictMissing
 		if k.At == untilStopped {
-			kind = collective.VerdictStopped
+			kind = fault.VerdictStopped
 		}
 		if err := r.await("verdict", kind); err != nil {
 			return err
 		}
-		return errors.Join(barrier(), sync(), r.await("late", collective.VerdictStarved), barrier())
+		return errors.Join(barrier(), sync(), r.await("late", fault.VerdictStarved), barrier())
 	})
 }
 
-func check(t *testing.T, v *goccl.Verdict, by, rank int, kind collective.VerdictKind, part string) {
+func check(t *testing.T, v *goccl.Verdict, by, rank int, kind fault.VerdictKind, part string) {
 	t.Helper()
 	if v.Kind != kind || v.Rank != rank || v.By != by || !strings.Contains(v.What, part) || v.Mend == "" {
 		t.Errorf("rank %d: %+v; want %s of rank %d", by, v, kind, rank)
@@ -72,7 +72,7 @@ func TestARankThatIsDead(t *testing.T) {
 	j.Await("running", commtest.Everyone(3), time.Minute)
 	j.Signal(1, syscall.SIGKILL)
 	for r, v := range verdicts(t, j, "verdict", []int{0, 2}) {
-		check(t, v, r, 1, collective.VerdictDead, "rank 1 is dead")
+		check(t, v, r, 1, fault.VerdictDead, "rank 1 is dead")
 		if v.Process == 0 || v.Host == "" {
 			t.Errorf("where was it? %+v", v)
 		}
@@ -85,7 +85,7 @@ func TestARankThatIsStopped(t *testing.T) {
 	j.Await("running", commtest.Everyone(3), time.Minute)
 	j.Signal(1, syscall.SIGSTOP)
 	for r, v := range verdicts(t, j, "verdict", []int{0, 2}) {
-		check(t, v, r, 1, collective.VerdictStopped, "rank 1 is stopped")
+		check(t, v, r, 1, fault.VerdictStopped, "rank 1 is stopped")
 		if !strings.Contains(v.Mend, fmt.Sprint("kill -CONT ", v.Process)) {
 			t.Errorf("what to do: %s", v.Mend)
 		}
@@ -96,7 +96,7 @@ func TestARankThatIsStopped(t *testing.T) {
 	}
 	j.Signal(1, syscall.SIGCONT)
 	for r, v := range verdicts(t, j, "late", []int{0, 2}) {
-		check(t, v, r, 1, collective.VerdictStarved, "after rank")
+		check(t, v, r, 1, fault.VerdictStarved, "after rank")
 	}
 	j.Await("done", commtest.Everyone(3), time.Minute)
 }
@@ -106,11 +106,11 @@ func TestARankThatDoesNotCallAndThenIsLate(t *testing.T) {
 	t.Parallel()
 	j := commtest.Start(t, commtest.Task{Do: "wait", Size: 3, Victim: 2})
 	for r, v := range verdicts(t, j, "verdict", []int{0, 1}) {
-		check(t, v, r, 2, collective.VerdictMissing,
+		check(t, v, r, 2, fault.VerdictMissing,
 			"rank 2 has not called all_reduce(sum) of 50 × int32 (#4); its last call")
 	}
 	for r, v := range verdicts(t, j, "late", []int{0, 1}) {
-		check(t, v, r, 2, collective.VerdictStarved, "rank 2 called all_reduce")
+		check(t, v, r, 2, fault.VerdictStarved, "rank 2 called all_reduce")
 	}
 	j.Await("done", commtest.Everyone(3), time.Minute)
 }
@@ -137,5 +137,5 @@ func TestTheRecordsOfAKilledProcessRemain(t *testing.T) {
 func TestTheErrorOfAFailingCallHasTheVerdict(t *testing.T) {
 	t.Parallel()
 	j := commtest.Start(t, commtest.Task{Do: "wait", Size: 2, Victim: 1, At: untilError, OpTimeout: 3 * time.Second})
-	check(t, verdicts(t, j, "verdict", []int{0})[0], 0, 1, collective.VerdictMissing, "has not called")
+	check(t, verdicts(t, j, "verdict", []int{0})[0], 0, 1, fault.VerdictMissing, "has not called")
 }

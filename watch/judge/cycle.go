@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/watch/record"
 )
 
@@ -110,7 +110,7 @@ func atOnce(path []edge) bool {
 }
 
 // cycle finds a circle of waits through this rank with two communicators or more.
-func (q *Question) cycle() *collective.Verdict {
+func (q *Question) cycle() *fault.Verdict {
 	me := q.Reports[q.Me]
 	if me == nil || !me.answered() {
 		return nil
@@ -158,7 +158,7 @@ func (q *Question) cycle() *collective.Verdict {
 		}
 	}
 	what := "ranks use communicators in different orders and wait for each other: " + strings.Join(steps, "; ")
-	return q.blame(collective.VerdictDeadlock, ranks, what,
+	return q.blame(fault.VerdictDeadlock, ranks, what,
 		"call the operations of several communicators in the same order on all ranks, or put "+
 			"them into one group (ncclGroupStart, goccl.Submit)")
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/watch/record"
 )
 
@@ -37,8 +37,8 @@ type Question struct {
 //  10. All ranks have called it: the network, the GPU or the host does not get on.
 //
 // A verdict is right or there is none: where the records do not tell, the rules do not apply.
-func Judge(q *Question) *collective.Verdict {
-	for _, rule := range []func() *collective.Verdict{q.dead, q.differs, q.aborted, q.stopped, q.cycle, q.missing,
+func Judge(q *Question) *fault.Verdict {
+	for _, rule := range []func() *fault.Verdict{q.dead, q.differs, q.aborted, q.stopped, q.cycle, q.missing,
 		q.silent, q.busy, q.gone, q.unseen, q.stuck} {
 		if v := rule(); v != nil {
 			q.complete(v)
@@ -49,7 +49,7 @@ func Judge(q *Question) *collective.Verdict {
 }
 
 // complete sets what follows from the question.
-func (q *Question) complete(v *collective.Verdict) {
+func (q *Question) complete(v *fault.Verdict) {
 	v.For, v.Operation, v.Number, v.By = q.Waited, q.Op.Collective, q.Op.Number, q.Me
 	if q.Me < 0 {
 		return
@@ -70,7 +70,7 @@ func (q *Question) complete(v *collective.Verdict) {
 
 // First is the lowest rank that this one knows to have waited for about as long and that v does not blame: this one, if
 // there is no lower one. It tells the job.
-func (q *Question) First(v *collective.Verdict) int {
+func (q *Question) First(v *fault.Verdict) int {
 	for i, r := range q.Reports[:q.Me] {
 		if r == nil || !r.answered() || r.Dead != "" || slices.Contains(v.Blamed(), i) {
 			continue
@@ -85,8 +85,8 @@ func (q *Question) First(v *collective.Verdict) int {
 }
 
 // blame makes a verdict on some ranks, the first of which is named.
-func (q *Question) blame(kind collective.VerdictKind, ranks []int, what, mend string) *collective.Verdict {
-	v := &collective.Verdict{Kind: kind, Rank: -1, What: what, Mend: mend}
+func (q *Question) blame(kind fault.VerdictKind, ranks []int, what, mend string) *fault.Verdict {
+	v := &fault.Verdict{Kind: kind, Rank: -1, What: what, Mend: mend}
 	if len(ranks) == 0 {
 		return v
 	}
@@ -148,7 +148,7 @@ func List(n []int) string {
 	return strings.Join(parts, ", ")
 }
 
-func (q *Question) dead() *collective.Verdict {
+func (q *Question) dead() *fault.Verdict {
 	list := q.ranks(func(r *Report) bool { return r.Dead != "" || !r.answered() && r.State == "Z" })
 	if len(list) == 0 {
 		return nil
@@ -157,7 +157,7 @@ func (q *Question) dead() *collective.Verdict {
 }
 
 // Died is the verdict on ranks that are dead; r is the first of them.
-func Died(r *Report, ranks []int) *collective.Verdict {
+func Died(r *Report, ranks []int) *fault.Verdict {
 	what := plural(ranks, "is dead", "are dead")
 	if r.Dead != "" {
 		what += ": " + r.Dead
@@ -167,7 +167,7 @@ func Died(r *Report, ranks []int) *collective.Verdict {
 	}
 	q := Question{Reports: make([]*Report, slices.Max(ranks)+1)}
 	q.Reports[ranks[0]] = r
-	return q.blame(collective.VerdictDead, ranks, what,
+	return q.blame(fault.VerdictDead, ranks, what,
 		"see why the process ended (its log, dmesg for the OOM killer, core files); the others can go on with Shrink")
 }
 
@@ -180,7 +180,7 @@ func (r *Report) was() string {
 }
 
 // aborted adopts the reason of a rank that knows why it has ended the communicator.
-func (q *Question) aborted() *collective.Verdict {
+func (q *Question) aborted() *fault.Verdict {
 	list := q.ranks(func(r *Report) bool {
 		return r.answered() && (r.Ended != "" || r.Record.State == record.CommunicatorFailed)
 	})
@@ -189,7 +189,7 @@ func (q *Question) aborted() *collective.Verdict {
 	}
 	what := plural(list, "has ended the communicator", "have ended the communicator")
 	for _, i := range list {
-		if c := q.Reports[i].Cause; c != nil && c.Kind != collective.VerdictAborted {
+		if c := q.Reports[i].Cause; c != nil && c.Kind != fault.VerdictAborted {
 			v := *c
 			v.Waiting = nil
 			return &v
@@ -200,21 +200,21 @@ func (q *Question) aborted() *collective.Verdict {
 	} else if said := first.Record.Verdict; said != nil {
 		what += " after a failure: " + said.What
 	}
-	return q.blame(collective.VerdictAborted, list, what, "see the first error in the logs of the ranks")
+	return q.blame(fault.VerdictAborted, list, what, "see the first error in the logs of the ranks")
 }
 
 // gone is about ranks that have left.
-func (q *Question) gone() *collective.Verdict {
+func (q *Question) gone() *fault.Verdict {
 	list := q.ranks(func(r *Report) bool { return r.Left && !r.answered() })
 	if len(list) == 0 {
 		return nil
 	}
 	what := plural(list, "has left the communicator", "have left the communicator")
-	return q.blame(collective.VerdictAborted, list, what,
+	return q.blame(fault.VerdictAborted, list, what,
 		"see why: its process has closed or aborted the communicator, which its log may explain")
 }
 
-func (q *Question) stopped() *collective.Verdict {
+func (q *Question) stopped() *fault.Verdict {
 	list := q.ranks(func(r *Report) bool { return !r.Left && strings.ContainsAny(r.State, "Tt") })
 	if len(list) == 0 {
 		return nil
@@ -224,10 +224,10 @@ func (q *Question) stopped() *collective.Verdict {
 	if r.answered() {
 		what += "; " + r.was()
 	}
-	return q.blame(collective.VerdictStopped, list, what, fmt.Sprintf("let it go on: kill -CONT %d", r.PID))
+	return q.blame(fault.VerdictStopped, list, what, fmt.Sprintf("let it go on: kill -CONT %d", r.PID))
 }
 
-func (q *Question) silent() *collective.Verdict {
+func (q *Question) silent() *fault.Verdict {
 	list := q.ranks(func(r *Report) bool { return !r.answered() && !r.Left })
 	if len(list) == 0 {
 		return nil
@@ -235,16 +235,16 @@ func (q *Question) silent() *collective.Verdict {
 	r := q.Reports[list[0]]
 	verb := map[bool]string{true: "answers", false: "answer"}[len(list) == 1]
 	if r.State != "" {
-		return q.blame(collective.VerdictStarved, list, fmt.Sprintf(
+		return q.blame(fault.VerdictStarved, list, fmt.Sprintf(
 			"%s and %s no questions (state %s): no thread of it gets a processor, or all of them hang in the kernel",
 			plural(list, "lives", "live"), verb, r.State),
 			fmt.Sprintf("look at the load and the limits of its cgroup, and at /proc/%d/stack", r.PID))
 	}
 	if slices.ContainsFunc(q.Reports, func(o *Report) bool { return o != nil && o.answered() && o.Host == r.Host }) {
-		return q.blame(collective.VerdictStarved, list, plural(list, verb, verb)+" no questions, but others on its host do",
+		return q.blame(fault.VerdictStarved, list, plural(list, verb, verb)+" no questions, but others on its host do",
 			"see whether the process is stopped or gets no processor")
 	}
-	return q.blame(collective.VerdictNetwork, list, fmt.Sprintf("%s no questions, nor does any rank of host %s",
+	return q.blame(fault.VerdictNetwork, list, fmt.Sprintf("%s no questions, nor does any rank of host %s",
 		plural(list, verb, verb), r.Host), "see whether that host is up and the network leads there")
 }
 
@@ -263,7 +263,7 @@ func same(o, p *record.Operation) bool {
 	return o.Type == p.Type && o.Op == p.Op && o.Root == p.Root && o.Count == p.Count
 }
 
-func (q *Question) differs() *collective.Verdict {
+func (q *Question) differs() *fault.Verdict {
 	if q.Op.Message {
 		return q.messageDiffers()
 	}
@@ -292,7 +292,7 @@ func (q *Question) differs() *collective.Verdict {
 			what += fmt.Sprintf("; there it is #%d: the order differs", p.Number)
 		}
 	}
-	return q.blame(collective.VerdictMismatch, odd, what, mend)
+	return q.blame(fault.VerdictMismatch, odd, what, mend)
 }
 
 // later finds an operation like o that has not ended, under a larger number.
@@ -306,12 +306,12 @@ func later(c *record.Communicator, o *record.Operation) *record.Operation {
 }
 
 // messageDiffers compares the message that waits with the oldest one of the peer to or from this rank.
-func (q *Question) messageDiffers() *collective.Verdict {
+func (q *Question) messageDiffers() *fault.Verdict {
 	r, o := q.partner()
 	if o == nil || o.Bytes == q.Op.Bytes {
 		return nil
 	}
-	return q.blame(collective.VerdictMismatch, []int{r.Rank}, fmt.Sprintf("rank %d calls %s, rank %d %s", r.Rank,
+	return q.blame(fault.VerdictMismatch, []int{r.Rank}, fmt.Sprintf("rank %d calls %s, rank %d %s", r.Rank,
 		o.Name(), q.Me, q.Op.Name()), "both sides of a message must give the same count and type")
 }
 
@@ -339,7 +339,7 @@ func (q *Question) partner() (*Report, *record.Operation) {
 	return r, nil
 }
 
-func (q *Question) missing() *collective.Verdict {
+func (q *Question) missing() *fault.Verdict {
 	var list []int
 	if q.Op.Message {
 		if r, o := q.partner(); r != nil && o == nil {
@@ -352,7 +352,7 @@ func (q *Question) missing() *collective.Verdict {
 		return nil
 	}
 	r := q.Reports[list[0]]
-	v := q.blame(collective.VerdictMissing, list, fmt.Sprintf("%s not called %s; %s", plural(list, "has", "have"),
+	v := q.blame(fault.VerdictMissing, list, fmt.Sprintf("%s not called %s; %s", plural(list, "has", "have"),
 		q.counterpart(), r.doing()), fmt.Sprintf("see what the process does instead: py-spy dump --pid %d, or goccl trace "+
 		"--stack %d", r.PID, r.PID))
 	for k := max(0, len(r.Record.Operations)-3); k < len(r.Record.Operations); k++ {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/watch/judge"
 	"github.com/goccl/goccl/watch/record"
 )
@@ -36,9 +36,9 @@ func reports(n int, engine string) []*judge.Report {
 	return list
 }
 
-func verdict(list []*judge.Report) *collective.Verdict { return verdictAfter(list, 3*time.Second) }
+func verdict(list []*judge.Report) *fault.Verdict { return verdictAfter(list, 3*time.Second) }
 
-func verdictAfter(list []*judge.Report, waited time.Duration) *collective.Verdict {
+func verdictAfter(list []*judge.Report, waited time.Duration) *fault.Verdict {
 	return judge.Judge(&judge.Question{Me: 0, Op: list[0].Record.Operations[4], Waited: waited, Reports: list})
 }
 
@@ -49,89 +49,89 @@ func TestJudge(t *testing.T) {
 	for name, c := range map[string]struct {
 		engine string
 		change func(list []*judge.Report)
-		kind   collective.VerdictKind
+		kind   fault.VerdictKind
 		rank   int
 		part   string
 	}{
 		"gpu": {record.EngineNCCL, func(list []*judge.Report) {
 			list[0].Record.Waits = []record.Wait{{Peer: 2, Flag: "start"}}
-		}, collective.VerdictGPU, 2, "all ranks have launched"},
+		}, fault.VerdictGPU, 2, "all ranks have launched"},
 		"network": {"hosts", func(list []*judge.Report) {
 			list[1].Links = []judge.Link{{Peer: 3, Retransmits: 4, Unacked: 2}, {Peer: 2, Unacked: 1}}
-		}, collective.VerdictNetwork, 3, "what rank 1 sends to rank 3 does not arrive: it was sent again 4 times"},
+		}, fault.VerdictNetwork, 3, "what rank 1 sends to rank 3 does not arrive: it was sent again 4 times"},
 		"network of GPUs": {record.EngineOfHostsOnGPUs, func(list []*judge.Report) {
 			list[0].Links = []judge.Link{{Peer: 3, Retransmits: 2}}
-		}, collective.VerdictNetwork, 3, "what rank 0 sends to rank 3 does not arrive"},
+		}, fault.VerdictNetwork, 3, "what rank 0 sends to rank 3 does not arrive"},
 		"host gone": {"hosts", func(list []*judge.Report) {
 			silence(list[2], "")
 			silence(list[3], "")
-		}, collective.VerdictNetwork, 2, "nor does any rank of host h1"},
+		}, fault.VerdictNetwork, 2, "nor does any rank of host h1"},
 		"silent beside a neighbour": {"hosts", func(list []*judge.Report) { silence(list[3], "") },
-			collective.VerdictStarved, 3, "others on its host do"},
-		"not scheduled": {"shm", func(list []*judge.Report) { silence(list[3], "R") }, collective.VerdictStarved, 3,
+			fault.VerdictStarved, 3, "others on its host do"},
+		"not scheduled": {"shm", func(list []*judge.Report) { silence(list[3], "R") }, fault.VerdictStarved, 3,
 			"no thread of it gets a processor"},
-		"a zombie": {"shm", func(list []*judge.Report) { silence(list[3], "Z") }, collective.VerdictDead, 3,
+		"a zombie": {"shm", func(list []*judge.Report) { silence(list[3], "Z") }, fault.VerdictDead, 3,
 			"rank 3 is dead"},
 		"stopped wins over missing": {"shm", func(list []*judge.Report) {
 			silence(list[1], "T")
 			list[3].Record.Collectives = 4
 			list[3].Record.Operations = list[3].Record.Operations[:4]
-		}, collective.VerdictStopped, 1, "state T"},
+		}, fault.VerdictStopped, 1, "state T"},
 		"missing wins over silent": {"shm", func(list []*judge.Report) {
 			silence(list[1], "S")
 			list[3].Record.Collectives, list[3].Record.Operations = 4, list[3].Record.Operations[:4]
-		}, collective.VerdictMissing, 3, "rank 3 has not called"},
+		}, fault.VerdictMissing, 3, "rank 3 has not called"},
 		"several are missing": {"shm", func(list []*judge.Report) {
 			for _, r := range []int{2, 3} {
 				list[r].Record.Collectives = 4
 				list[r].Record.Operations = list[r].Record.Operations[:4]
 			}
-		}, collective.VerdictMissing, 2, "ranks 2-3 have not called"},
+		}, fault.VerdictMissing, 2, "ranks 2-3 have not called"},
 		"this rank is the odd one": {"shm", func(list []*judge.Report) {
 			for _, r := range list[1:] {
 				r.Record.Operations[4].Count = 9
 			}
-		}, collective.VerdictMismatch, 0, "all_reduce(sum) of 9 × float"},
+		}, fault.VerdictMismatch, 0, "all_reduce(sum) of 9 × float"},
 		"has left": {"shm", func(list []*judge.Report) {
 			silence(list[3], "S")
 			list[3].Left = true
-		}, collective.VerdictAborted, 3, "rank 3 has left the communicator"},
+		}, fault.VerdictAborted, 3, "rank 3 has left the communicator"},
 		"missing wins over left": {"shm", func(list []*judge.Report) {
 			silence(list[3], "S")
 			list[3].Left = true
 			list[1].Record.Collectives, list[1].Record.Operations = 4, list[1].Record.Operations[:4]
-		}, collective.VerdictMissing, 1, "rank 1 has not called"},
+		}, fault.VerdictMissing, 1, "rank 1 has not called"},
 		"has ended": {"shm", func(list []*judge.Report) { list[2].Ended = "the user has aborted it" },
-			collective.VerdictAborted, 2, "rank 2 has ended the communicator: the user has aborted it"},
+			fault.VerdictAborted, 2, "rank 2 has ended the communicator: the user has aborted it"},
 		"has ended for a reason": {"shm", func(list []*judge.Report) {
 			list[2].Ended = "ranks differ"
-			list[2].Cause = &collective.Verdict{Kind: collective.VerdictMismatch, Rank: 1, What: "rank 1 calls all_gather",
+			list[2].Cause = &fault.Verdict{Kind: fault.VerdictMismatch, Rank: 1, What: "rank 1 calls all_gather",
 				Mend: "m"}
-		}, collective.VerdictMismatch, 1, "rank 1 calls all_gather"},
+		}, fault.VerdictMismatch, 1, "rank 1 calls all_gather"},
 		"missing among captures": {record.EngineOnGPU, func(list []*judge.Report) {
 			for _, r := range list {
 				capture(r, 2)
 			}
 			list[1].Record.Collectives, list[1].Record.Operations = 4, list[1].Record.Operations[:4]
-		}, collective.VerdictMissing, 1, "rank 1 has not called"},
-		"busy": {"shm", func(list []*judge.Report) { queue(list[2]) }, collective.VerdictBusy, 2,
+		}, fault.VerdictMissing, 1, "rank 1 has not called"},
+		"busy": {"shm", func(list []*judge.Report) { queue(list[2]) }, fault.VerdictBusy, 2,
 			"earlier work on its stream still runs"},
 		"gets no processor between two operations": {"shm", func(list []*judge.Report) {
 			queue(list[2])
 			list[2].Next = true
 			list[0].Record.Waits = []record.Wait{{Peer: 2, Flag: "phase", Epoch: 9, Have: 8}}
-		}, collective.VerdictStarved, 2, "rank 2 does not get on"},
+		}, fault.VerdictStarved, 2, "rank 2 does not get on"},
 		"gets no processor in the operation before": {"shm", func(list []*judge.Report) {
 			queue(list[2])
 			o := &list[2].Record.Operations[3]
 			o.State, o.Ended = record.Started, 0
 			list[0].Record.Waits = []record.Wait{{Peer: 2, Flag: "phase", Epoch: 9, Have: 8}}
-		}, collective.VerdictStarved, 2, "rank 2 does not get on"},
+		}, fault.VerdictStarved, 2, "rank 2 does not get on"},
 		"does not get on": {"shm", func(list []*judge.Report) {
 			for _, r := range []int{0, 1, 3} {
 				list[r].Record.Waits = []record.Wait{{Peer: 2, Flag: "phase", Epoch: 9, Have: 8}}
 			}
-		}, collective.VerdictStarved, 2, "rank 2 does not get on"},
+		}, fault.VerdictStarved, 2, "rank 2 does not get on"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := reports(4, c.engine)
@@ -225,12 +225,12 @@ func TestWaitsThatFollowEachOtherAreNoCircle(t *testing.T) {
 	list[1].Others = []*record.Communicator{{ID: "d", Rank: 1, Size: 2, Engine: "shm", Collectives: 1,
 		Operations: wait(at - 9e9)}}
 	list[0].Others = []*record.Communicator{{ID: "d", Rank: 0, Size: 2, Engine: "shm"}}
-	if v := verdict(list); v == nil || v.Kind != collective.VerdictDeadlock {
+	if v := verdict(list); v == nil || v.Kind != fault.VerdictDeadlock {
 		t.Fatalf("a circle: %+v", v)
 	}
 	list[0].Record.Operations[4].Started, list[0].Record.Operations[4].Enqueued = at-1e9, at-1e9
 	list[1].Time = at - 2e9 // an old rumour
-	if v := verdict(list); v != nil && v.Kind == collective.VerdictDeadlock {
+	if v := verdict(list); v != nil && v.Kind == fault.VerdictDeadlock {
 		t.Errorf("%+v", v)
 	}
 }
@@ -275,7 +275,7 @@ func TestOldRumours(t *testing.T) {
 		Started: late.Time - 1e9})
 	list[1].Known = []*judge.Report{&before}
 	v := verdict(list)
-	if v == nil || v.Kind != collective.VerdictDeadlock || v.Rank != 2 {
+	if v == nil || v.Kind != fault.VerdictDeadlock || v.Rank != 2 {
 		t.Errorf("%+v", v)
 	}
 }

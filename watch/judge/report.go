@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/watch/record"
 )
 
@@ -26,8 +26,8 @@ type Report struct {
 	// Next says that no other work runs on the stream of the oldest collective that has not started.
 	Next bool `json:"next,omitempty"`
 
-	Ended string              `json:"ended,omitempty"` // why the rank has ended the communicator, if it has
-	Cause *collective.Verdict `json:"cause,omitempty"` // on what ended it
+	Ended string         `json:"ended,omitempty"` // why the rank has ended the communicator, if it has
+	Cause *fault.Verdict `json:"cause,omitempty"` // on what ended it
 
 	Left  bool   `json:"-"` // the rank has left the communicator, and is not dead
 	Dead  string `json:"-"` // why, if the rank is known to be dead

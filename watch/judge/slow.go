@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/watch/record"
 )
 
@@ -26,7 +26,7 @@ const slowMend = "compare that rank's work with the others': clocks and throttli
 
 // Slow compares the latest operations that all reporting ranks have finished. A rank that arrives last waits least: its
 // own time from start to end is the shortest. No clocks are compared.
-func Slow(me int, reports []*Report) *collective.Verdict {
+func Slow(me int, reports []*Report) *fault.Verdict {
 	var all []*Report
 	for _, r := range reports {
 		if r != nil && r.answered() && !r.sampled() {
@@ -65,7 +65,7 @@ func Slow(me int, reports []*Report) *collective.Verdict {
 			continue
 		}
 		q := Question{Me: me, Reports: reports}
-		v := q.blame(collective.VerdictSlow, []int{r.Rank}, fmt.Sprintf(
+		v := q.blame(fault.VerdictSlow, []int{r.Rank}, fmt.Sprintf(
 			"rank %d came last to %d of the latest %d operations; the others waited %v of %v for it", r.Rank, last[k], n,
 			round(waited[k]), round(span)), slowMend)
 		v.For, v.By, v.Communicator = waited[k], me, reports[me].Record.ID
@@ -88,7 +88,7 @@ func finished(all []*Report, number uint64, times []time.Duration) bool {
 }
 
 // slow is by times in operations, and by calls where those are not known, or are those of a GPU's queue.
-func (v *View) slow() *collective.Verdict {
+func (v *View) slow() *fault.Verdict {
 	for i, r := range v.Reports {
 		if r != nil && r.answered() {
 			return cmp.Or(Slow(i, v.Reports), v.slowCalls())
@@ -98,7 +98,7 @@ func (v *View) slow() *collective.Verdict {
 }
 
 // slowCalls names a rank that calls last almost always, and for which the others wait noticeably.
-func (v *View) slowCalls() *collective.Verdict {
+func (v *View) slowCalls() *fault.Verdict {
 	late, compared := Arrivals(v.Reports)
 	if compared < slowCalls || len(late) < 2 {
 		return nil
@@ -116,7 +116,7 @@ func (v *View) slowCalls() *collective.Verdict {
 		return nil
 	}
 	q := Question{Me: -1, Reports: v.Reports}
-	return q.blame(collective.VerdictSlow, ranks[:1], fmt.Sprintf("rank %d calls collectives %v after the first rank, "+
+	return q.blame(fault.VerdictSlow, ranks[:1], fmt.Sprintf("rank %d calls collectives %v after the first rank, "+
 		"which is %.0f %% of the %v from one to the next; the next slowest %v", ranks[0], round(worst),
 		100*float64(worst)/float64(period), round(period), round(next)), slowMend)
 }

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/watch/record"
 )
 
-func (q *Question) busy() *collective.Verdict {
+func (q *Question) busy() *fault.Verdict {
 	list := q.ranks(func(r *Report) bool {
 		o := q.theirs(r)
 		return !q.Op.Message && o != nil && r.queued(o) > q.Waited/2 // else it has only just called
@@ -25,7 +25,7 @@ func (q *Question) busy() *collective.Verdict {
 	if o := q.theirs(r); o != nil {
 		ago = fmt.Sprintf(" %v ago", r.ago(o.Enqueued))
 	}
-	return q.blame(collective.VerdictBusy, list, fmt.Sprintf("%s called %s%s, but earlier work on its stream still runs",
+	return q.blame(fault.VerdictBusy, list, fmt.Sprintf("%s called %s%s, but earlier work on its stream still runs",
 		plural(list, "has", "have"), q.name(), ago), busyMend)
 }
 
@@ -49,7 +49,7 @@ const busyMend = "see what was put on the stream before it: a kernel that does n
 const sampledFrom = 30 * time.Second
 
 // stuck is for an operation that all ranks have called.
-func (q *Question) stuck() *collective.Verdict {
+func (q *Question) stuck() *fault.Verdict {
 	me := q.Reports[q.Me]
 	behind := q.behind()
 	switch {
@@ -71,13 +71,13 @@ func (q *Question) stuck() *collective.Verdict {
 		if me.sampled() {
 			what = "%s have launched %s, and it makes no progress: work before it on the streams runs, or its kernel hangs"
 		}
-		v := q.blame(collective.VerdictGPU, behind, fmt.Sprintf(what, q.all(), q.name()),
+		v := q.blame(fault.VerdictGPU, behind, fmt.Sprintf(what, q.all(), q.name()),
 			"look for Xid errors in dmesg, and at nvidia-smi nvlink -e and -q -d PERFORMANCE,ECC,PCIE; a kernel of another "+
 				"communicator may hold the GPU (GOCCL_MAX_CTAS)")
 		v.Evidence = q.waits()
 		return v
 	}
-	v := q.blame(collective.VerdictStarved, behind, fmt.Sprintf("%s have called %s", q.all(), q.name()),
+	v := q.blame(fault.VerdictStarved, behind, fmt.Sprintf("%s have called %s", q.all(), q.name()),
 		"look at the load of the host, the limits of the process's cgroup, and whether its memory is swapped out")
 	if len(behind) > 0 {
 		v.What += fmt.Sprintf(", and %s not get on", plural(behind, "does", "do"))
@@ -181,7 +181,7 @@ func (q *Question) waits() (list []string) {
 	return list[:min(len(list), 8)]
 }
 
-func (q *Question) network(behind []int) *collective.Verdict {
+func (q *Question) network(behind []int) *fault.Verdict {
 	worst, from := Link{Peer: -1}, q.Me
 	var evidence []string
 	for _, r := range q.Reports {
@@ -209,7 +209,7 @@ func (q *Question) network(behind []int) *collective.Verdict {
 			"%s run %s, and what rank %d sends to rank %d does not arrive: it was sent again %d times", q.all(), q.name(),
 			from, worst.Peer, worst.Retransmits)
 	}
-	v := q.blame(collective.VerdictNetwork, behind, what, "see whether packets are lost between the hosts: ip -s link, "+
+	v := q.blame(fault.VerdictNetwork, behind, what, "see whether packets are lost between the hosts: ip -s link, "+
 		"ss -ti, ethtool -S, the counters of the switch")
 	v.Evidence = append(evidence[:min(len(evidence), 8)], q.waits()...)
 	return v
@@ -217,7 +217,7 @@ func (q *Question) network(behind []int) *collective.Verdict {
 
 // Late explains an operation that has ended after a long wait: which rank called it late. It returns nil if none was
 // later than least.
-func Late(q *Question, least time.Duration) *collective.Verdict {
+func Late(q *Question, least time.Duration) *fault.Verdict {
 	worst, by := -1, least
 	me := q.Reports[q.Me]
 	if me == nil || me.Record == nil || q.Op.Message {
@@ -238,7 +238,7 @@ func Late(q *Question, least time.Duration) *collective.Verdict {
 		return nil
 	}
 	r := q.Reports[worst]
-	v := q.blame(collective.VerdictStarved, []int{worst}, fmt.Sprintf(
+	v := q.blame(fault.VerdictStarved, []int{worst}, fmt.Sprintf(
 		"rank %d called %s %v after rank %d, %v ago; it goes on",
 		worst, q.name(), round(by), q.Me, r.ago(find(r.Record, false, q.Op.Number).Enqueued)),
 		"see what keeps the host side of that rank busy: data loading, compilation, garbage collection, too few processors")

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/watch/record"
 )
 
@@ -33,9 +33,9 @@ type held struct {
 //     of the GPU.
 //  3. If nobody waits, ranks are named that have died, that are stopped in an operation, or whose library has failed.
 //  4. If all go on, a rank that is slow.
-func (v *View) Judge() *collective.Verdict {
+func (v *View) Judge() *fault.Verdict {
 	all := v.held()
-	var found *collective.Verdict
+	var found *fault.Verdict
 	for i := range all {
 		if a := v.ask(&all[i]); a != nil && (found == nil || found.Vague() && !a.Vague()) {
 			found = a
@@ -93,7 +93,7 @@ func (v *View) held() (all []held) {
 	})
 }
 
-func (v *View) ask(h *held) *collective.Verdict {
+func (v *View) ask(h *held) *fault.Verdict {
 	q := v.question()
 	q.Me, q.Op, q.Waited = h.r.Rank, *h.o, h.waited
 	return Judge(&q)
@@ -111,7 +111,7 @@ func (v *View) question() Question {
 }
 
 // said is what the library of a rank that waits has found out about the operation.
-func said(all []held) *collective.Verdict {
+func said(all []held) *fault.Verdict {
 	for _, h := range all {
 		if s := h.r.Record.Verdict; s != nil && s.Rank >= 0 && s.Number == h.o.Number && s.Operation == h.o.Collective {
 			own := *s
@@ -126,7 +126,7 @@ func said(all []held) *collective.Verdict {
 }
 
 // ended is about ranks that are at their end, and if nobody waits about those that are stopped in an operation.
-func (v *View) ended(idle bool) *collective.Verdict {
+func (v *View) ended(idle bool) *fault.Verdict {
 	q := v.question()
 	if found := cmp.Or(q.dead(), q.aborted()); found != nil || !idle {
 		return found
@@ -140,16 +140,16 @@ func (v *View) ended(idle bool) *collective.Verdict {
 	return q.stopped()
 }
 
-func (q *Question) unseen() *collective.Verdict {
+func (q *Question) unseen() *fault.Verdict {
 	switch {
 	case len(q.Unseen) == 0:
 		return nil
 	case q.Gone:
-		return q.blame(collective.VerdictDead, q.Unseen,
+		return q.blame(fault.VerdictDead, q.Unseen,
 			"all ranks of this communicator are on one host, and no process of it has "+plural(q.Unseen, "", "")+"any more",
 			"see their logs and dmesg (out of memory?), then start the job again or shrink it")
 	}
-	return q.blame(collective.VerdictUnseen, q.Unseen, plural(q.Unseen, "is not seen here, and may hold the others up",
+	return q.blame(fault.VerdictUnseen, q.Unseen, plural(q.Unseen, "is not seen here, and may hold the others up",
 		"are not seen here, and may hold the others up"), "run goccl watch --http on their hosts and give their addresses "+
 		"by --join, or set NCCL_PROFILER_PLUGIN for them")
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/internal/printable"
 )
@@ -24,21 +25,21 @@ type Process struct {
 
 // Communicator is the records of one rank of a communicator.
 type Communicator struct {
-	ID          string              `json:"id"` // 16 hexadecimal digits
-	Name        string              `json:"name,omitempty"`
-	Rank        int                 `json:"rank"`
-	Size        int                 `json:"size"`
-	Ranks       []int               `json:"ranks,omitempty"` // the job's numbers of the ranks, if they are others
-	Device      string              `json:"device"`
-	Engine      string              `json:"engine,omitempty"`
-	State       string              `json:"state"`       // open or failed
-	Collectives uint64              `json:"collectives"` // number of the latest
-	Messages    uint64              `json:"messages"`
-	Captured    uint64              `json:"captured,omitempty"` // of the collectives, into CUDA graphs
-	Totals      []Total             `json:"totals,omitempty"`
-	Operations  []Operation         `json:"operations"` // oldest first
-	Waits       []Wait              `json:"waits,omitempty"`
-	Verdict     *collective.Verdict `json:"verdict,omitempty"`
+	ID          string         `json:"id"` // 16 hexadecimal digits
+	Name        string         `json:"name,omitempty"`
+	Rank        int            `json:"rank"`
+	Size        int            `json:"size"`
+	Ranks       []int          `json:"ranks,omitempty"` // the job's numbers of the ranks, if they are others
+	Device      string         `json:"device"`
+	Engine      string         `json:"engine,omitempty"`
+	State       string         `json:"state"`       // open or failed
+	Collectives uint64         `json:"collectives"` // number of the latest
+	Messages    uint64         `json:"messages"`
+	Captured    uint64         `json:"captured,omitempty"` // of the collectives, into CUDA graphs
+	Totals      []Total        `json:"totals,omitempty"`
+	Operations  []Operation    `json:"operations"` // oldest first
+	Waits       []Wait         `json:"waits,omitempty"`
+	Verdict     *fault.Verdict `json:"verdict,omitempty"`
 }
 
 // Total counts the operations of one collective since the communicator was made.

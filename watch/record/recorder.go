@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 )
 
 // Meta describes a communicator of this rank.
@@ -36,7 +37,7 @@ type Recorder struct {
 	meta  Meta
 	pace
 
-	verdict atomic.Pointer[collective.Verdict]
+	verdict atomic.Pointer[fault.Verdict]
 
 	mu     sync.Mutex // guards the fields below
 	closed bool

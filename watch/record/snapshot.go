@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 )
 
 // Flag is what a wait is for.
@@ -81,7 +82,7 @@ func (r *region) communicator(c *clock, most int) *Communicator {
 			Have: w.have})
 	}
 	if text := get(r.mem[verdictAt:metaAt]); len(text) > 0 {
-		var found collective.Verdict
+		var found fault.Verdict
 		if json.Unmarshal(text, &found) == nil {
 			v.Verdict = &found
 		}
@@ -107,7 +108,7 @@ func (x *Recorder) Find(message bool, number uint64) *Operation {
 }
 
 // Verdict is the latest verdict on a wait of this rank, nil if there is none.
-func (x *Recorder) Verdict() *collective.Verdict {
+func (x *Recorder) Verdict() *fault.Verdict {
 	if x == nil {
 		return nil
 	}
@@ -115,7 +116,7 @@ func (x *Recorder) Verdict() *collective.Verdict {
 }
 
 // VerdictOn is the verdict on an operation, nil if there is none.
-func (x *Recorder) VerdictOn(message bool, number uint64) *collective.Verdict {
+func (x *Recorder) VerdictOn(message bool, number uint64) *fault.Verdict {
 	v := x.Verdict()
 	if v == nil || v.Number != number || message != (v.Operation == "send" || v.Operation == "recv") {
 		return nil
@@ -124,7 +125,7 @@ func (x *Recorder) VerdictOn(message bool, number uint64) *collective.Verdict {
 }
 
 // Judged stores a verdict; nil removes it.
-func (x *Recorder) Judged(v *collective.Verdict) {
+func (x *Recorder) Judged(v *fault.Verdict) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.verdict.Store(v)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/engine/hosts/links"
@@ -35,7 +36,7 @@ type Config struct {
 	Timeout, OpTimeout time.Duration
 	Name               string
 	// Explain, when not nil, gives the error of a phase its verdict, and may change the rank that it blames.
-	Explain func(message bool, err *collective.Error) *collective.Verdict
+	Explain func(message bool, err *collective.Error) *fault.Verdict
 	// OnFailure, when not nil, is called once when a phase has failed.
 	OnFailure func(error)
 }
@@ -52,7 +53,7 @@ type Wire struct {
 	peers   []*peer // by rank; nil for ranks of this host
 	slot    int64
 	policy  *wait.Policy
-	explain func(message bool, err *collective.Error) *collective.Verdict
+	explain func(message bool, err *collective.Error) *fault.Verdict
 	onFail  func(error)
 
 	bell    wait.Cell // grows with every event that a phase may wait for

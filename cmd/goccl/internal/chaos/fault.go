@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	errs "github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
 )
 
@@ -44,7 +45,7 @@ type fault struct {
 	// before is done before the ranks start.
 	before func(x *experiment, program []string) error
 	// verdict is the expected kind of the errors' verdicts, if the expectation does not imply it.
-	verdict collective.VerdictKind
+	verdict errs.VerdictKind
 	// outside is done by the process that runs the trial, once every rank has begun the phase.
 	outside func(x *experiment) error
 	line    bool // the hosts are connected by a netns.Line
@@ -98,7 +99,7 @@ func stops() []*fault {
 			phases: []string{"skewed"}},
 		{Name: "desync", Number: 5, Help: "one rank leaves out a call, deadline 1 s", expect: stall, victims: oneOf,
 			call: func(c *call) { c.skip = true }, phases: operations, hold: time.Second,
-			verdict: collective.VerdictMissing},
+			verdict: errs.VerdictMissing},
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/collective"
+	errs "github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/test/ranks"
 )
 
@@ -138,8 +138,8 @@ var expectedKinds = map[expectation]error{death: goccl.ErrPeerDead, stall: goccl
 	mismatch: goccl.ErrMismatch, cut: goccl.ErrPeerDead}
 
 // expectedVerdicts are the kinds of the errors' verdicts.
-var expectedVerdicts = map[expectation]collective.VerdictKind{death: collective.VerdictDead,
-	stall: collective.VerdictStopped, mismatch: collective.VerdictMismatch}
+var expectedVerdicts = map[expectation]errs.VerdictKind{death: errs.VerdictDead,
+	stall: errs.VerdictStopped, mismatch: errs.VerdictMismatch}
 
 // expected judges the error of a rank that no fault struck, or its absence.
 func (x *experiment) expected(e ranks.Report, failed bool, all map[int]ranks.Report) (outcome, why string) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/collective"
+	errs "github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 )
 
@@ -19,7 +20,7 @@ import (
 func misuses() []*fault {
 	return []*fault{
 		{Name: "order", Number: 7, Help: "one rank uses two communicators in the other order, deadline 1 s", expect: stall,
-			victims: oneOf, phases: []string{"two"}, hold: time.Second, verdict: collective.VerdictDeadlock},
+			victims: oneOf, phases: []string{"two"}, hold: time.Second, verdict: errs.VerdictDeadlock},
 		{Name: "stale", Number: 15, Help: "ranks at the same address were killed just before", expect: nothing,
 			before: (*experiment).crash, phases: []string{"joining", "set-up", "small", "large", "split", "colors",
 				"plan", "proxy"}},

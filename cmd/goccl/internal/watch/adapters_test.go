@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/watch/records"
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/watch/judge"
 	"github.com/goccl/goccl/watch/record"
 )
@@ -72,11 +72,11 @@ func (j job) second() job {
 }
 
 // sources are the ways by which goccl watch and the library come to know of a job.
-var sources = map[string]func(t *testing.T, j job) []*collective.Verdict{
+var sources = map[string]func(t *testing.T, j job) []*fault.Verdict{
 	"library":  byLibrary,
-	"recorder": func(_ *testing.T, j job) []*collective.Verdict { return look(recorded{j}) },
-	"profiler": func(_ *testing.T, j job) []*collective.Verdict { return look(plugged{j}) },
-	"pytorch": func(t *testing.T, j job) []*collective.Verdict {
+	"recorder": func(_ *testing.T, j job) []*fault.Verdict { return look(recorded{j}) },
+	"profiler": func(_ *testing.T, j job) []*fault.Verdict { return look(plugged{j}) },
+	"pytorch": func(t *testing.T, j job) []*fault.Verdict {
 		dir := t.TempDir()
 		for _, p := range j {
 			if err := record.WriteTorch(dir, p); err != nil {
@@ -87,7 +87,7 @@ var sources = map[string]func(t *testing.T, j job) []*collective.Verdict{
 	},
 }
 
-func look(s Source) []*collective.Verdict {
+func look(s Source) []*fault.Verdict {
 	w := &Watcher{Sources: []Source{s}, Stall: 2 * time.Second}
 	return w.Look().Verdicts
 }
@@ -147,7 +147,7 @@ func (s plugged) Ranks() (found []Found, notes []string) {
 }
 
 // byLibrary is what rank 0, whose operation waits, finds out by itself.
-func byLibrary(_ *testing.T, j job) []*collective.Verdict {
+func byLibrary(_ *testing.T, j job) []*fault.Verdict {
 	var reports []*judge.Report
 	for r, p := range j {
 		reports = append(reports, &judge.Report{Rank: r, Time: p.Time, Host: p.Host, PID: p.PID,
@@ -156,17 +156,17 @@ func byLibrary(_ *testing.T, j job) []*collective.Verdict {
 	for _, message := range []bool{false, true} {
 		if o := j[0].Communicators[0].Open(message); o != nil {
 			q := judge.Question{Op: *o, Waited: time.Duration(j[0].Time - o.Enqueued), Reports: reports}
-			return []*collective.Verdict{judge.Judge(&q)}
+			return []*fault.Verdict{judge.Judge(&q)}
 		}
 	}
-	return []*collective.Verdict{judge.Slow(0, reports)}
+	return []*fault.Verdict{judge.Slow(0, reports)}
 }
 
 // One judge answers all sources: of the same situation all tell the same, in the same words.
 func TestSourcesAgree(t *testing.T) {
 	for name, c := range map[string]struct {
 		make    func() job
-		kind    collective.VerdictKind
+		kind    fault.VerdictKind
 		ranks   []int
 		what    string // a part of the sentence
 		waiting []int
@@ -176,32 +176,32 @@ func TestSourcesAgree(t *testing.T) {
 			j := waiting(4)
 			j.undo(2)
 			return j
-		}, kind: collective.VerdictMissing, ranks: []int{2}, waiting: []int{0, 1, 3},
+		}, kind: fault.VerdictMissing, ranks: []int{2}, waiting: []int{0, 1, 3},
 			what: "rank 2 has not called all_reduce of 8 × float (#5); its last call, all_reduce of 8 × float (#4), ended"},
 		"several are missing": {make: func() job {
 			j := waiting(4)
 			j.undo(1)
 			j.undo(3)
 			return j
-		}, kind: collective.VerdictMissing, ranks: []int{1, 3}, waiting: []int{0, 2}, what: "ranks 1, 3 have not called"},
+		}, kind: fault.VerdictMissing, ranks: []int{1, 3}, waiting: []int{0, 2}, what: "ranks 1, 3 have not called"},
 		"another count": {make: func() job {
 			j := waiting(4)
 			j[1].Communicators[0].Operations[4].Count = 9
 			return j
-		}, kind: collective.VerdictMismatch, ranks: []int{1}, what: "all_reduce of 9 × float"},
+		}, kind: fault.VerdictMismatch, ranks: []int{1}, what: "all_reduce of 9 × float"},
 		"another collective": {make: func() job {
 			j := waiting(4)
 			j.undo(3)
 			j.call(3, 0, "broadcast", true)
 			return j
-		}, kind: collective.VerdictMismatch, ranks: []int{3},
+		}, kind: fault.VerdictMismatch, ranks: []int{3},
 			what: "broadcast of 8 × float"}, // PyTorch does not tell the root; any rank may be the one that asks
 		"busy": {make: func() job {
 			j := waiting(4)
 			o := &j[3].Communicators[0].Operations[4]
 			o.State, o.Started = record.Enqueued, 0
 			return j
-		}, kind: collective.VerdictBusy, ranks: []int{3},
+		}, kind: fault.VerdictBusy, ranks: []int{3},
 			what: "rank 3 has called all_reduce of 8 × float (#5) 1m6s ago, but earlier work on its stream still runs",
 			not:  []string{"pytorch"}}, // of a group whose starts are not looked at it cannot tell
 		"deadlock": {make: func() job {
@@ -209,7 +209,7 @@ func TestSourcesAgree(t *testing.T) {
 			j.undo(1)
 			j.call(1, 1, "all_reduce", true)
 			return j
-		}, kind: collective.VerdictDeadlock, ranks: []int{1},
+		}, kind: fault.VerdictDeadlock, ranks: []int{1},
 			what: "in different orders and wait for each other: rank 0 of communicator \"world\" waits in all_reduce of 8 × " +
 				"float (#5) for rank 1; rank 1 of communicator \"second\" waits in all_reduce of 8 × float (#2) for rank 0"},
 		"deadlock of more": {make: func() job {
@@ -217,7 +217,7 @@ func TestSourcesAgree(t *testing.T) {
 			j.undo(2)
 			j.call(2, 1, "all_reduce", true)
 			return j
-		}, kind: collective.VerdictDeadlock, ranks: []int{2}, what: "for rank 2; rank 2 of communicator \"second\" waits"},
+		}, kind: fault.VerdictDeadlock, ranks: []int{2}, what: "for rank 2; rank 2 of communicator \"second\" waits"},
 		"a message without its other side": {make: func() job {
 			j := waiting(3)
 			for r := range j {
@@ -225,7 +225,7 @@ func TestSourcesAgree(t *testing.T) {
 			}
 			j.call(0, 0, "recv", true).Peer = 2
 			return j
-		}, kind: collective.VerdictMissing, ranks: []int{2}, waiting: []int{0},
+		}, kind: fault.VerdictMissing, ranks: []int{2}, waiting: []int{0},
 			what: "rank 2 has not called the send of the 8 × float that rank 0 waits for"},
 		"a slow rank": {make: func() job {
 			j := waiting(3)
@@ -245,7 +245,7 @@ func TestSourcesAgree(t *testing.T) {
 				}
 			}
 			return j
-		}, kind: collective.VerdictSlow, ranks: []int{1}, what: "rank 1 came last to"},
+		}, kind: fault.VerdictSlow, ranks: []int{1}, what: "rank 1 came last to"},
 		"nothing": {make: func() job {
 			j := waiting(4)
 			for r := range j {
@@ -260,7 +260,7 @@ func TestSourcesAgree(t *testing.T) {
 			}
 			t.Run(name+"/"+source, func(t *testing.T) {
 				all := verdicts(t, c.make())
-				all = slices.DeleteFunc(all, func(v *collective.Verdict) bool { return v == nil })
+				all = slices.DeleteFunc(all, func(v *fault.Verdict) bool { return v == nil })
 				if c.kind == "" {
 					if len(all) != 0 {
 						t.Errorf("%+v", all[0])

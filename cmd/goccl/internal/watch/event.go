@@ -7,18 +7,18 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 )
 
 // Event is a verdict that came or went.
 type Event struct {
 	Time    time.Time
 	Over    bool
-	Verdict *collective.Verdict
+	Verdict *fault.Verdict
 }
 
 // same tells whether two verdicts say the same of the same ranks.
-func same(a, b *collective.Verdict) bool {
+func same(a, b *fault.Verdict) bool {
 	return a.Kind == b.Kind && a.Communicator == b.Communicator && slices.Equal(a.Blamed(), b.Blamed())
 }
 
@@ -28,11 +28,11 @@ func Events(before, now *Snapshot) (events []Event) {
 		before = &Snapshot{}
 	}
 	for _, pair := range []struct {
-		from, to []*collective.Verdict
+		from, to []*fault.Verdict
 		over     bool
 	}{{before.Verdicts, now.Verdicts, false}, {now.Verdicts, before.Verdicts, true}} {
 		for _, v := range pair.to {
-			if !slices.ContainsFunc(pair.from, func(o *collective.Verdict) bool { return same(o, v) }) {
+			if !slices.ContainsFunc(pair.from, func(o *fault.Verdict) bool { return same(o, v) }) {
 				events = append(events, Event{now.Time, pair.over, v})
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 )
 
 // dumper writes what PyTorch's flight recorder of rank argv[2] holds, as its C++ code pickles it (protocol 2): three
@@ -62,7 +62,7 @@ func TestDumps(t *testing.T) {
 		t.Fatalf("%+v %+v %v", s.Communicators, s.Verdicts, s.Notes)
 	}
 	v, c := s.Verdicts[0], s.Communicators[0]
-	if v.Kind != collective.VerdictMissing || v.Rank != 1 || v.Operation != "all_reduce" || v.Number != 5 ||
+	if v.Kind != fault.VerdictMissing || v.Rank != 1 || v.Operation != "all_reduce" || v.Number != 5 ||
 		!slices.Equal(v.Waiting, []int{0, 2}) || v.For < 59*time.Second || v.For > 90*time.Second {
 		t.Errorf("%+v", v)
 	}

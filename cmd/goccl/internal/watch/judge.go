@@ -6,15 +6,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/watch/judge"
 	"github.com/goccl/goccl/watch/record"
 )
 
 // verdicts judges each communicator, the gravest first. An operation that takes longer than stall is held up.
-func (s *Snapshot) verdicts(stall time.Duration) []*collective.Verdict {
+func (s *Snapshot) verdicts(stall time.Duration) []*fault.Verdict {
 	reports := s.reports()
-	all := []*collective.Verdict{}
+	all := []*fault.Verdict{}
 	for i, c := range s.Communicators {
 		v := c.view(reports[i])
 		v.Stall = stall
@@ -28,8 +28,8 @@ func (s *Snapshot) verdicts(stall time.Duration) []*collective.Verdict {
 			continue
 		}
 		// A circle is one, although each of its communicators waits, mostly for more than one rank.
-		same := slices.IndexFunc(all, func(o *collective.Verdict) bool {
-			return found.Kind == collective.VerdictDeadlock && o.Kind == found.Kind &&
+		same := slices.IndexFunc(all, func(o *fault.Verdict) bool {
+			return found.Kind == fault.VerdictDeadlock && o.Kind == found.Kind &&
 				strings.Contains(o.What, "communicator "+judge.Title(v.ID, c.Name)+" ")
 		})
 		switch {
@@ -39,8 +39,8 @@ func (s *Snapshot) verdicts(stall time.Duration) []*collective.Verdict {
 			all[same] = found
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *collective.Verdict) int {
-		return cmp.Compare(slices.Index(collective.VerdictKinds, a.Kind), slices.Index(collective.VerdictKinds, b.Kind))
+	slices.SortStableFunc(all, func(a, b *fault.Verdict) int {
+		return cmp.Compare(slices.Index(fault.VerdictKinds, a.Kind), slices.Index(fault.VerdictKinds, b.Kind))
 	})
 	return all
 }

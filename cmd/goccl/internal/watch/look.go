@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/internal/printable"
 	"github.com/goccl/goccl/watch/judge"
 )
@@ -64,7 +64,7 @@ func (w *Watcher) Close() error {
 
 // Look takes a snapshot and judges it.
 func (w *Watcher) Look() *Snapshot {
-	s := &Snapshot{Communicators: []*Communicator{}, Verdicts: []*collective.Verdict{}}
+	s := &Snapshot{Communicators: []*Communicator{}, Verdicts: []*fault.Verdict{}}
 	s.Host, _ = os.Hostname()
 	type key struct {
 		id   string

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/watch/record"
 )
 
@@ -80,7 +80,7 @@ func play(t *testing.T, version int, what ...string) (*Watcher, []*exec.Cmd) {
 }
 
 // until looks until a verdict of a kind is there.
-func until(t *testing.T, w *Watcher, kind collective.VerdictKind) (*Snapshot, *collective.Verdict) {
+func until(t *testing.T, w *Watcher, kind fault.VerdictKind) (*Snapshot, *fault.Verdict) {
 	t.Helper()
 	var s *Snapshot
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -98,20 +98,20 @@ func until(t *testing.T, w *Watcher, kind collective.VerdictKind) (*Snapshot, *c
 // Each fault of one of four processes is named, with the right rank, for each version of the interface.
 func TestFaultsOfProcesses(t *testing.T) {
 	for _, c := range []struct {
-		kind  collective.VerdictKind
+		kind  fault.VerdictKind
 		what  []string
 		ranks []int
 		text  string
 	}{
-		{collective.VerdictMissing, []string{"held", "held", "idle", "held"}, []int{2}, "all_reduce of 1000 × float (#4)"},
-		{collective.VerdictMismatch, []string{"held", "other", "held", "held"}, []int{1},
+		{fault.VerdictMissing, []string{"held", "held", "idle", "held"}, []int{2}, "all_reduce of 1000 × float (#4)"},
+		{fault.VerdictMismatch, []string{"held", "other", "held", "held"}, []int{1},
 			"broadcast of 1000 × float with root 0"},
-		{collective.VerdictNetwork, []string{"held", "held", "held", "network"}, []int{0}, "rank 0: data of the peer"},
-		{collective.VerdictBusy, []string{"held", "enqueued", "held", "held"}, []int{1}, "earlier work on its stream"},
-		{collective.VerdictGPU, []string{"held", "held", "held", "held"}, []int{}, "makes no progress"},
+		{fault.VerdictNetwork, []string{"held", "held", "held", "network"}, []int{0}, "rank 0: data of the peer"},
+		{fault.VerdictBusy, []string{"held", "enqueued", "held", "held"}, []int{1}, "earlier work on its stream"},
+		{fault.VerdictGPU, []string{"held", "held", "held", "held"}, []int{}, "makes no progress"},
 	} {
 		for version := 4; version <= 6; version++ {
-			if version != 5 && c.kind != collective.VerdictMissing {
+			if version != 5 && c.kind != fault.VerdictMissing {
 				continue
 			}
 			w, _ := play(t, version, c.what...)
@@ -143,14 +143,14 @@ func TestStoppedAndKilled(t *testing.T) {
 	if err := cmds[1].Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	if s, v := until(t, w, collective.VerdictStopped); !slices.Equal(v.Blamed(), []int{1}) ||
+	if s, v := until(t, w, fault.VerdictStopped); !slices.Equal(v.Blamed(), []int{1}) ||
 		v.Process != cmds[1].Process.Pid || !slices.Equal(v.Waiting, []int{0, 2, 3}) {
 		t.Errorf("%+v", s.Verdicts)
 	}
 	if err := cmds[1].Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if s, v := until(t, w, collective.VerdictDead); !slices.Equal(v.Blamed(), []int{1}) || len(s.Verdicts) != 1 ||
+	if s, v := until(t, w, fault.VerdictDead); !slices.Equal(v.Blamed(), []int{1}) || len(s.Verdicts) != 1 ||
 		!strings.Contains(v.What, "all_reduce of 1000 × float (#3)") {
 		t.Errorf("%+v", s.Verdicts)
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 )
 
 // The protocol of NCCL's RAS clients (ncclras, and scripts that use its port): lines of text from the client, which are
@@ -149,12 +149,12 @@ func rasEvent(e *Event, asJSON bool) string {
 		NVML []int  `json:"nvml_devs"`
 	}
 	b, err := json.MarshalIndent(struct {
-		Timestamp string              `json:"timestamp"`
-		Group     string              `json:"group"`
-		Event     string              `json:"event"`
-		Peer      peer                `json:"peer"`
-		Details   string              `json:"details"`
-		Verdict   *collective.Verdict `json:"verdict"`
+		Timestamp string         `json:"timestamp"`
+		Group     string         `json:"group"`
+		Event     string         `json:"event"`
+		Peer      peer           `json:"peer"`
+		Details   string         `json:"details"`
+		Verdict   *fault.Verdict `json:"verdict"`
 	}{at, "LIFECYCLE", name, peer{e.Verdict.Host, e.Verdict.Process, []int{}, []int{}}, e.Verdict.What, e.Verdict},
 		"", "  ")
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/internal/buildinfo"
 )
 
@@ -22,7 +22,7 @@ type rasReport struct {
 		Seconds  float64 `json:"collection_time_sec"`
 		Timeouts int     `json:"timeouts_count"`
 	} `json:"ras"`
-	Verdicts []*collective.Verdict `json:"verdicts"`
+	Verdicts []*fault.Verdict `json:"verdicts"`
 }
 
 type rasComm struct {

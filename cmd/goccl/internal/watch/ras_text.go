@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/internal/buildinfo"
 	"github.com/goccl/goccl/watch/judge"
 )
@@ -100,7 +100,7 @@ func rasComms(b *strings.Builder, s *Snapshot) map[*Communicator]string {
 		if dead || len(c.Unseen) > 0 {
 			errors = append(errors, "INCOMPLETE")
 		}
-		if slices.ContainsFunc(s.Verdicts, func(v *collective.Verdict) bool { return v.Communicator == c.ID && v.Hang() }) {
+		if slices.ContainsFunc(s.Verdicts, func(v *fault.Verdict) bool { return v.Communicator == c.ID && v.Hang() }) {
 			errors = append(errors, "ERROR")
 		}
 		if len(rasCounts(c)) > 0 {
@@ -154,7 +154,7 @@ func rasMissing(b *strings.Builder, c *Communicator, name string) {
 	}
 }
 
-func rasVerdict(b *strings.Builder, s *Snapshot, v *collective.Verdict, names map[*Communicator]string) {
+func rasVerdict(b *strings.Builder, s *Snapshot, v *fault.Verdict, names map[*Communicator]string) {
 	name := "(" + v.Communicator + ")"
 	for _, c := range s.Communicators {
 		if c.ID == v.Communicator {

@@ -16,7 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 )
 
 //go:embed page.html
@@ -35,7 +35,7 @@ func (s *Server) Snapshot() *Snapshot {
 	if now := s.last.Load(); now != nil {
 		return now
 	}
-	return &Snapshot{Time: time.Now(), Communicators: []*Communicator{}, Verdicts: []*collective.Verdict{}}
+	return &Snapshot{Time: time.Now(), Communicators: []*Communicator{}, Verdicts: []*fault.Verdict{}}
 }
 
 // Handler serves the page, its data, and metrics if there are any, to requests that name this host: by an address, its

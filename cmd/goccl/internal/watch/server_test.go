@@ -20,14 +20,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 )
 
 // hang returns a watcher of a job whose rank 2 does not call the fourth all-reduce, and its snapshot.
 func hang(t *testing.T) (*Watcher, *Snapshot) {
 	t.Helper()
 	w, _ := play(t, 5, "held", "held", "idle", "held")
-	s, _ := until(t, w, collective.VerdictMissing)
+	s, _ := until(t, w, fault.VerdictMissing)
 	return w, s
 }
 
@@ -76,7 +76,7 @@ func TestHTTP(t *testing.T) {
 	}
 	other := &Watcher{Sources: []Source{&Remote{URLs: []string{h.URL, "http://127.0.0.1:1"}}}, Stall: w.Stall}
 	far := other.Look()
-	if len(far.Verdicts) != 1 || far.Verdicts[0].Kind != collective.VerdictMissing || len(far.Notes) != 1 ||
+	if len(far.Verdicts) != 1 || far.Verdicts[0].Kind != fault.VerdictMissing || len(far.Notes) != 1 ||
 		!slices.Equal(far.Verdicts[0].Blamed(), []int{2}) {
 		t.Errorf("%+v %v", far.Verdicts, far.Notes)
 	}

@@ -3,7 +3,7 @@ package watch
 import (
 	"time"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/watch/record"
 )
 
@@ -12,8 +12,8 @@ type Snapshot struct {
 	Time time.Time `json:"time"`
 	Host string    `json:"host"`
 	// Communicators that are open, or were lost with their processes.
-	Communicators []*Communicator       `json:"communicators"`
-	Verdicts      []*collective.Verdict `json:"verdicts"`
+	Communicators []*Communicator  `json:"communicators"`
+	Verdicts      []*fault.Verdict `json:"verdicts"`
 	// Notes say what could not be seen, and how it can.
 	Notes []string `json:"notes,omitempty"`
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/watch/judge"
 )
 
@@ -89,10 +89,10 @@ func wrap(text, prefix string) string {
 }
 
 // title names the operation of a verdict.
-func title(v *collective.Verdict) string { return fmt.Sprintf("%s (#%d)", v.Operation, v.Number) }
+func title(v *fault.Verdict) string { return fmt.Sprintf("%s (#%d)", v.Operation, v.Number) }
 
 // who names the ranks of a verdict.
-func who(v *collective.Verdict) string {
+func who(v *fault.Verdict) string {
 	text := ""
 	switch ranks := v.Blamed(); len(ranks) {
 	case 0:

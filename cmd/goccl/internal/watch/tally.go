@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/watch/metrics"
 )
 
@@ -70,9 +70,9 @@ func (t *Tally) Count(now *Snapshot) {
 		}
 		t.counts.Verdicts[string(e.Verdict.Kind)]++
 		switch e.Verdict.Kind {
-		case collective.VerdictDead:
+		case fault.VerdictDead:
 			t.counts.Deaths += float64(max(1, len(e.Verdict.Blamed())))
-		case collective.VerdictAborted:
+		case fault.VerdictAborted:
 			t.counts.Aborts++
 		}
 	}
