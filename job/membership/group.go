@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/agreement"
@@ -183,7 +184,7 @@ func (g *Group) JoinError(ctx context.Context, err error) error {
 }
 
 // Dead is the verdict on a rank whose death the bootstrap has reported.
-func (g *Group) Dead(rank int) *collective.Verdict {
+func (g *Group) Dead(rank int) *fault.Verdict {
 	r := &judge.Report{Rank: rank, Dead: "its connection has ended without a goodbye"}
 	who := g.members.Load()
 	if who != nil && rank < len(who.Ranks) {
