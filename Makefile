@@ -143,8 +143,8 @@ device-headers: $(VENV)/ready ## NVIDIA's headers of each NCCL with a device API
 libmscclpp: build/libmscclpp.so libgoccl ## build/libmscclpp.so, which C++ programs link: -lmscclpp
 
 PREFIX ?= /usr/local
-install: libnccl libmscclpp libprofiler ## headers, libraries, the goccl program: $(DESTDIR)$(PREFIX), or /usr/local
-	$(GO) build -ldflags '$(LDFLAGS)' -o build/goccl ./cmd/goccl
+install: libnccl libmscclpp libprofiler $(KERNELS) ## headers, libraries, the goccl program: $(DESTDIR)$(PREFIX), or /usr/local
+	$(GO) build -overlay $(KERNELS) -ldflags '$(LDFLAGS)' -o build/goccl ./cmd/goccl
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/bin
 	cp -R build/include/. $(DESTDIR)$(PREFIX)/include
 	install -m 644 build/libgoccl.so build/libnccl.so.2 build/libmscclpp.so build/libgoccl-profiler.so \
@@ -161,10 +161,15 @@ headers: ## build/include, the headers for programs and kernels
 	@cp capi/goccl.h capi/goccl_moe.h capi/goccl_primitive.h $(INCLUDE)
 	@sed -e '/^#include "api.h"/{r capi/nccl/api.h' -e 'd}' capi/nccl/nccl.h >$(INCLUDE)/nccl.h
 
+# Images of kernels, compressed: the overlay makes the go command embed these in place of the committed ones.
+KERNELS = build/kernels/overlay.json
+$(KERNELS): $(wildcard kernels/*/*.cubin kernels/*/*.ptx) $(wildcard kernels/internal/artifact/*.go)
+	$(GO) run ./kernels/internal/pack $(@D)
+
 CORE_LINK = -Wl,--version-script=$(CURDIR)/capi/libgoccl.map -Wl,-soname,libgoccl.so
-build/libgoccl.so: $(CAPI_GO) $(wildcard capi/*.c capi/*.h) capi/libgoccl.map
+build/libgoccl.so: $(KERNELS) $(CAPI_GO) $(wildcard capi/*.c capi/*.h) capi/libgoccl.map
 	@mkdir -p $(@D)
-	CGO_ENABLED=1 $(GO) build -buildmode=c-shared -o $@ -ldflags '$(LDFLAGS) -extldflags "$(CORE_LINK)"' ./capi
+	CGO_ENABLED=1 $(GO) build -overlay $(KERNELS) -buildmode=c-shared -o $@ -ldflags '$(LDFLAGS) -extldflags "$(CORE_LINK)"' ./capi
 	@rm -f build/libgoccl.h
 
 build/libnccl.so.2: $(NCCL_C) $(wildcard capi/nccl/*.h) capi/goccl.h capi/loader.h capi/nccl/libnccl.map

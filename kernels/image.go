@@ -27,7 +27,8 @@ func lookup(group string) (*artifact.Group, error) {
 }
 
 // Image returns the module to load on a device of compute capability major.minor: a cubin if one fits, else PTX, which
-// the driver compiles at load time. Errors wrap ErrUnknownGroup or ErrNoImage.
+// the driver compiles at load time. Each call unpacks it if this is a release (internal/pack). Errors wrap
+// ErrUnknownGroup or ErrNoImage.
 func Image(group string, major, minor int) ([]byte, error) {
 	g, err := lookup(group)
 	if err != nil {
@@ -38,7 +39,17 @@ func Image(group string, major, minor int) ([]byte, error) {
 		return nil, fmt.Errorf("%w: group %s needs compute capability 8.0 or later, this is %d.%d",
 			ErrNoImage, group, major, minor)
 	}
-	return i.Data, nil
+	return i.Open()
+}
+
+// Compiled reports whether a group has a cubin for devices of compute capability major.minor.
+func Compiled(group string, major, minor int) bool {
+	g := groups[group]
+	if g == nil {
+		return false
+	}
+	i := g.Select(major, minor)
+	return i != nil && !i.PTX
 }
 
 // Entry returns the symbol of an entry point of the groups collective, pcie, ring, hosts and executor (GOCCL_ENTRY

@@ -23,7 +23,7 @@ type gpu struct {
 	setup driver.Stream
 
 	loading sync.Mutex
-	modules map[*byte]*Module // by image; guarded by loading
+	modules map[string]*Module // guarded by loading
 
 	keep   sync.Mutex // guards the fields below
 	holds  int
@@ -79,7 +79,7 @@ func acquire(ordinal int) (*gpu, error) {
 	if err != nil {
 		return nil, fail(ordinal, "open", err)
 	}
-	g := &gpu{ordinal: ordinal, ctx: ctx, refs: 1, imports: map[[64]byte]*ipcShare{}, modules: map[*byte]*Module{},
+	g := &gpu{ordinal: ordinal, ctx: ctx, refs: 1, imports: map[[64]byte]*ipcShare{}, modules: map[string]*Module{},
 		blocks: map[int64][]hostBlock{}}
 	if g.props, err = readProperties(ordinal); err == nil {
 		var greatest int

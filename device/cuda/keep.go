@@ -93,31 +93,35 @@ func (g *gpu) hostFree(b hostBlock, size int64) error {
 	return nil
 }
 
-// SharedModule returns the module of an image with the given kernels, which belongs to the GPU. The first call for an
-// image loads the module and the kernels.
-func (d *Device) SharedModule(image []byte, names []string) (*Module, error) {
+// SharedModule returns the module of that name with the given kernels, which belongs to the GPU. The first call for a
+// name loads the module from its image, and the kernels.
+func (d *Device) SharedModule(name string, names []string, image func() ([]byte, error)) (*Module, error) {
 	if err := d.open(); err != nil {
 		return nil, err
 	}
 	g := d.gpu
 	g.loading.Lock()
 	defer g.loading.Unlock()
-	if m := g.modules[&image[0]]; m != nil {
+	if m := g.modules[name]; m != nil {
 		return m, nil
 	}
-	raw, err := g.ctx.LoadModule(image)
+	data, err := image()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := g.ctx.LoadModule(data)
 	if err != nil {
 		return nil, fail(g.ordinal, "load module", err)
 	}
 	m := &Module{d: d, raw: raw}
 	kernels := make(map[string]*Function, len(names))
-	for _, name := range names {
-		if kernels[name], err = m.Function(name); err != nil {
+	for _, k := range names {
+		if kernels[k], err = m.Function(k); err != nil {
 			return nil, errors.Join(err, g.ctx.UnloadModule(raw))
 		}
 	}
 	m.kernels = kernels
-	g.modules[&image[0]] = m
+	g.modules[name] = m
 	return m, nil
 }
 

@@ -61,11 +61,15 @@ func TestHostMemoryIsKept(t *testing.T) {
 	}
 }
 
-// All modules of an image are one, also of another Device of the GPU, and it outlives its first Device.
+// All modules of a name are one, also of another Device of the GPU, and it outlives its first Device.
 func TestSharedModule(t *testing.T) {
 	d, e := open(t, 0), open(t, 0)
-	image := []byte(testPTX)
-	a, err := d.SharedModule(image, []string{"goccl_test_add"})
+	opened := 0
+	image := func() ([]byte, error) {
+		opened++
+		return []byte(testPTX), nil
+	}
+	a, err := d.SharedModule("add", []string{"goccl_test_add"}, image)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,14 +83,14 @@ func TestSharedModule(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	b, err := e.SharedModule(image, nil)
-	if err != nil || a != b {
-		t.Fatalf("modules %p and %p: %v", a, b, err)
+	b, err := e.SharedModule("add", nil, image)
+	if err != nil || a != b || opened != 1 {
+		t.Fatalf("modules %p and %p of %d images: %v", a, b, opened, err)
 	}
 	if g, err := b.Function("goccl_test_add"); err != nil || f != g {
 		t.Errorf("kernels %p and %p: %v", f, g, err)
 	}
-	if _, err := e.SharedModule([]byte("\n"+testPTX), []string{"none"}); err == nil {
+	if _, err := e.SharedModule("other", []string{"none"}, image); err == nil {
 		t.Error("a module lacks a kernel, and loads")
 	}
 }

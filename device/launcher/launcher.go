@@ -1,9 +1,7 @@
 package launcher
 
 import (
-	"bytes"
 	"context"
-	"debug/elf"
 	"errors"
 	"fmt"
 	"sync"
@@ -95,11 +93,10 @@ func (l *Launcher) open(cfg *Config) (err error) {
 func loadAll(dev *cuda.Device) error {
 	p := dev.Properties()
 	for _, group := range kernels.Groups() {
-		image, err := kernels.Image(group, p.Major, p.Minor)
-		if err != nil || group == "tutorial" || !bytes.HasPrefix(image, []byte(elf.ELFMAG)) {
+		if group == "tutorial" || !kernels.Compiled(group, p.Major, p.Minor) {
 			continue
 		}
-		if _, err := dev.SharedModule(image, kernels.Names(group)); err != nil {
+		if _, err := Load(dev, group); err != nil {
 			return err
 		}
 	}
@@ -110,11 +107,13 @@ func loadAll(dev *cuda.Device) error {
 // device.ErrUnsupported.
 func Load(dev *cuda.Device, group string) (*cuda.Module, error) {
 	p := dev.Properties()
-	image, err := kernels.Image(group, p.Major, p.Minor)
-	if err != nil {
+	m, err := dev.SharedModule(group, kernels.Names(group), func() ([]byte, error) {
+		return kernels.Image(group, p.Major, p.Minor)
+	})
+	if errors.Is(err, kernels.ErrNoImage) || errors.Is(err, kernels.ErrUnknownGroup) {
 		return nil, fmt.Errorf("%w: %w", device.ErrUnsupported, err)
 	}
-	return dev.SharedModule(image, kernels.Names(group))
+	return m, err
 }
 
 // Block is the address of Abort for kernels of the owner, which have ended before Free.

@@ -4,7 +4,13 @@
 // Values are immutable after package initialisation and are safe for concurrent use.
 package artifact
 
-import "slices"
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/klauspost/compress/zstd"
+)
 
 // Group is the build of one folder of CUDA sources: one translation unit, one image per architecture.
 type Group struct {
@@ -20,7 +26,34 @@ type Group struct {
 type Image struct {
 	Major, Minor int
 	PTX          bool
-	Data         []byte // the embedded file; read-only
+	Data         []byte // the embedded file, which a release holds compressed; read-only
+}
+
+// Pack compresses an image as one block.
+func Pack(image []byte) ([]byte, error) {
+	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(8<<20))
+	if err != nil {
+		return nil, err
+	}
+	return w.EncodeAll(image, nil), w.Close()
+}
+
+// Open returns the image, unpacked.
+func (i *Image) Open() ([]byte, error) {
+	if !bytes.HasPrefix(i.Data, []byte{0x28, 0xb5, 0x2f, 0xfd}) { // the magic number of zstd
+		return i.Data, nil
+	}
+	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	data, err := r.DecodeAll(i.Data, nil)
+	if err != nil {
+		return nil, fmt.Errorf("image for %d.%d: %w", i.Major, i.Minor, err)
+	}
+	return data, nil
 }
 
 // Select returns the image for a device of compute capability major.minor: the cubin of the same major with the

@@ -1,0 +1,68 @@
+// Command pack compresses the images of the kernels for a release:
+//
+//	go run ./kernels/internal/pack build/kernels
+//	go build -overlay build/kernels/overlay.json ./cmd/goccl
+//
+// The repository holds images as the compiler writes them (package kernels says why), and programs built from a clone
+// embed those. The overlay makes the go command embed the compressed ones in their place.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/goccl/goccl/kernels/internal/artifact"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage, in the root of the repository: go run ./kernels/internal/pack FOLDER")
+		os.Exit(2)
+	}
+	if err := pack("kernels", os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "pack:", err)
+		os.Exit(1)
+	}
+}
+
+// pack compresses the images below root into the folder dest, and writes the overlay there.
+func pack(root, dest string) error {
+	if err := os.MkdirAll(dest, 0o755); err != nil {
+		return err
+	}
+	replace := map[string]string{}
+	for _, pattern := range []string{"*.cubin", "*.ptx"} {
+		images, err := filepath.Glob(filepath.Join(root, "*", pattern))
+		if err != nil {
+			return err
+		}
+		for _, path := range images {
+			replace[path] = filepath.Join(dest, filepath.Base(path)+".zst")
+			if err := packFile(path, replace[path]); err != nil {
+				return err
+			}
+		}
+	}
+	if len(replace) == 0 {
+		return fmt.Errorf("no images in folders of %s", root)
+	}
+	text, err := json.MarshalIndent(map[string]any{"Replace": replace}, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dest, "overlay.json"), text, 0o644)
+}
+
+func packFile(from, to string) error {
+	image, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	packed, err := artifact.Pack(image)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, packed, 0o644)
+}
