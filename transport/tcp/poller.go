@@ -159,7 +159,7 @@ func (s *socket) hasRoom(ep int) {
 
 // poll handles the events that there are, and returns their number. The caller holds mu.
 func (p *poller) poll(ep uintptr) int {
-	n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_WAIT, ep, uintptr(unsafe.Pointer(&p.events[0])),
+	n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, ep, uintptr(unsafe.Pointer(&p.events[0])),
 		uintptr(len(p.events)), 0, 0, 0)
 	if e != 0 {
 		return 0
