@@ -89,7 +89,7 @@ static goccl_result refuse(void) {
 		if (__builtin_expect(refused, 0)) return refuse(); \
 		return gocclgo_##name args; \
 	}
-#include "functions.h"
+#include "zz_functions.h"
 #undef DOOR
 
 uint32_t goccl_abi_version(void) { return GOCCL_ABI_VERSION; }

@@ -2,6 +2,8 @@
 
 package main
 
+//go:generate go run ./internal/gen
+
 /*
 #cgo CFLAGS: -O2 -Wall -Wextra -Wno-unused-parameter
 #cgo LDFLAGS: -lpthread
@@ -9,10 +11,13 @@ package main
 #cgo nocallback goccl_door_fail
 #include <stdlib.h>
 #include "door.h"
+
+static inline void gocclgo_call(void *f, void *arg) { ((void (*)(void *))f)(arg); }
 */
 import "C"
 
 import (
+	"fmt"
 	"time"
 	"unsafe"
 
@@ -46,22 +51,40 @@ func report(err error) C.goccl_result {
 
 // catch turns a panic of an export into a result.
 func catch(r *C.goccl_result) {
-	if v := recover(); v != nil {
+	switch v := recover().(type) {
+	case nil:
+	case argumentError:
+		*r = report(v.error)
+	default:
 		*r = report(core.Recovered(v))
 	}
 }
 
 // store writes a result to the address that C passed, unless it is NULL.
-func store[T any](to *T, v T, err error) C.goccl_result {
-	if err == nil {
+func store[T any](to *T, v T) {
+	if to != nil {
 		*to = v
 	}
-	return result(err)
 }
 
 // give stores the handle of a new object at the address that C passed. The result of a function of core follows.
 func give[T ~uint64](to *T) func(core.Handle, error) C.goccl_result {
-	return func(h core.Handle, err error) C.goccl_result { return store(to, T(h), err) }
+	return func(h core.Handle, err error) C.goccl_result {
+		if err == nil {
+			*to = T(h)
+		}
+		return result(err)
+	}
+}
+
+// giveAll is give for an array of handles.
+func giveAll(to unsafe.Pointer) func([]core.Handle, error) C.goccl_result {
+	return func(all []core.Handle, err error) C.goccl_result {
+		if err == nil {
+			copy(unsafe.Slice((*core.Handle)(to), len(all)), all)
+		}
+		return result(err)
+	}
 }
 
 // giveBytes is give for bytes: it copies them to C memory that goccl_release frees.
@@ -74,7 +97,70 @@ func giveBytes(to *unsafe.Pointer, n *C.uint64_t) func([]byte, error) C.goccl_re
 	}
 }
 
-func nanoseconds(ns C.int64_t) time.Duration { return time.Duration(ns) }
+func truth(b bool) C.int32_t {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// argumentError is what slice panics with.
+type argumentError struct{ error }
+
+// slice views an array of C. A wrong length ends the export by catch, as an invalid argument.
+func slice[T any](p unsafe.Pointer, n int) []T {
+	if n == 0 {
+		return nil
+	}
+	if n < 0 || p == nil {
+		panic(argumentError{fmt.Errorf("%w: an array of %d elements at %#x", core.ErrInvalidArgument, n, uintptr(p))})
+	}
+	return unsafe.Slice((*T)(p), n)
+}
+
+func stringsOf(p **C.char, n C.int32_t) []string {
+	var out []string
+	for _, s := range slice[*C.char](unsafe.Pointer(p), int(n)) {
+		out = append(out, C.GoString(s))
+	}
+	return out
+}
+
+// configOf reads a configuration; NULL means all defaults.
+func configOf(c *C.goccl_comm_config) (core.Config, error) {
+	if c == nil {
+		return core.Config{}, nil
+	}
+	if c.size < C.sizeof_goccl_comm_config {
+		return core.Config{}, fmt.Errorf("%w: goccl_comm_config.size is %d, not %d: set it to sizeof(goccl_comm_config)",
+			core.ErrInvalidArgument, c.size, int(C.sizeof_goccl_comm_config))
+	}
+	cfg := core.Config{NonBlocking: c.non_blocking != 0, Timeout: time.Duration(c.timeout_ns),
+		OpTimeout: time.Duration(c.op_timeout_ns), SeparateGraphs: c.separate_graphs != 0,
+		UnorderedCaptures: c.separate_graphs == 2, MinCTAs: int(c.min_ctas), MaxCTAs: int(c.max_ctas),
+		CTAPolicy: uint32(c.cta_policy)}
+	if c.cta_policy > C.GOCCL_CTA_POLICY_ZERO {
+		return cfg, fmt.Errorf("%w: goccl_comm_config.cta_policy is %d: want 0 to 3", core.ErrInvalidArgument,
+			uint32(c.cta_policy))
+	}
+	if c.separate_graphs > 2 {
+		return cfg, fmt.Errorf("%w: goccl_comm_config.separate_graphs is %d: want 0, 1 or 2", core.ErrInvalidArgument,
+			uint64(c.separate_graphs))
+	}
+	if c.name != nil {
+		cfg.Name = C.GoString(c.name)
+	}
+	return cfg, nil
+}
+
+// childConfig is nil for the parent's configuration.
+func childConfig(config *C.goccl_comm_config) (*core.Config, error) {
+	if config == nil {
+		return nil, nil
+	}
+	cfg, err := configOf(config)
+	return &cfg, err
+}
 
 // version is in C memory that is never freed.
 var version = C.CString(buildinfo.Read().Version)
@@ -82,31 +168,8 @@ var version = C.CString(buildinfo.Read().Version)
 //export gocclgo_version
 func gocclgo_version() *C.char { return version }
 
-//export gocclgo_submit
-func gocclgo_submit(reqs *C.goccl_request, n C.uint64_t) (r C.goccl_result) {
+//export gocclgo_notify
+func gocclgo_notify(comm C.goccl_comm, stream C.uintptr_t, f, arg unsafe.Pointer) (r C.goccl_result) {
 	defer catch(&r)
-	return result(core.Submit(unsafe.Slice((*core.Request)(unsafe.Pointer(reqs)), int(n))))
+	return result(core.Notify(core.Handle(comm), uintptr(stream), func() { C.gocclgo_call(f, arg) }))
 }
-
-//export gocclgo_estimate
-func gocclgo_estimate(reqs *C.goccl_request, n C.uint64_t, out *C.double) (r C.goccl_result) {
-	defer catch(&r)
-	us, err := core.Estimate(unsafe.Slice((*core.Request)(unsafe.Pointer(reqs)), int(n)))
-	return store(out, C.double(us), err)
-}
-
-//export gocclgo_check
-func gocclgo_check(req *C.goccl_request) (r C.goccl_result) {
-	defer catch(&r)
-	return result(core.Check((*core.Request)(unsafe.Pointer(req))))
-}
-
-// The Go request has the layout of the C request.
-var (
-	_ = [1]struct{}{}[unsafe.Sizeof(core.Request{})-unsafe.Sizeof(C.goccl_request{})]
-	_ = [1]struct{}{}[unsafe.Offsetof(core.Request{}.Stream)-unsafe.Offsetof(C.goccl_request{}.stream)]
-	_ = [1]struct{}{}[unsafe.Sizeof(core.CallConfig{})-unsafe.Sizeof(C.goccl_call_config{})]
-	_ = [1]struct{}{}[unsafe.Offsetof(core.CallConfig{}.AllCounts)-unsafe.Offsetof(C.goccl_call_config{}.all_counts)]
-	_ = [1]struct{}{}[unsafe.Offsetof(core.CallConfig{}.Launched)-unsafe.Offsetof(C.goccl_call_config{}.launched)]
-	_ = [1]struct{}{}[unsafe.Offsetof(core.Request{}.RecvDispls)-unsafe.Offsetof(C.goccl_request{}.recv_displs)]
-)

@@ -134,25 +134,22 @@ func allReduce(t *testing.T) core.Request {
 	var gpus [2]core.Handle
 	for i := range gpus {
 		var err error
-		if gpus[i], err = core.OpenDevice(device.CUDA, i); err != nil {
+		if gpus[i], err = core.DeviceOpen(device.CUDA, i); err != nil {
 			t.Fatal(err)
 		}
 	}
-	comms, err := core.StartAll(gpus[:], core.Config{Timeout: time.Minute})
+	comms, err := core.CommInitAll(gpus[:], core.Config{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range comms {
-		t.Cleanup(func() { _ = core.Abort(c) })
-		if err := core.Wait(c); err != nil {
-			t.Fatal(err)
-		}
+		t.Cleanup(func() { _ = core.CommAbort(c) })
 	}
 	mem, err := core.Alloc(gpus[0], largeBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := core.NewStream(gpus[0])
+	stream, err := core.StreamCreate(gpus[0])
 	if err != nil {
 		t.Fatal(err)
 	}

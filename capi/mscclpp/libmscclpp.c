@@ -10,14 +10,14 @@
 
 enum {
 #define DOOR(name, params, args) SLOT_##name,
-#include "../functions.h"
+#include "../zz_functions.h"
 #undef DOOR
 	SLOT_abi_version, SLOT_version, SLOT_result_name, SLOT_last_error, SLOT_release, SLOTS
 };
 
 static const char *const names[SLOTS] = {
 #define DOOR(name, params, args) "goccl_" #name,
-#include "../functions.h"
+#include "../zz_functions.h"
 #undef DOOR
 	"goccl_abi_version", "goccl_version", "goccl_result_name", "goccl_last_error", "goccl_release",
 };
@@ -63,7 +63,7 @@ static int core_loaded(void) {
 		if (!core_loaded()) return GOCCL_SYSTEM_ERROR; \
 		return ((goccl_result(*) params)slots[SLOT_##name]) args; \
 	}
-#include "../functions.h"
+#include "../zz_functions.h"
 #undef DOOR
 
 uint32_t goccl_abi_version(void) {

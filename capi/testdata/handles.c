@@ -11,7 +11,7 @@ enum { MOST = 16, SCRATCH = 1 << 16 };
 struct function { const char *library, *name, *params; };
 static const struct function functions[] = {
 #define DOOR(name, params, args) {"libgoccl.so", "goccl_" #name, #params},
-#include "../functions.h"
+#include "../zz_functions.h"
 #define NCCL_API(ret, name, ...) {"libnccl.so.2", #name, "(" #__VA_ARGS__ ")"},
 #include "../nccl/api.h"
 };
@@ -92,6 +92,7 @@ static void try_function(const struct function *f, void *library) {
 		for (int k = 0; k < KINDS; k++)
 			if (types[k][0] == types[kinds[i]][0] && valid[k] != good) bad[m++] = valid[k];
 		for (int j = 0; j < m; j++) {
+			if (bad[j] == good) continue; // malloc has given out a freed address again
 			if (kinds[i] == DEVICE && j == 8) continue; // devices stay open
 			if (kinds[i] == OBJECT && bad[j] == valid[MOE]) continue; // it is an object
 			uint32_t op = (uint32_t)bad[j];

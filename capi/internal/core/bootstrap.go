@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"time"
+	"unsafe"
 
 	"github.com/goccl/goccl/job/bootstrap"
 )
@@ -35,22 +36,22 @@ func join(rank, size int, timeout time.Duration, job string, init func(*bootstra
 	return addBootstrap(t, job)
 }
 
-// JoinID joins the other ranks by a unique id.
-func JoinID(id bootstrap.UniqueID, rank, size int, timeout time.Duration) (Handle, error) {
+// BootstrapJoinID joins the other ranks by a unique id.
+func BootstrapJoinID(id bootstrap.UniqueID, rank, size int, timeout time.Duration) (Handle, error) {
 	return join(rank, size, timeout, string(id[:]), func(t *bootstrap.TCP) error {
 		return t.Init(context.Background(), id)
 	})
 }
 
-// JoinAddress joins them at an address.
-func JoinAddress(address string, rank, size int, timeout time.Duration) (Handle, error) {
+// BootstrapJoinAddress joins them at an address.
+func BootstrapJoinAddress(address string, rank, size int, timeout time.Duration) (Handle, error) {
 	return join(rank, size, timeout, "address "+address, func(t *bootstrap.TCP) error {
 		return t.InitAddress(context.Background(), address)
 	})
 }
 
-// JoinEnv joins them by the launcher's environment variables.
-func JoinEnv(timeout time.Duration) (Handle, error) {
+// BootstrapJoinEnv joins them by the launcher's environment variables.
+func BootstrapJoinEnv(timeout time.Duration) (Handle, error) {
 	cfg, err := Config{Timeout: timeout}.withDefaults(defaultStep)
 	if err != nil {
 		return 0, err
@@ -66,8 +67,8 @@ func JoinEnv(timeout time.Duration) (Handle, error) {
 	return addBootstrap(b, nextJob())
 }
 
-// LocalBootstraps makes all ranks of a job in this process.
-func LocalBootstraps(size int) ([]Handle, error) {
+// BootstrapLocal makes all ranks of a job in this process.
+func BootstrapLocal(size int) ([]Handle, error) {
 	if size < 1 || size > bootstrap.MaxWorldSize {
 		return nil, fmt.Errorf("%w: %d ranks", ErrInvalidArgument, size)
 	}
@@ -118,7 +119,10 @@ func BootstrapRecv(h Handle, peer, tag int, timeout time.Duration) (data []byte,
 }
 
 // BootstrapAllGather fills all with mine of every rank, in rank order; all parts have the same length.
-func BootstrapAllGather(h Handle, mine, all []byte, timeout time.Duration) error {
+func BootstrapAllGather(h Handle, mine []byte, all unsafe.Pointer, timeout time.Duration) error {
+	if len(mine) > bootstrap.MaxMessage {
+		return fmt.Errorf("%w: %d bytes of each rank, at most %d", ErrInvalidArgument, len(mine), bootstrap.MaxMessage)
+	}
 	return step(h, timeout, func(ctx context.Context, b bootstrap.Bootstrap) error {
 		parts, err := b.AllGather(ctx, mine)
 		if err != nil {
@@ -129,7 +133,9 @@ func BootstrapAllGather(h Handle, mine, all []byte, timeout time.Duration) error
 				return fmt.Errorf("%w: rank %d gave %d bytes, this rank %d", ErrInvalidArgument, r, len(p), len(mine))
 			}
 		}
-		copy(all, bytes.Join(parts, nil))
+		if joined := bytes.Join(parts, nil); len(joined) > 0 {
+			copy(unsafe.Slice((*byte)(all), len(joined)), joined)
+		}
 		return nil
 	})
 }
@@ -139,8 +145,8 @@ func BootstrapBarrier(h Handle, timeout time.Duration) error {
 	return step(h, timeout, func(ctx context.Context, b bootstrap.Bootstrap) error { return b.Barrier(ctx) })
 }
 
-// CloseBootstrap leaves the job.
-func CloseBootstrap(h Handle) error {
+// BootstrapClose leaves the job.
+func BootstrapClose(h Handle) error {
 	b, err := bootstraps.get(h)
 	if err != nil {
 		return err

@@ -14,20 +14,20 @@ import (
 // meet starts n ranks with a unique id, as processes would.
 func meet(t *testing.T, n int, cfg Config) []Handle {
 	t.Helper()
-	id, err := NewUniqueID(0)
+	id, err := UniqueIDCreate(0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := make([]Handle, n)
 	for r := range n {
-		d, err := OpenDevice(device.Host, r)
+		d, err := openDevice(device.Host, r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out[r], err = Start(id, r, n, d, cfg); err != nil {
+		if out[r], err = CommStart(id, r, n, d, cfg); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = Abort(out[r]) })
+		t.Cleanup(func() { _ = CommAbort(out[r]) })
 	}
 	return out
 }
@@ -47,7 +47,7 @@ func abortWhileBusy(t *testing.T) (longest time.Duration) {
 		recv, _ := floats(t, 4096)
 		up.Add(1)
 		wg.Go(func() {
-			err := Wait(h)
+			err := CommWait(h)
 			up.Done()
 			if err != nil {
 				t.Error(err)
@@ -72,7 +72,7 @@ func abortWhileBusy(t *testing.T) (longest time.Duration) {
 				default:
 				}
 				_ = CommError(h)
-				_, _ = CommInfo(h)
+				_, _ = CommInfoGet(h)
 				time.Sleep(100 * time.Microsecond)
 			}
 		})
@@ -81,7 +81,7 @@ func abortWhileBusy(t *testing.T) (longest time.Duration) {
 	time.Sleep(50 * time.Millisecond)
 	for _, h := range c {
 		begin := time.Now()
-		if err := Abort(h); err != nil {
+		if err := CommAbort(h); err != nil {
 			t.Error(err)
 		}
 		longest = max(longest, time.Since(begin))
@@ -96,15 +96,15 @@ func abortWhileBusy(t *testing.T) (longest time.Duration) {
 
 // A set-up with a missing rank stays in progress until it is cancelled.
 func TestSetUpCalledOff(t *testing.T) {
-	id, err := NewUniqueID(0)
+	id, err := UniqueIDCreate(0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := OpenDevice(device.Host, 0)
+	d, err := openDevice(device.Host, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := Start(id, 0, 2, d, Config{NonBlocking: true})
+	h, err := CommStart(id, 0, 2, d, Config{NonBlocking: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,9 +116,9 @@ func TestSetUpCalledOff(t *testing.T) {
 		t.Errorf("a collective during set-up: %v", err)
 	}
 	waited := make(chan error, 1)
-	go func() { waited <- Wait(h) }()
+	go func() { waited <- CommWait(h) }()
 	time.Sleep(10 * time.Millisecond)
-	if err := Abort(h); err != nil {
+	if err := CommAbort(h); err != nil {
 		t.Error(err)
 	}
 	select {
@@ -134,23 +134,23 @@ func TestSetUpCalledOff(t *testing.T) {
 
 // A missing rank gives an error that names it.
 func TestMissingRank(t *testing.T) {
-	id, err := NewUniqueID(0)
+	id, err := UniqueIDCreate(0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := OpenDevice(device.Host, 0)
+	d, err := openDevice(device.Host, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := Start(id, 0, 2, d, Config{Timeout: 700 * time.Millisecond})
+	h, err := CommStart(id, 0, 2, d, Config{Timeout: 700 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = Wait(h)
+	err = CommWait(h)
 	if ResultOf(err) != Timeout {
 		t.Errorf("%v: %v", ResultOf(err), err)
 	}
-	if err := Destroy(h); err != nil {
+	if err := CommDestroy(h); err != nil {
 		t.Error(err)
 	}
 }

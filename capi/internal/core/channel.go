@@ -7,18 +7,18 @@ import (
 	"github.com/goccl/goccl/primitive"
 )
 
-// NewSemaphoreStub makes this side's half of a semaphore.
-func NewSemaphoreStub(conn Handle) (Handle, error) { return from(conn, primitive.NewSemaphoreStub) }
+// SemaphoreStubCreate makes this side's half of a semaphore.
+func SemaphoreStubCreate(conn Handle) (Handle, error) { return from(conn, primitive.NewSemaphoreStub) }
 
-// ReadSemaphoreStub reads the peer's half.
-func ReadSemaphoreStub(ctx Handle, data []byte) (Handle, error) {
+// SemaphoreStubDeserialize reads the peer's half.
+func SemaphoreStubDeserialize(ctx Handle, data []byte) (Handle, error) {
 	return from(ctx, func(c *primitive.Context) (*primitive.SemaphoreStub, error) {
 		return c.DeserializeSemaphoreStub(data)
 	})
 }
 
-// NewSemaphore makes a semaphore of both halves.
-func NewSemaphore(local, remote Handle) (Handle, error) {
+// SemaphoreCreate makes a semaphore of both halves.
+func SemaphoreCreate(local, remote Handle) (Handle, error) {
 	var a args
 	l, r := arg[*primitive.SemaphoreStub](&a, local), arg[*primitive.SemaphoreStub](&a, remote)
 	return create(&a, func() (*primitive.Semaphore, error) { return primitive.NewSemaphore(l, r) })
@@ -54,13 +54,13 @@ func SemaphoreWait(h Handle, timeout time.Duration) error {
 	})
 }
 
-// NewBaseMemoryChannel makes a channel that signals.
-func NewBaseMemoryChannel(sema Handle) (Handle, error) {
+// BaseMemoryChannelCreate makes a channel that signals.
+func BaseMemoryChannelCreate(sema Handle) (Handle, error) {
 	return from(sema, primitive.NewBaseMemoryChannel)
 }
 
-// NewMemoryChannel makes a channel from src to dst; packetBuffer may be 0.
-func NewMemoryChannel(sema, dst, src, packetBuffer Handle) (Handle, error) {
+// MemoryChannelCreate makes a channel from src to dst; packetBuffer may be 0.
+func MemoryChannelCreate(sema, dst, src, packetBuffer Handle) (Handle, error) {
 	var a args
 	s, d, o := arg[*primitive.Semaphore](&a, sema), arg[*primitive.RegisteredMemory](&a, dst),
 		arg[*primitive.RegisteredMemory](&a, src)
@@ -71,8 +71,8 @@ func NewMemoryChannel(sema, dst, src, packetBuffer Handle) (Handle, error) {
 	return create(&a, func() (*primitive.MemoryChannel, error) { return primitive.NewMemoryChannel(s, d, o, packets) })
 }
 
-// NewSwitchChannel makes the unicast switch channel over the memories of all ranks.
-func NewSwitchChannel(comm, dev, mem Handle, tag int, timeout time.Duration) (Handle, error) {
+// SwitchChannelCreate makes the unicast switch channel over the memories of all ranks.
+func SwitchChannelCreate(comm, dev, mem Handle, tag int, timeout time.Duration) (Handle, error) {
 	var a args
 	c, d, m := arg[*primitive.Communicator](&a, comm), a.device(dev), arg[*primitive.RegisteredMemory](&a, mem)
 	return create(&a, func() (*primitive.SwitchChannel, error) {
@@ -82,21 +82,28 @@ func NewSwitchChannel(comm, dev, mem Handle, tag int, timeout time.Duration) (Ha
 	})
 }
 
-// NewFifo makes a ring of triggers for kernels of dev.
-func NewFifo(ctx, dev Handle, size int) (Handle, error) {
+// FifoCreate makes a ring of triggers for kernels of dev.
+func FifoCreate(ctx, dev Handle, size int) (Handle, error) {
 	var a args
 	c, d := arg[*primitive.Context](&a, ctx), a.device(dev)
 	return create(&a, func() (*primitive.Fifo, error) { return primitive.NewFifo(c, d.device, size) })
 }
 
+// Trigger is goccl_trigger.
+type Trigger struct{ Type, Size, Src, SrcOffset, Dst, DstOffset, Semaphore, Position uint64 }
+
 // FifoPoll returns the next trigger and its position in the ring, without removing it.
-func FifoPoll(h Handle) (t primitive.Trigger, position uint64, ok bool, err error) {
+func FifoPoll(h Handle) (Trigger, bool, error) {
 	f, err := objectOf[*primitive.Fifo](h)
 	if err != nil {
-		return t, 0, false, err
+		return Trigger{}, false, err
 	}
-	t, position, ok = f.Poll()
-	return t, position, ok, nil
+	t, position, ok := f.Poll()
+	if !ok {
+		return Trigger{}, false, nil
+	}
+	return Trigger{uint64(t.Type), uint64(t.Size), uint64(t.Src), uint64(t.SrcOffset), uint64(t.Dst), uint64(t.DstOffset),
+		uint64(t.Semaphore), position}, true, nil
 }
 
 // FifoPop frees the slot of the polled trigger.

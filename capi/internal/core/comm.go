@@ -156,27 +156,35 @@ func (c *comm) ready() (*goccl.Comm, error) {
 	return nil, fmt.Errorf("%w: the communicator was not set up", ErrInvalidUsage)
 }
 
-// Info describes a communicator. Reaches is goccl.Comm.Reaches, false during set-up.
-type Info struct {
-	Rank, Size int
-	Device     Handle
-	Config     Config
-	Reaches    bool
+// CommInfo is goccl_comm_info.
+type CommInfo struct {
+	Rank, Size              int32
+	DeviceKind, DeviceIndex int32
+	Device                  Handle
+	NonBlocking, Reaches    int32
 }
 
-// CommInfo describes h; during set-up some fields are not yet known.
-func CommInfo(h Handle) (Info, error) {
+// CommInfoGet describes h; during set-up some fields are not yet known.
+func CommInfoGet(h Handle) (CommInfo, error) {
 	c, err := comms.get(h)
 	if err != nil {
-		return Info{}, err
+		return CommInfo{}, err
 	}
 	if c.child {
 		if _, err := c.ready(); err != nil {
-			return Info{}, err
+			return CommInfo{}, err
 		}
 	}
-	inner := c.inner.Load()
-	return Info{c.rank, c.size, c.dev.handle, c.cfg, inner != nil && inner.Reaches()}, nil
+	id, inner := c.dev.device.ID(), c.inner.Load()
+	return CommInfo{int32(c.rank), int32(c.size), int32(id.Kind), int32(id.Index), c.dev.handle, number(c.cfg.NonBlocking),
+		number(inner != nil && inner.Reaches())}, nil
+}
+
+func number(b bool) int32 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // CommHash returns the communicator's ID.
@@ -212,8 +220,8 @@ func CommError(h Handle) error {
 	return nil
 }
 
-// Wait returns when h is set up and its latest split without a color has ended.
-func Wait(h Handle) error {
+// CommWait returns when h is set up and its latest split without a color has ended.
+func CommWait(h Handle) error {
 	c, err := comms.get(h)
 	if err != nil {
 		return err

@@ -22,9 +22,9 @@ type future struct {
 
 var errNotYet = fmt.Errorf("%w: it is not there yet", context.DeadlineExceeded)
 
-// WaitFuture waits at most timeout (0: as long as the future itself) for the value and returns its handle, the same one
+// FutureWait waits at most timeout (0: as long as the future itself) for the value and returns its handle, the same one
 // each time. It returns 0 when the future has no value. When the timeout passes first, it may be called again.
-func WaitFuture(h Handle, timeout time.Duration) (Handle, error) {
+func FutureWait(h Handle, timeout time.Duration) (Handle, error) {
 	f, err := objectOf[*future](h)
 	if err != nil {
 		return 0, err
@@ -48,8 +48,8 @@ func WaitFuture(h Handle, timeout time.Duration) (Handle, error) {
 	return f.handle, err
 }
 
-// NewCommunicator makes a communicator of primitives over a bootstrap and a context. The caller keeps both.
-func NewCommunicator(boot, ctx Handle) (Handle, error) {
+// CommunicatorCreate makes a communicator of primitives over a bootstrap and a context. The caller keeps both.
+func CommunicatorCreate(boot, ctx Handle) (Handle, error) {
 	var a args
 	b, c := a.bootstrap(boot), arg[*primitive.Context](&a, ctx)
 	return create(&a, func() (*primitive.Communicator, error) { return primitive.NewCommunicator(b.Bootstrap, c), nil })
@@ -63,36 +63,36 @@ func later[T any](a *args, f func() *primitive.Future[T]) (Handle, error) {
 	})
 }
 
-// Connect makes an endpoint and connects it with the peer's.
-func Connect(comm Handle, transport int, dev Handle, rank, tag int) (Handle, error) {
+// CommunicatorConnect makes an endpoint and connects it with the peer's.
+func CommunicatorConnect(comm Handle, transport int, dev Handle, rank, tag int) (Handle, error) {
 	var a args
 	c, cfg := arg[*primitive.Communicator](&a, comm), a.endpoint(transport, dev)
 	return later(&a, func() *primitive.Future[*primitive.Connection] { return c.Connect(cfg, rank, tag) })
 }
 
-// ConnectEndpoint connects a given endpoint with the peer's.
-func ConnectEndpoint(comm, endpoint Handle, rank, tag int) (Handle, error) {
+// CommunicatorConnectEndpoint connects a given endpoint with the peer's.
+func CommunicatorConnectEndpoint(comm, endpoint Handle, rank, tag int) (Handle, error) {
 	var a args
 	c, e := arg[*primitive.Communicator](&a, comm), arg[*primitive.Endpoint](&a, endpoint)
 	return later(&a, func() *primitive.Future[*primitive.Connection] { return c.ConnectEndpoint(e, rank, tag) })
 }
 
-// SendMemory makes local memory available to the peer.
-func SendMemory(comm, mem Handle, rank, tag int) (Handle, error) {
+// CommunicatorSendMemory makes local memory available to the peer.
+func CommunicatorSendMemory(comm, mem Handle, rank, tag int) (Handle, error) {
 	var a args
 	c, m := arg[*primitive.Communicator](&a, comm), arg[*primitive.RegisteredMemory](&a, mem)
 	return later(&a, func() *primitive.Future[struct{}] { return c.SendMemory(m, rank, tag) })
 }
 
-// RecvMemory returns the memory that the peer sends.
-func RecvMemory(comm Handle, rank, tag int) (Handle, error) {
+// CommunicatorRecvMemory returns the memory that the peer sends.
+func CommunicatorRecvMemory(comm Handle, rank, tag int) (Handle, error) {
 	var a args
 	c := arg[*primitive.Communicator](&a, comm)
 	return later(&a, func() *primitive.Future[*primitive.RegisteredMemory] { return c.RecvMemory(rank, tag) })
 }
 
-// BuildSemaphore makes a semaphore over a connection together with the peer.
-func BuildSemaphore(comm, conn Handle, rank, tag int) (Handle, error) {
+// CommunicatorBuildSemaphore makes a semaphore over a connection together with the peer.
+func CommunicatorBuildSemaphore(comm, conn Handle, rank, tag int) (Handle, error) {
 	var a args
 	c, n := arg[*primitive.Communicator](&a, comm), arg[*primitive.Connection](&a, conn)
 	return later(&a, func() *primitive.Future[*primitive.Semaphore] { return c.BuildSemaphore(n, rank, tag) })

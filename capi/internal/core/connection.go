@@ -19,19 +19,17 @@ func (a *args) endpoint(transport int, dev Handle) (cfg primitive.EndpointConfig
 	return primitive.EndpointConfig{Transport: t, Device: d.device}
 }
 
-// NewEndpoint makes a local endpoint.
-func NewEndpoint(ctx Handle, transport int, dev Handle) (Handle, error) {
+// EndpointCreate makes a local endpoint.
+func EndpointCreate(ctx Handle, transport int, dev Handle) (Handle, error) {
 	var a args
 	c, cfg := arg[*primitive.Context](&a, ctx), a.endpoint(transport, dev)
 	return create(&a, func() (*primitive.Endpoint, error) { return c.CreateEndpoint(cfg) })
 }
 
-// RDMAOptions are the options of NewRDMAEndpoint.
-type RDMAOptions = primitive.RDMAConfig
-
-// NewRDMAEndpoint makes a local endpoint with options of an RDMA adapter. adapter is the number of the adapter if it is
-// not the transport's.
-func NewRDMAEndpoint(ctx Handle, transport, adapter int, dev Handle, opt RDMAOptions) (Handle, error) {
+// EndpointCreateRDMA makes a local endpoint with options of an RDMA adapter. adapter is the number of the adapter if it
+// is not the transport's.
+func EndpointCreateRDMA(ctx Handle, transport, adapter int, dev Handle, port, gidIndex, queueDepth, sendDepth,
+	receiveDepth int) (Handle, error) {
 	var a args
 	if adapter >= 0 && primitive.Transport(transport).IsIB() {
 		if transport = int(primitive.IB0) + adapter; adapter > 7 {
@@ -39,24 +37,28 @@ func NewRDMAEndpoint(ctx Handle, transport, adapter int, dev Handle, opt RDMAOpt
 		}
 	}
 	c, cfg := arg[*primitive.Context](&a, ctx), a.endpoint(transport, dev)
-	cfg.RDMA = opt
+	cfg.RDMA = primitive.RDMAConfig{Port: port, GIDIndex: gidIndex, QueueDepth: queueDepth, SendDepth: sendDepth,
+		ReceiveDepth: receiveDepth}
 	return create(&a, func() (*primitive.Endpoint, error) { return c.CreateEndpoint(cfg) })
 }
 
-// ReadEndpoint reads a serialised endpoint.
-func ReadEndpoint(data []byte) (Handle, error) { return addObject(primitive.DeserializeEndpoint(data)) }
-
-// EndpointInfo describes an endpoint.
-func EndpointInfo(h Handle) (transport int, dev device.ID, local bool, err error) {
-	e, err := objectOf[*primitive.Endpoint](h)
-	if err != nil {
-		return 0, device.ID{}, false, err
-	}
-	return int(e.Transport()), e.Device(), e.Local(), nil
+// EndpointDeserialize reads a serialised endpoint.
+func EndpointDeserialize(data []byte) (Handle, error) {
+	return addObject(primitive.DeserializeEndpoint(data))
 }
 
-// NewConnection connects a local endpoint with a remote one.
-func NewConnection(ctx, local, remote Handle) (Handle, error) {
+// EndpointInfo describes an endpoint.
+func EndpointInfo(h Handle) (transport int, kind device.Kind, index int, local bool, err error) {
+	e, err := objectOf[*primitive.Endpoint](h)
+	if err != nil {
+		return 0, 0, 0, false, err
+	}
+	id := e.Device()
+	return int(e.Transport()), id.Kind, id.Index, e.Local(), nil
+}
+
+// ConnectionCreate connects a local endpoint with a remote one.
+func ConnectionCreate(ctx, local, remote Handle) (Handle, error) {
 	var a args
 	c, l, r := arg[*primitive.Context](&a, ctx), arg[*primitive.Endpoint](&a, local), arg[*primitive.Endpoint](&a, remote)
 	return create(&a, func() (*primitive.Connection, error) { return c.Connect(l, r) })
@@ -71,35 +73,35 @@ func ConnectionInfo(h Handle) (transport, peer, tag int, err error) {
 	return int(c.Transport()), c.PeerRank(), c.Tag(), nil
 }
 
-// Write copies within the bounds of both memories.
-func Write(conn, dst Handle, dstOff uint64, src Handle, srcOff, size uint64) error {
+// ConnectionWrite copies within the bounds of both memories.
+func ConnectionWrite(conn, dst Handle, dstOff uint64, src Handle, srcOff, size uint64) error {
 	var a args
 	c, d, s := arg[*primitive.Connection](&a, conn), arg[*primitive.RegisteredMemory](&a, dst),
 		arg[*primitive.RegisteredMemory](&a, src)
 	return a.do(func() error { return c.Write(d, dstOff, s, srcOff, size) })
 }
 
-// AtomicAdd adds to a word of the peer's memory.
-func AtomicAdd(conn, dst Handle, off, delta uint64) error {
+// ConnectionAtomicAdd adds to a word of the peer's memory.
+func ConnectionAtomicAdd(conn, dst Handle, off, delta uint64) error {
 	var a args
 	c, d := arg[*primitive.Connection](&a, conn), arg[*primitive.RegisteredMemory](&a, dst)
 	return a.do(func() error { return c.AtomicAdd(d, off, delta) })
 }
 
-// UpdateAndSync stores a word here and at the peer.
-func UpdateAndSync(conn, dst Handle, off uint64, src *uint64, value uint64) error {
+// ConnectionUpdateAndSync stores a word here and at the peer.
+func ConnectionUpdateAndSync(conn, dst Handle, off uint64, src *uint64, value uint64) error {
 	var a args
 	c, d := arg[*primitive.Connection](&a, conn), arg[*primitive.RegisteredMemory](&a, dst)
 	return a.do(func() error { return c.UpdateAndSync(d, off, src, value) })
 }
 
-// Flush waits until earlier writes are complete.
-func Flush(conn Handle, timeout time.Duration) error {
+// ConnectionFlush waits until earlier writes are complete.
+func ConnectionFlush(conn Handle, timeout time.Duration) error {
 	return with(conn, func(c *primitive.Connection) error { return c.Flush(timeout) })
 }
 
-// RegisterMemory makes memory usable by the transports in flags.
-func RegisterMemory(ctx, dev Handle, p uintptr, size uint64, flags uint32) (Handle, error) {
+// MemoryRegister makes memory usable by the transports in flags.
+func MemoryRegister(ctx, dev Handle, p uintptr, size uint64, flags uint32) (Handle, error) {
 	var a args
 	c, d := arg[*primitive.Context](&a, ctx), a.device(dev)
 	return create(&a, func() (*primitive.RegisteredMemory, error) {
@@ -110,8 +112,8 @@ func RegisterMemory(ctx, dev Handle, p uintptr, size uint64, flags uint32) (Hand
 	})
 }
 
-// ReadMemory reads a serialised memory.
-func ReadMemory(ctx Handle, data []byte) (Handle, error) {
+// MemoryDeserialize reads a serialised memory.
+func MemoryDeserialize(ctx Handle, data []byte) (Handle, error) {
 	return from(ctx, func(c *primitive.Context) (*primitive.RegisteredMemory, error) { return c.DeserializeMemory(data) })
 }
 
@@ -124,8 +126,8 @@ func MemoryInfo(h Handle) (data, original uintptr, size uint64, flags uint32, lo
 	return uintptr(m.Data()), uintptr(m.OriginalData()), uint64(m.Size()), uint32(m.Transports()), m.Local(), nil
 }
 
-// MapMemory maps a peer's memory for a device.
-func MapMemory(h, dev Handle, timeout time.Duration) (uintptr, error) {
+// MemoryMap maps a peer's memory for a device.
+func MemoryMap(h, dev Handle, timeout time.Duration) (uintptr, error) {
 	var a args
 	m, d := arg[*primitive.RegisteredMemory](&a, h), a.device(dev)
 	return tell(&a, func() (uintptr, error) {

@@ -7,8 +7,8 @@ import (
 	"github.com/goccl/goccl/primitive"
 )
 
-// NewContext makes a context of primitives. Zero durations select the defaults; a negative spinLimit means no limit.
-func NewContext(timeout, spinLimit time.Duration) (Handle, error) {
+// ContextCreate makes a context of primitives. Zero durations select the defaults; a negative spinLimit means no limit.
+func ContextCreate(timeout, spinLimit time.Duration) (Handle, error) {
 	var opts []primitive.ContextOption
 	if timeout > 0 {
 		opts = append(opts, primitive.WithTimeout(timeout))
@@ -19,8 +19,8 @@ func NewContext(timeout, spinLimit time.Duration) (Handle, error) {
 	return addObject(primitive.NewContext(opts...), nil)
 }
 
-// AbortContext ends every wait of the context on host and device.
-func AbortContext(h Handle, reason string) error {
+// ContextAbort ends every wait of the context on host and device.
+func ContextAbort(h Handle, reason string) error {
 	return with(h, func(c *primitive.Context) error {
 		if reason == "" {
 			c.Abort(nil)
@@ -34,8 +34,8 @@ func AbortContext(h Handle, reason string) error {
 // ContextError returns the reason of the abort, or the error of a kernel that stopped waiting.
 func ContextError(h Handle) error { return with(h, (*primitive.Context).Err) }
 
-// RecoverContext makes an aborted context usable again.
-func RecoverContext(h Handle) error {
+// ContextRecover makes an aborted context usable again.
+func ContextRecover(h Handle) error {
 	return with(h, func(c *primitive.Context) error {
 		c.Recover()
 		return nil

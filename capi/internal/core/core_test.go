@@ -24,21 +24,21 @@ func world(t testing.TB, n int, cfg Config) []Handle {
 	t.Helper()
 	devs := make([]Handle, n)
 	for i := range devs {
-		h, err := OpenDevice(device.Host, i)
+		h, err := openDevice(device.Host, i)
 		if err != nil {
 			t.Fatal(err)
 		}
 		devs[i] = h
 	}
-	all, err := StartAll(devs, cfg)
+	all, err := startAll(devs, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, h := range all {
-		if err := Wait(h); err != nil {
+		if err := CommWait(h); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = Abort(h) })
+		t.Cleanup(func() { _ = CommAbort(h) })
 	}
 	return all
 }
@@ -46,7 +46,7 @@ func world(t testing.TB, n int, cfg Config) []Handle {
 // floats allocates n elements as C would.
 func floats(t testing.TB, n int) (uintptr, []float32) {
 	t.Helper()
-	d, err := OpenDevice(device.Host, 0)
+	d, err := openDevice(device.Host, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestGroupsOfSeveralCommunicators(t *testing.T) {
 // Counts in the device's memory are read when the work runs, here after a group of other work.
 func TestDeviceCounts(t *testing.T) {
 	c := world(t, 2, Config{})
-	d, err := OpenDevice(device.Host, 0)
+	d, err := openDevice(device.Host, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,20 +289,20 @@ func TestPreMulSum(t *testing.T) {
 	binary.LittleEndian.PutUint32(half[:], math.Float32bits(0.5))
 	var ops []uint32
 	for range 5 {
-		op, err := CreateOp(c[0], uint32(datatype.Float32), unsafe.Pointer(&half), true)
+		op, err := OpCreate(c[0], uint32(datatype.Float32), unsafe.Pointer(&half), true)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ops = append(ops, op)
 	}
-	if err := DestroyOp(c[0], ops[2]); err != nil {
+	if err := OpDestroy(c[0], ops[2]); err != nil {
 		t.Fatal(err)
 	}
-	op, err := CreateOp(c[0], uint32(datatype.Float32), unsafe.Pointer(&half), true)
+	op, err := OpCreate(c[0], uint32(datatype.Float32), unsafe.Pointer(&half), true)
 	if err != nil || op != ops[2] {
 		t.Errorf("%#x is not used again but %#x: %v", ops[2], op, err)
 	}
-	if err := DestroyOp(c[1], op); !errors.Is(err, ErrInvalidArgument) {
+	if err := OpDestroy(c[1], op); !errors.Is(err, ErrInvalidArgument) {
 		t.Errorf("destroyed as an operator of another communicator: %v", err)
 	}
 	p, x := floats(t, 1)
@@ -329,7 +329,7 @@ func TestSplitJoinsAndLeaves(t *testing.T) {
 		if r == 1 {
 			color = goccl.NoColor
 		}
-		k, err := Split(h, color, -r, nil)
+		k, err := CommSplitStart(h, color, -r, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -338,21 +338,23 @@ func TestSplitJoinsAndLeaves(t *testing.T) {
 	if kids[1] != 0 {
 		t.Errorf("a rank without color got %#x", uint64(kids[1]))
 	}
-	if err := Wait(c[1]); err != nil {
+	if err := CommWait(c[1]); err != nil {
 		t.Error(err)
 	}
 	for _, r := range []int{0, 2} {
-		if err := Wait(kids[r]); err != nil {
+		if err := CommWait(kids[r]); err != nil {
 			t.Fatal(err)
 		}
-		info, err := CommInfo(kids[r])
-		if want := map[int]int{0: 1, 2: 0}[r]; err != nil || info.Rank != want || info.Size != 2 ||
-			info.Config.Timeout != time.Hour {
+		info, err := CommInfoGet(kids[r])
+		if want := map[int]int{0: 1, 2: 0}[r]; err != nil || int(info.Rank) != want || info.Size != 2 {
 			t.Errorf("rank %d: %+v %v", r, info, err)
+		}
+		if c, err := comms.get(kids[r]); err != nil || c.cfg.Timeout != time.Hour {
+			t.Errorf("rank %d does not have its parent's timeout: %v", r, err)
 		}
 	}
 	for _, h := range []Handle{kids[2], kids[0], c[2], c[0], c[1]} { // one thread waits for none of its other ranks
-		if err := Destroy(h); err != nil {
+		if err := CommDestroy(h); err != nil {
 			t.Error(err)
 		}
 	}
@@ -365,7 +367,7 @@ func TestSplitJoinsAndLeaves(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	t.Setenv("GOCCL_DEVICE", "toaster")
-	if _, err := CurrentDevice(0); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "toaster") {
+	if _, err := DeviceCurrent(0); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "toaster") {
 		t.Error(err)
 	}
 	t.Setenv("GOCCL_TIMEOUT", "90s")

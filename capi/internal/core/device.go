@@ -38,8 +38,8 @@ var allocations struct {
 	m map[uintptr]device.Allocation
 }
 
-// OpenDevice returns the device of a kind and number, with the same handle each time.
-func OpenDevice(kind device.Kind, index int) (Handle, error) {
+// openDevice returns the device of a kind and number, with the same handle each time.
+func openDevice(kind device.Kind, index int) (Handle, error) {
 	opened.Lock()
 	defer opened.Unlock()
 	id := device.ID{Kind: kind, Index: index}
@@ -95,30 +95,33 @@ func kindFromEnv() (device.Kind, error) {
 
 var sayHost sync.Once
 
-// CurrentDevice returns the GPU of the calling thread's context, GPU 0 when it has none, or, without a GPU or with
+// DeviceCurrent returns the GPU of the calling thread's context, GPU 0 when it has none, or, without a GPU or with
 // GOCCL_DEVICE=host, host device number hint. It must run on the thread that called from C.
-func CurrentDevice(hint int) (Handle, error) {
+func DeviceCurrent(hint int) (Handle, error) {
 	kind, err := kindFromEnv()
 	if err != nil {
 		return 0, err
 	}
 	if kind == device.Host {
-		return OpenDevice(device.Host, hint)
+		return openDevice(device.Host, hint)
 	}
 	ordinal, _, err := cuda.Current()
 	if err != nil {
 		return 0, fmt.Errorf("%w (GOCCL_DEVICE=host runs without a GPU, on host memory)", err)
 	}
-	return OpenDevice(device.CUDA, ordinal)
+	return openDevice(device.CUDA, ordinal)
 }
 
-// NumberedDevice returns device number index of the kind that GOCCL_DEVICE requests.
-func NumberedDevice(index int) (Handle, error) {
-	kind, err := kindFromEnv()
-	if err != nil {
-		return 0, err
+// DeviceOpen opens a device. Kind 0 is the kind that GOCCL_DEVICE requests, else CUDA where there is a GPU, else the
+// host device.
+func DeviceOpen(kind device.Kind, index int) (Handle, error) {
+	if kind == 0 {
+		var err error
+		if kind, err = kindFromEnv(); err != nil {
+			return 0, err
+		}
 	}
-	return OpenDevice(kind, index)
+	return openDevice(kind, index)
 }
 
 // DeviceCount returns the number of devices of a kind. The number of host devices is unlimited; it returns 1.
@@ -130,12 +133,13 @@ func DeviceCount(kind device.Kind) (int, error) {
 }
 
 // DeviceID returns the kind and number of device h.
-func DeviceID(h Handle) (device.ID, error) {
+func DeviceID(h Handle) (kind device.Kind, index int, err error) {
 	d, err := devices.get(h)
 	if err != nil {
-		return device.ID{}, err
+		return 0, 0, err
 	}
-	return d.device.ID(), nil
+	id := d.device.ID()
+	return id.Kind, id.Index, nil
 }
 
 // Alloc allocates memory that Free finds by its address. For 0 bytes the address is 0.
@@ -199,8 +203,8 @@ func CopyOut(h Handle, dst unsafe.Pointer, src uintptr, n uint64) error {
 	return d.device.CopyOut(unsafe.Slice((*byte)(dst), n), device.Ptr(src))
 }
 
-// NewStream makes a stream and returns its number on the host device, or its CUstream.
-func NewStream(h Handle) (uintptr, error) {
+// StreamCreate makes a stream and returns its number on the host device, or its CUstream.
+func StreamCreate(h Handle) (uintptr, error) {
 	d, err := devices.get(h)
 	if err != nil {
 		return 0, err
@@ -215,8 +219,8 @@ func NewStream(h Handle) (uintptr, error) {
 	return s.Raw(), nil
 }
 
-// CloseStream ends a stream that NewStream made; enqueued work still runs.
-func CloseStream(h Handle, raw uintptr) error {
+// StreamDestroy ends a stream that NewStream made; enqueued work still runs.
+func StreamDestroy(h Handle, raw uintptr) error {
 	d, err := devices.get(h)
 	if err != nil {
 		return err
@@ -247,8 +251,8 @@ func (d *dev) stream(raw uintptr) (device.Stream, error) {
 	return d.device.WrapStream(raw)
 }
 
-// SynchronizeStream waits for a stream, which goccl need not have created; timeout 0 means no limit.
-func SynchronizeStream(h Handle, raw uintptr, timeout time.Duration) error {
+// StreamSynchronize waits for a stream, which goccl need not have created; timeout 0 means no limit.
+func StreamSynchronize(h Handle, raw uintptr, timeout time.Duration) error {
 	d, err := devices.get(h)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -40,9 +41,9 @@ type loaded struct {
 	x *executor.ExecutionPlan
 }
 
-// NewExecutor makes an executor among all ranks of a bootstrap. It is collective: the ranks create a sub-bootstrap for
-// the executor, so that others can use the bootstrap too.
-func NewExecutor(boot, devh Handle, opTimeout time.Duration) (Handle, error) {
+// ExecutorCreate makes an executor among all ranks of a bootstrap. It is collective: the ranks create a sub-bootstrap
+// for the executor, so that others can use the bootstrap too.
+func ExecutorCreate(boot, devh Handle, opTimeout time.Duration) (Handle, error) {
 	var args args
 	b, d := args.bootstrap(boot), args.device(devh)
 	if args.err != nil {
@@ -102,23 +103,28 @@ func newExecutor(ctx context.Context, cfg executor.Config, timeout time.Duration
 // executorCount numbers executors. Rank 0's number distinguishes those that share a bootstrap.
 var executorCount atomic.Uint32
 
-// LoadPlan verifies a plan file, unless it is trusted, and allocates memory for messages of up to reserve bytes (0: at
-// the first launch). It is collective.
-func LoadPlan(h Handle, file []byte, reserve uint64, trusted bool) (Handle, error) {
+// ExecutorLoad verifies a plan file and allocates memory for messages of up to reserve bytes (0: at the first launch).
+// It is collective.
+func ExecutorLoad(h Handle, file []byte, reserve uint64) (Handle, error) {
+	return load(h, file, reserve)
+}
+
+// ExecutorLoadTrusted is ExecutorLoad without the verification.
+func ExecutorLoadTrusted(h Handle, file []byte, reserve uint64) (Handle, error) {
+	return load(h, file, reserve, executor.Trusted())
+}
+
+func load(h Handle, file []byte, reserve uint64, opts ...executor.Option) (Handle, error) {
 	e, err := objectOf[*exec](h)
 	if err != nil {
 		return 0, err
 	}
-	var opts []executor.Option
 	if reserve > 0 {
 		opts = append(opts, executor.Reserve(reserve))
 	}
-	if trusted {
-		opts = append(opts, executor.Trusted())
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*defaultStep)
 	defer cancel()
-	p, err := decodePlan(file)
+	p, err := decodePlan(bytes.Clone(file)) // the caller's memory is its own again when the call returns
 	if err != nil {
 		return 0, wrong(err)
 	}
@@ -129,8 +135,13 @@ func LoadPlan(h Handle, file []byte, reserve uint64, trusted bool) (Handle, erro
 	return addObject(&loaded{e, x}, nil)
 }
 
-// ExecutePlan enqueues one run. counts is 0 for a plan without them.
-func ExecutePlan(h Handle, send, recv uintptr, message uint64, counts, stream uintptr, t, op uint32,
+// ExecutorLaunch enqueues one run of a plan without counts.
+func ExecutorLaunch(h Handle, send, recv uintptr, message uint64, stream uintptr, t, op uint32, scalar uint64) error {
+	return ExecutorLaunchCounted(h, send, recv, message, 0, stream, t, op, scalar)
+}
+
+// ExecutorLaunchCounted enqueues one run.
+func ExecutorLaunchCounted(h Handle, send, recv uintptr, message uint64, counts, stream uintptr, t, op uint32,
 	scalar uint64) error {
 	p, err := objectOf[*loaded](h)
 	if err != nil {
@@ -149,8 +160,8 @@ func ExecutePlan(h Handle, send, recv uintptr, message uint64, counts, stream ui
 // ExecutorError returns the first failure of the executor's launches, or the reason of its abort.
 func ExecutorError(h Handle) error { return with(h, func(e *exec) error { return e.Err() }) }
 
-// AbortExecutor ends running launches.
-func AbortExecutor(h Handle) error {
+// ExecutorAbort ends running launches.
+func ExecutorAbort(h Handle) error {
 	return with(h, func(e *exec) error {
 		e.Abort(nil)
 		return nil

@@ -34,8 +34,8 @@ type FusedRequest struct {
 // fusedAlgorithms are the names of GOCCL_FUSION_….
 var fusedAlgorithms = []string{"", fused.OneShot, fused.TwoShot, fused.Apart}
 
-// CreateFusion makes a workspace. It is collective.
-func CreateFusion(h Handle, cfg *FusionConfig) (Handle, error) {
+// FusionCreate makes a workspace. It is collective.
+func FusionCreate(h Handle, cfg *FusionConfig) (Handle, error) {
 	c, inner, err := active(h)
 	if err != nil {
 		return 0, err
@@ -63,8 +63,8 @@ func sized(name string, got uint64, want uintptr) error {
 	return nil
 }
 
-// FusedAllReduce enqueues a fused all-reduce.
-func FusedAllReduce(h Handle, q *FusedRequest) error {
+// FusionAllReduce enqueues a fused all-reduce.
+func FusionAllReduce(h Handle, q *FusedRequest) error {
 	f, err := fusions.get(h)
 	if err != nil {
 		return err
@@ -92,8 +92,8 @@ func FusedAllReduce(h Handle, q *FusedRequest) error {
 		Scale: device.Ptr(q.Scale), ScaleOut: device.Ptr(q.ScaleOut), DividedResidual: q.DividedResidual != 0, Stream: s})
 }
 
-// TuneFusion measures the algorithms of a fusion. It is collective.
-func TuneFusion(h Handle, tokens, hidden uint64, typ uint32) error {
+// FusionTune measures the algorithms of a fusion. It is collective.
+func FusionTune(h Handle, tokens, hidden uint64, typ uint32) error {
 	f, err := fusions.get(h)
 	if err != nil {
 		return err
@@ -102,5 +102,5 @@ func TuneFusion(h Handle, tokens, hidden uint64, typ uint32) error {
 		Hidden: int64(min(hidden, math.MaxInt64)), Type: datatype.Type(min(typ, uint32(datatype.NumTypes)))})
 }
 
-// DestroyFusion frees a workspace. Freeing it again, or after its communicator, is harmless.
-func DestroyFusion(h Handle) error { return fusions.end(h) }
+// FusionDestroy frees a workspace. Freeing it again, or after its communicator, is harmless.
+func FusionDestroy(h Handle) error { return fusions.end(h) }

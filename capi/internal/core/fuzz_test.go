@@ -37,7 +37,7 @@ func FuzzCalls(f *testing.F) {
 		var made []Handle
 		defer func() {
 			for _, h := range made {
-				_ = Abort(h)
+				_ = CommAbort(h)
 			}
 		}()
 		handles := []Handle{c, d, 0, c + 1, c ^ 1<<20, d + 1<<16}
@@ -86,19 +86,19 @@ func FuzzCalls(f *testing.F) {
 				q := request()
 				answer("check", Check(&q))
 			case 3:
-				_, err := CommInfo(handle())
+				_, err := CommInfoGet(handle())
 				answer("info", err)
 			case 4:
 				answer("error", CommError(handle()))
 			case 5:
 				v := [8]byte{1}
-				op, err := CreateOp(handle(), uint32(byteOf()), unsafe.Pointer(&v), true)
+				op, err := OpCreate(handle(), uint32(byteOf()), unsafe.Pointer(&v), true)
 				answer("op", err)
 				if err == nil && byteOf()%2 == 0 {
-					answer("op's end", DestroyOp(handle(), op))
+					answer("op's end", OpDestroy(handle(), op))
 				}
 			case 6:
-				answer("op's end", DestroyOp(handle(), uint32(word())))
+				answer("op's end", OpDestroy(handle(), uint32(word())))
 			case 7:
 				answer("free", Free(uintptr(word()|1)))
 			case 8:
@@ -114,29 +114,29 @@ func FuzzCalls(f *testing.F) {
 			case 9:
 				var id bootstrap.UniqueID
 				copy(id[:], in)
-				_, err := Start(id, int(int8(byteOf())), int(int8(byteOf())), handle(), Config{})
+				_, err := CommStart(id, int(int8(byteOf())), int(int8(byteOf())), handle(), Config{})
 				answer("start", err)
 			case 10:
-				h, err := Split(handle(), int(int8(byteOf()))%3, int(byteOf()), nil)
+				h, err := CommSplitStart(handle(), int(int8(byteOf()))%3, int(byteOf()), nil)
 				answer("split", err)
 				if err == nil && h != 0 {
-					answer("wait", Wait(h))
+					answer("wait", CommWait(h))
 					handles, made = append(handles, h), append(made, h)
 				}
 			case 11:
-				_, err := Shrink(handle(), []int{int(int8(byteOf()))}, byteOf()%2 == 0, nil)
+				_, err := CommShrinkStart(handle(), []int32{int32(int8(byteOf()))}, byteOf()%2 == 0, nil)
 				answer("shrink", err)
 			case 12:
 				if h := handle(); h != c {
-					answer("destroy", Destroy(h))
+					answer("destroy", CommDestroy(h))
 				}
 			case 13:
 				if h := handle(); h != c {
-					answer("finalize", Finalize(h))
+					answer("finalize", CommFinalize(h))
 				}
 			}
 		}
-		answer("wait", SynchronizeStream(d, 0, time.Minute))
+		answer("wait", StreamSynchronize(d, 0, time.Minute))
 		if err := CommError(c); err != nil {
 			alone.inputs = mostInputs // a request was accepted that this rank alone cannot complete
 			return
@@ -162,18 +162,18 @@ func (l *loner) begin(t *testing.T, elements int) {
 		return
 	}
 	if l.inputs = 0; l.comm != 0 {
-		_ = Abort(l.comm)
+		_ = CommAbort(l.comm)
 		_ = Free(l.memory)
 	}
 	var err error
-	if l.device, err = OpenDevice(device.Host, 0); err != nil {
+	if l.device, err = openDevice(device.Host, 0); err != nil {
 		t.Fatal(err)
 	}
-	all, err := StartAll([]Handle{l.device}, Config{})
+	all, err := startAll([]Handle{l.device}, Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l.comm = all[0]; Wait(l.comm) != nil {
+	if l.comm = all[0]; CommWait(l.comm) != nil {
 		t.Fatal(CommError(l.comm))
 	}
 	if l.memory, err = Alloc(l.device, uint64(4*elements)); err != nil {

@@ -69,12 +69,12 @@ func TestRandomGroups(t *testing.T) {
 	var memory [n]uintptr
 	var x [n][]float32
 	for r := range n {
-		d, err := OpenDevice(device.Host, r)
+		d, err := openDevice(device.Host, r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		devs[r] = d
-		if streams[r][1], err = NewStream(d); err != nil { // the other is the synchronous one
+		if streams[r][1], err = StreamCreate(d); err != nil { // the other is the synchronous one
 			t.Fatal(err)
 		}
 		memory[r], x[r] = floats(t, 2*most)
@@ -118,7 +118,7 @@ func TestRandomGroups(t *testing.T) {
 			return nil
 		})
 		for r := range n {
-			if err := SynchronizeStream(devs[r], streams[r][1], time.Minute); err != nil {
+			if err := StreamSynchronize(devs[r], streams[r][1], time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			for i := range items {

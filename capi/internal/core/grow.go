@@ -15,7 +15,7 @@ func CommUniqueID(h Handle, timeout time.Duration) (bootstrap.UniqueID, error) {
 	if err != nil {
 		return bootstrap.UniqueID{}, err
 	}
-	id, err := NewUniqueID(timeout)
+	id, err := UniqueIDCreate(timeout)
 	if err == nil && !c.growID.CompareAndSwap(nil, &id) {
 		_ = id.Close()
 		err = fmt.Errorf("%w: the communicator has a unique id that no grow has used yet", ErrInvalidUsage)
@@ -23,9 +23,9 @@ func CommUniqueID(h Handle, timeout time.Duration) (bootstrap.UniqueID, error) {
 	return id, err
 }
 
-// Grow begins a communicator of the ranks of h, which keep their numbers, and new ones behind them. One rank of h has
-// the id: from its caller, or from CommUniqueID. New ranks Start with the id instead.
-func Grow(h Handle, size int, id *bootstrap.UniqueID, cfg *Config) (Handle, error) {
+// CommGrowStart begins a communicator of the ranks of h, which keep their numbers, and new ones behind them. One rank
+// of h has the id: from its caller, or from CommUniqueID. New ranks Start with the id instead.
+func CommGrowStart(h Handle, size int, id *bootstrap.UniqueID, cfg *Config) (Handle, error) {
 	c, parent, err := open(h)
 	if err != nil {
 		return 0, err
@@ -39,6 +39,8 @@ func Grow(h Handle, size int, id *bootstrap.UniqueID, cfg *Config) (Handle, erro
 	}
 	if made := c.growID.Swap(nil); id == nil {
 		id = made
+	} else {
+		id = new(*id) // the caller's memory is its own again when the call returns
 	}
 	return c.descend(cfg, func(ctx context.Context) (*goccl.Comm, error) {
 		inner, err := parent.Grow(ctx, size, id, change...)

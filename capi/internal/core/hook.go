@@ -6,8 +6,8 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Hook returns the address of the counter of a hook of a loaded plan.
-func Hook(h Handle, id uint32) (uint64, error) {
+// ExecutorHook returns the address of the counter of a hook of a loaded plan.
+func ExecutorHook(h Handle, id uint32) (uint64, error) {
 	p, err := objectOf[*loaded](h)
 	if err != nil {
 		return 0, err
@@ -16,13 +16,13 @@ func Hook(h Handle, id uint32) (uint64, error) {
 	return uint64(at), wrong(err)
 }
 
-// RaiseHook enqueues that the input that a hook guards is there for the first n launches.
-func RaiseHook(h Handle, id uint32, n uint64, stream uintptr) error {
+// ExecutorRaiseHook enqueues that the input that a hook guards is there for the first n launches.
+func ExecutorRaiseHook(h Handle, id uint32, n uint64, stream uintptr) error {
 	return onStream(h, stream, func(p *loaded, s device.Stream) error { return p.x.RaiseHook(s, int(id), n) })
 }
 
-// AwaitHook enqueues a wait for the output that a hook guards, of the n-th launch.
-func AwaitHook(h Handle, id uint32, n uint64, stream uintptr) error {
+// ExecutorAwaitHook enqueues a wait for the output that a hook guards, of the n-th launch.
+func ExecutorAwaitHook(h Handle, id uint32, n uint64, stream uintptr) error {
 	return onStream(h, stream, func(p *loaded, s device.Stream) error { return p.x.AwaitHook(s, int(id), n) })
 }
 
@@ -38,8 +38,8 @@ func onStream(h Handle, stream uintptr, f func(p *loaded, s device.Stream) error
 	return wrong(f(p, s))
 }
 
-// RegisterForPlans makes a buffer known to the executors of all ranks; collective.
-func RegisterForPlans(h Handle, buffer uintptr) error {
+// ExecutorRegister makes a buffer known to the executors of all ranks; collective.
+func ExecutorRegister(h Handle, buffer uintptr) error {
 	e, err := objectOf[*exec](h)
 	if err != nil {
 		return err

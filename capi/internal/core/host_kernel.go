@@ -26,10 +26,10 @@ const (
 	OpRelaxedWait
 )
 
-// RunChannel performs an operation of a host-device kernel on the channel h, on the calling thread, as a kernel of one
+// ChannelRun performs an operation of a host-device kernel on the channel h, on the calling thread, as a kernel of one
 // thread. Other languages write kernels for the host device with it. It refuses a memory channel whose memory is on a
 // GPU, where kernels are CUDA kernels.
-func RunChannel(h Handle, op ChannelOp, a, b, size uint64, flag uint32) (polled bool, err error) {
+func ChannelRun(h Handle, op ChannelOp, a, b, size uint64, flag uint32) (polled bool, err error) {
 	v, err := objects.get(h)
 	if err != nil {
 		return false, err

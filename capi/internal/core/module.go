@@ -33,9 +33,10 @@ func compilerAt(dirs []string) (*jit.Compiler, error) {
 	return c, nil
 }
 
-// Compile compiles a user's kernels for a compute capability (0.0: the capability of dev) with goccl's headers. The
-// text of a failure holds the compiler's log.
-func Compile(dev Handle, major, minor int, source, name string, options, dirs []string) ([]byte, error) {
+// KernelCompile compiles a user's kernels for a compute capability (0.0: the capability of dev) with goccl's headers. The text of
+// a failure holds the compiler's log.
+func KernelCompile(dev Handle, major, minor int, source []byte, name string, options,
+	dirs []string) ([]byte, error) {
 	if major == 0 {
 		d, err := cudaDevice(dev)
 		if err != nil {
@@ -48,7 +49,7 @@ func Compile(dev Handle, major, minor int, source, name string, options, dirs []
 	if err != nil {
 		return nil, err
 	}
-	image, err := c.Compile(jit.Request{Source: source, Name: name, Major: major, Minor: minor, Options: options})
+	image, err := c.Compile(jit.Request{Source: string(source), Name: name, Major: major, Minor: minor, Options: options})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %+v", ErrInvalidArgument, err)
 	}
@@ -82,8 +83,8 @@ type function struct {
 	shared uint32 // the value set with SetMaxDynamicShared
 }
 
-// LoadModule loads a cubin, a fatbin or PTX.
-func LoadModule(dev Handle, image []byte) (Handle, error) {
+// ModuleLoad loads a cubin, a fatbin or PTX.
+func ModuleLoad(dev Handle, image []byte) (Handle, error) {
 	d, err := cudaDevice(dev)
 	if err != nil {
 		return 0, err
@@ -111,8 +112,13 @@ func ModuleFunction(h Handle, name string) (Handle, error) {
 // staticShared is the dynamic shared memory that a kernel may use without SetMaxDynamicShared.
 const staticShared = 48 << 10
 
-// Launch enqueues a kernel with a parameter buffer in the layout that the kernel declares.
-func Launch(h Handle, stream uintptr, cfg cuda.Config, params []byte) error {
+// KernelLaunch enqueues a kernel with a parameter buffer in the layout that the kernel declares.
+func KernelLaunch(h Handle, stream uintptr, shape *[9]uint32, shared uint32, params []byte) error {
+	if shape == nil {
+		return fmt.Errorf("%w: the shape of the launch is NULL", ErrInvalidArgument)
+	}
+	cfg := cuda.Config{Grid: [3]uint32(shape[:3]), Block: [3]uint32(shape[3:6]), Cluster: [3]uint32(shape[6:]),
+		Shared: shared}
 	f, err := objectOf[*function](h)
 	if err != nil {
 		return err

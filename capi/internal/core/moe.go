@@ -32,38 +32,38 @@ type MoEHandle struct {
 	Tokens uint64
 }
 
-// MoECount is goccl_moe_count_args.
-type MoECount struct {
+// MoECountArgs is goccl_moe_count_args.
+type MoECountArgs struct {
 	Handle                                    MoEHandle
 	TopKIndex, Ranks, Experts, InRank, Stream uintptr
 }
 
-// MoENotify is goccl_moe_notify_args.
-type MoENotify struct {
+// MoENotifyArgs is goccl_moe_notify_args.
+type MoENotifyArgs struct {
 	Handle                            MoEHandle
 	TopKIndex, InRank, Counts, Stream uintptr
 }
 
-// MoEDispatch is goccl_moe_dispatch_args.
-type MoEDispatch struct {
+// MoEDispatchArgs is goccl_moe_dispatch_args.
+type MoEDispatchArgs struct {
 	Handle                                     MoEHandle
 	X, Scales                                  uintptr
-	Type, Flags, Blocks, _                     uint32
+	Type, Flags, Blocks, Reserved              uint32
 	Index, Weights, RecvX, RecvScales          uintptr
 	RecvRows                                   uint64
 	RecvIndex, RecvWeights, RecvSource, Stream uintptr
 }
 
-// MoECombine is goccl_moe_combine_args.
-type MoECombine struct {
-	Handle          MoEHandle
-	X               uintptr
-	Rows            uint64
-	Weights, Index  uintptr
-	Bias            [2]uintptr
-	Out, OutWeights uintptr
-	Blocks, _       uint32
-	Stream          uintptr
+// MoECombineArgs is goccl_moe_combine_args.
+type MoECombineArgs struct {
+	Handle           MoEHandle
+	X                uintptr
+	Rows             uint64
+	Weights, Index   uintptr
+	Bias             [2]uintptr
+	Out, OutWeights  uintptr
+	Blocks, Reserved uint32
+	Stream           uintptr
 }
 
 const moeSizeBytes = 24
@@ -85,6 +85,8 @@ func (s *MoEShape) shape() moe.Shape {
 	return moe.Shape{Layout: moe.Layout(s.Layout), Hidden: int(s.Hidden), TopK: int(s.TopK), Experts: int(s.Experts)}
 }
 
+var errNull = fmt.Errorf("%w: the arguments are NULL", ErrInvalidArgument)
+
 // MoEBytes is the size of memory for tokens of a shape.
 func MoEBytes(ranks int32, tokens uint64, s *MoEShape) (uint64, error) {
 	if s == nil || ranks < 1 || tokens > 1<<32 {
@@ -93,8 +95,8 @@ func MoEBytes(ranks int32, tokens uint64, s *MoEShape) (uint64, error) {
 	return uint64(moe.SizeFor(int(ranks), int(tokens), s.shape())), nil
 }
 
-// NewMoE makes the memory for dispatches and combines of a communicator. It is collective.
-func NewMoE(h Handle, s *MoESize) (Handle, error) {
+// MoECreate makes the memory for dispatches and combines of a communicator. It is collective.
+func MoECreate(h Handle, s *MoESize) (Handle, error) {
 	c, inner, err := active(h)
 	if err != nil {
 		return 0, err
@@ -110,18 +112,21 @@ func NewMoE(h Handle, s *MoESize) (Handle, error) {
 	return addObject(&moeObject{m, c}, nil)
 }
 
-// DestroyMoE frees an object of NewMoE, and refuses others. Freeing it again is harmless.
-func DestroyMoE(h Handle) error {
+// MoEDestroy frees an object of NewMoE, and refuses others. Freeing it again is harmless.
+func MoEDestroy(h Handle) error {
 	if _, err := objects.get(h); err == nil {
 		if _, err := objectOf[*moeObject](h); err != nil {
 			return err
 		}
 	}
-	return CloseObject(h)
+	return ObjectClose(h)
 }
 
 // MoELayout is the layout of handles of a shape.
 func MoELayout(h Handle, s *MoEShape) (MoEOffsets, error) {
+	if s == nil {
+		return MoEOffsets{}, errNull
+	}
 	m, err := objectOf[*moeObject](h)
 	if err != nil {
 		return MoEOffsets{}, err
@@ -148,24 +153,33 @@ func (a *MoEHandle) enqueue(h Handle, stream uintptr, f func(*moeObject, moe.Han
 	return f(m, moe.Handle{Shape: a.Shape.shape(), Memory: device.Ptr(a.Memory), Tokens: int(a.Tokens)}, s)
 }
 
-// CountMoE counts tokens.
-func CountMoE(h Handle, a *MoECount) error {
+// MoECount counts tokens.
+func MoECount(h Handle, a *MoECountArgs) error {
+	if a == nil {
+		return errNull
+	}
 	return a.Handle.enqueue(h, a.Stream, func(m *moeObject, to moe.Handle, s device.Stream) error {
 		return m.Count(moe.CountArgs{Shape: to.Shape, Tokens: to.Tokens, TopKIndex: device.Ptr(a.TopKIndex),
 			Ranks: device.Ptr(a.Ranks), ExpertCounts: device.Ptr(a.Experts), InRank: device.Ptr(a.InRank), Stream: s})
 	})
 }
 
-// NotifyMoE fills a handle.
-func NotifyMoE(h Handle, a *MoENotify) error {
+// MoENotify fills a handle.
+func MoENotify(h Handle, a *MoENotifyArgs) error {
+	if a == nil {
+		return errNull
+	}
 	return a.Handle.enqueue(h, a.Stream, func(m *moeObject, to moe.Handle, s device.Stream) error {
 		return m.Notify(moe.NotifyArgs{Handle: to, TopKIndex: device.Ptr(a.TopKIndex), InRank: device.Ptr(a.InRank),
 			Counts: device.Ptr(a.Counts), Stream: s})
 	})
 }
 
-// DispatchMoE sends tokens.
-func DispatchMoE(h Handle, a *MoEDispatch) error {
+// MoEDispatch sends tokens.
+func MoEDispatch(h Handle, a *MoEDispatchArgs) error {
+	if a == nil {
+		return errNull
+	}
 	return a.Handle.enqueue(h, a.Stream, func(m *moeObject, to moe.Handle, s device.Stream) error {
 		return m.Dispatch(moe.DispatchArgs{Handle: to, X: device.Ptr(a.X), Type: datatype.Type(a.Type),
 			Scales: device.Ptr(a.Scales), Quantize: a.Flags&moeQuantize != 0, PowerOfTwo: a.Flags&moePowerOfTwo != 0,
@@ -176,8 +190,11 @@ func DispatchMoE(h Handle, a *MoEDispatch) error {
 	})
 }
 
-// CombineMoE returns results.
-func CombineMoE(h Handle, a *MoECombine) error {
+// MoECombine returns results.
+func MoECombine(h Handle, a *MoECombineArgs) error {
+	if a == nil {
+		return errNull
+	}
 	return a.Handle.enqueue(h, a.Stream, func(m *moeObject, to moe.Handle, s device.Stream) error {
 		return m.Combine(moe.CombineArgs{Handle: to, X: device.Ptr(a.X), Rows: int(a.Rows), Weights: device.Ptr(a.Weights),
 			Index: device.Ptr(a.Index), Bias: [2]device.Ptr{device.Ptr(a.Bias[0]), device.Ptr(a.Bias[1])},

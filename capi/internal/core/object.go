@@ -63,9 +63,9 @@ func nameOf(v any) string {
 	return fmt.Sprintf("%T", v)
 }
 
-// CloseObject ends an object and removes its handle. A handle that is already gone is harmless, so that objects may be
+// ObjectClose ends an object and removes its handle. A handle that is already gone is harmless, so that objects may be
 // closed in any order.
-func CloseObject(h Handle) error {
+func ObjectClose(h Handle) error {
 	v, err := objects.get(h)
 	if err != nil {
 		if h>>48 == kindObject {
@@ -82,8 +82,8 @@ func CloseObject(h Handle) error {
 	return nil
 }
 
-// Serialize returns an endpoint, a memory or a semaphore stub as bytes.
-func Serialize(h Handle) ([]byte, error) {
+// ObjectSerialize returns an endpoint, a memory or a semaphore stub as bytes.
+func ObjectSerialize(h Handle) ([]byte, error) {
 	v, err := objects.get(h)
 	if err != nil {
 		return nil, err
@@ -99,8 +99,8 @@ func Serialize(h Handle) ([]byte, error) {
 	return nil, fmt.Errorf("%w: a %s is not exchanged as bytes", ErrInvalidArgument, nameOf(v))
 }
 
-// DeviceHandle returns the object for kernels: the bytes of its struct in goccl/handle.cuh.
-func DeviceHandle(h Handle) ([]byte, error) {
+// ObjectDeviceHandle returns the object for kernels: the bytes of its struct in goccl/handle.cuh.
+func ObjectDeviceHandle(h Handle) ([]byte, error) {
 	v, err := objects.get(h)
 	if err != nil {
 		return nil, err

@@ -15,11 +15,11 @@ const hasty = `{"name":"hasty","collective":"sendrecv","ranks":2,"commands":[
 
 // TestCounterexampleOfAnotherLanguage: the verifier names the line in the front end's source.
 func TestCounterexampleOfAnotherLanguage(t *testing.T) {
-	file, err := CompileProgram([]byte(hasty))
+	file, err := PlanCompile([]byte(hasty))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := CheckPlan(file); err == nil || !strings.Contains(err.Error(), "(put), at my_model.py:7, writes") {
+	if _, err := PlanCheck(file); err == nil || !strings.Contains(err.Error(), "(put), at my_model.py:7, writes") {
 		t.Errorf("%v", err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/goccl/goccl/plan/programs"
 )
 
-// CompileProgram turns a document of package dsl into a plan file.
-func CompileProgram(document []byte) ([]byte, error) {
+// PlanCompile turns a document of package dsl into a plan file.
+func PlanCompile(document []byte) ([]byte, error) {
 	p, err := dsl.CompileJSON(document)
 	if err != nil {
 		return nil, wrong(err)
@@ -47,8 +47,8 @@ func decodePlan(file []byte) (*plan.Plan, error) {
 	return p, nil
 }
 
-// BuildProgram compiles a program that ships with goccl.
-func BuildProgram(name string, options []byte) ([]byte, error) {
+// PlanBuild compiles a program that ships with goccl.
+func PlanBuild(name string, options []byte) ([]byte, error) {
 	var o struct {
 		Ranks, Hosts, Instances, Root, ThreadsPerBlock int
 		InPlace                                        bool
@@ -90,8 +90,8 @@ func describe(p *plan.Plan) *planReport {
 		MinSize: p.MinSize, MaxSize: p.MaxSize}
 }
 
-// CheckPlan decodes and verifies a plan file and describes it as JSON. The error is the fault, or the counterexample.
-func CheckPlan(file []byte) ([]byte, error) {
+// PlanCheck decodes and verifies a plan file and describes it as JSON. The error is the fault, or the counterexample.
+func PlanCheck(file []byte) ([]byte, error) {
 	p, err := decodePlan(file)
 	if err != nil {
 		return nil, wrong(err)
@@ -105,8 +105,8 @@ func CheckPlan(file []byte) ([]byte, error) {
 	return json.Marshal(d)
 }
 
-// DescribePlan is CheckPlan without the verifier: only the structure of the plan is checked.
-func DescribePlan(file []byte) ([]byte, error) {
+// PlanDescribe is CheckPlan without the verifier: only the structure of the plan is checked.
+func PlanDescribe(file []byte) ([]byte, error) {
 	p, err := plan.Decode(file)
 	if err != nil {
 		return nil, wrong(err)

@@ -20,8 +20,8 @@ type redop struct {
 
 const maxOps = 0x7ffe
 
-// CreateOp makes an operator of the communicator. scalar is read during this call when onHost.
-func CreateOp(h Handle, typ uint32, scalar unsafe.Pointer, onHost bool) (uint32, error) {
+// OpCreate makes an operator of the communicator. scalar is read during this call when onHost.
+func OpCreate(h Handle, typ uint32, scalar unsafe.Pointer, onHost bool) (uint32, error) {
 	c, err := comms.get(h)
 	if err != nil {
 		return 0, err
@@ -50,8 +50,8 @@ func CreateOp(h Handle, typ uint32, scalar unsafe.Pointer, onHost bool) (uint32,
 	return uint32(i+1)*firstCreatedOp | uint32(h.index()), nil
 }
 
-// DestroyOp frees an operator. Requests that were submitted with it keep their factor.
-func DestroyOp(h Handle, op uint32) error {
+// OpDestroy frees an operator. Requests that were submitted with it keep their factor.
+func OpDestroy(h Handle, op uint32) error {
 	c, err := comms.get(h)
 	if err != nil {
 		return err

@@ -16,14 +16,17 @@ import (
 // defaultStep is the timeout of goccl.h. NCCL's ABI sets a longer one, since ranks may start minutes apart.
 const defaultStep = 30 * time.Second
 
-// NewUniqueID makes an id, which this process serves.
-func NewUniqueID(timeout time.Duration) (bootstrap.UniqueID, error) {
+// UniqueIDCreate makes an id, which this process serves.
+func UniqueIDCreate(timeout time.Duration) (bootstrap.UniqueID, error) {
 	cfg, err := Config{Timeout: timeout}.withDefaults(defaultStep)
 	if err != nil {
 		return bootstrap.UniqueID{}, err
 	}
 	return bootstrap.NewUniqueID(bootstrap.WithTimeout(cfg.Timeout))
 }
+
+// UniqueIDClose stops serving id.
+func UniqueIDClose(id bootstrap.UniqueID) error { return id.Close() }
 
 // begin allocates the handle of a communicator and starts its set-up. connect joins the ranks; it runs in the
 // background.
@@ -79,8 +82,8 @@ func (c *comm) over(ctx context.Context, b bootstrap.Bootstrap) (*goccl.Comm, er
 	return inner, nil
 }
 
-// Start begins the set-up of rank among the size ranks that share id.
-func Start(id bootstrap.UniqueID, rank, size int, device Handle, cfg Config) (Handle, error) {
+// CommStart begins the set-up of rank among the size ranks that share id.
+func CommStart(id bootstrap.UniqueID, rank, size int, device Handle, cfg Config) (Handle, error) {
 	d, err := devices.get(device)
 	if err != nil {
 		return 0, err
@@ -107,8 +110,8 @@ func Start(id bootstrap.UniqueID, rank, size int, device Handle, cfg Config) (Ha
 	return c.handle, nil
 }
 
-// Create sets up a communicator on a bootstrap that the caller owns.
-func Create(boot, device Handle, cfg Config) (Handle, error) {
+// CommCreate sets up a communicator on a bootstrap that the caller owns.
+func CommCreate(boot, device Handle, cfg Config) (Handle, error) {
 	b, err := bootstraps.get(boot)
 	if err != nil {
 		return 0, err
@@ -126,11 +129,38 @@ func Create(boot, device Handle, cfg Config) (Handle, error) {
 	if err != nil {
 		return 0, err
 	}
-	return c.handle, nil
+	return c.handle, awaitAll([]Handle{c.handle}, cfg)
 }
 
-// StartAll begins the set-up of all ranks in this process, rank i on handles[i].
-func StartAll(handles []Handle, cfg Config) ([]Handle, error) {
+// awaitAll waits for communicators that are being set up, unless cfg is non-blocking. All end if one fails.
+func awaitAll(all []Handle, cfg Config) error {
+	if cfg.NonBlocking {
+		return nil
+	}
+	var err error
+	for _, h := range all {
+		if e := CommWait(h); err == nil {
+			err = e
+		}
+	}
+	if err != nil {
+		for _, h := range all {
+			_ = CommAbort(h)
+		}
+	}
+	return err
+}
+
+// CommInitAll sets up all ranks in this process, rank i on handles[i].
+func CommInitAll(handles []Handle, cfg Config) ([]Handle, error) {
+	all, err := startAll(handles, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return all, awaitAll(all, cfg)
+}
+
+func startAll(handles []Handle, cfg Config) ([]Handle, error) {
 	if len(handles) == 0 {
 		return nil, fmt.Errorf("%w: no devices", ErrInvalidArgument)
 	}
@@ -153,7 +183,7 @@ func StartAll(handles []Handle, cfg Config) ([]Handle, error) {
 		})
 		if err != nil {
 			for _, h := range out[:i] {
-				_ = Abort(h)
+				_ = CommAbort(h)
 			}
 			return nil, err
 		}
@@ -179,9 +209,9 @@ func (c *comm) change(cfg *Config) ([]func(*goccl.Config), error) {
 	return []func(*goccl.Config){own.to}, nil
 }
 
-// Split begins a communicator of the ranks with the same color. With goccl.NoColor it takes part and returns 0 once the
-// other ranks have joined.
-func Split(h Handle, color, key int, cfg *Config) (Handle, error) {
+// CommSplitStart begins a communicator of the ranks with the same color. With goccl.NoColor it takes part and returns 0
+// once the other ranks have joined.
+func CommSplitStart(h Handle, color, key int, cfg *Config) (Handle, error) {
 	c, parent, err := open(h)
 	if err != nil {
 		return 0, err
@@ -214,8 +244,12 @@ func Split(h Handle, color, key int, cfg *Config) (Handle, error) {
 	return c.descend(cfg, split)
 }
 
-// Shrink begins a communicator without the ranks in exclude.
-func Shrink(h Handle, exclude []int, abort bool, cfg *Config) (Handle, error) {
+// CommShrinkStart begins a communicator without the ranks in exclude.
+func CommShrinkStart(h Handle, exclude []int32, abort bool, cfg *Config) (Handle, error) {
+	ranks := make([]int, len(exclude))
+	for i, r := range exclude {
+		ranks[i] = int(r)
+	}
 	c, err := comms.get(h)
 	if err != nil {
 		return 0, err
@@ -229,7 +263,7 @@ func Shrink(h Handle, exclude []int, abort bool, cfg *Config) (Handle, error) {
 		return 0, err
 	}
 	return c.descend(cfg, func(ctx context.Context) (*goccl.Comm, error) {
-		return parent.Shrink(ctx, exclude, abort, change...)
+		return parent.Shrink(ctx, ranks, abort, change...)
 	})
 }
 

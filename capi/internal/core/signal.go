@@ -12,7 +12,8 @@ import (
 type SignalWait struct{ Count, Peer, Index, Context int32 }
 
 // PutSignal writes into a peer's part of a flat window and signals the peer.
-func PutSignal(h Handle, offset uint64, src uintptr, size uint64, to SignalWait, stream uintptr) error {
+func PutSignal(h Handle, offset uint64, src uintptr, size uint64, peer, context, index int,
+	stream uintptr) error {
 	w, err := windows.get(h)
 	if err != nil {
 		return err
@@ -29,15 +30,12 @@ func PutSignal(h Handle, offset uint64, src uintptr, size uint64, to SignalWait,
 	if err != nil {
 		return err
 	}
-	return inner.PutSignal(f, int64(offset), device.Ptr(src), int64(size), int(to.Peer), to.id(), s)
-}
-
-func (w SignalWait) id() goccl.SignalID {
-	return goccl.SignalID{Context: int(w.Context), Index: int(w.Index)}
+	return inner.PutSignal(f, int64(offset), device.Ptr(src), int64(size), peer,
+		goccl.SignalID{Context: context, Index: index}, s)
 }
 
 // Signal signals a peer.
-func Signal(h Handle, to SignalWait, stream uintptr) error {
+func Signal(h Handle, peer, context, index int, stream uintptr) error {
 	c, inner, err := active(h)
 	if err != nil {
 		return err
@@ -46,11 +44,14 @@ func Signal(h Handle, to SignalWait, stream uintptr) error {
 	if err != nil {
 		return err
 	}
-	return inner.Signal(int(to.Peer), to.id(), s)
+	return inner.Signal(peer, goccl.SignalID{Context: context, Index: index}, s)
 }
 
-// WaitSignals waits for signals of peers.
-func WaitSignals(h Handle, waits []SignalWait, stream uintptr) error {
+// WaitSignal waits for signals of peers.
+func WaitSignal(h Handle, waits []SignalWait, stream uintptr) error {
+	if len(waits) == 0 {
+		return fmt.Errorf("%w: no signals to wait for", ErrInvalidArgument)
+	}
 	c, inner, err := active(h)
 	if err != nil {
 		return err
@@ -61,7 +62,8 @@ func WaitSignals(h Handle, waits []SignalWait, stream uintptr) error {
 	}
 	list := make([]goccl.SignalWait, len(waits))
 	for i, w := range waits {
-		list[i] = goccl.SignalWait{Peer: int(w.Peer), ID: w.id(), Count: int(w.Count)}
+		list[i] = goccl.SignalWait{Peer: int(w.Peer), Count: int(w.Count),
+			ID: goccl.SignalID{Context: int(w.Context), Index: int(w.Index)}}
 	}
 	return inner.WaitSignal(list, s)
 }

@@ -25,27 +25,27 @@ func TestSplitsFollowEachOther(t *testing.T) {
 				children := make([]Handle, len(colors))
 				for i, color := range colors {
 					var err error
-					if children[i], err = Split(h, color, r, nil); err != nil {
+					if children[i], err = CommSplitStart(h, color, r, nil); err != nil {
 						t.Error(err)
 						return
 					}
 				}
-				if err := Wait(h); err != nil {
+				if err := CommWait(h); err != nil {
 					t.Errorf("rank %d: %v", r, err)
 				}
 				for i, k := range children {
 					if k == 0 {
 						continue
 					}
-					err := Wait(k)
-					info, _ := CommInfo(k)
-					if want := [][]int{{2, 1, 2}, {2, 0, 2}, {n, n, n}, {n, n, n}}[i][r]; err != nil || info.Size != want {
+					err := CommWait(k)
+					info, _ := CommInfoGet(k)
+					if want := [][]int{{2, 1, 2}, {2, 0, 2}, {n, n, n}, {n, n, n}}[i][r]; err != nil || int(info.Size) != want {
 						t.Errorf("rank %d, split %d: %d ranks, %v; want %d", r, i, info.Size, err, want)
 					}
 				}
 				for _, k := range children {
 					if k != 0 {
-						_ = Destroy(k)
+						_ = CommDestroy(k)
 					}
 				}
 			})
@@ -62,7 +62,7 @@ func TestWaitsForASplitWithoutColor(t *testing.T) {
 	c := world(t, 2, Config{Timeout: 10 * time.Second})
 	var children [2]Handle
 	begin := func(r int, color int) Handle {
-		k, err := Split(c[r], color, 0, nil)
+		k, err := CommSplitStart(c[r], color, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestWaitsForASplitWithoutColor(t *testing.T) {
 	begin(0, goccl.NoColor)
 	children[0] = begin(0, 0)
 	waited := make(chan error, 1)
-	go func() { waited <- Wait(c[0]) }()
+	go func() { waited <- CommWait(c[0]) }()
 	select {
 	case err := <-waited:
 		t.Fatalf("the wait ended before the peer came: %v", err)
@@ -83,32 +83,32 @@ func TestWaitsForASplitWithoutColor(t *testing.T) {
 		t.Error(err)
 	}
 	for _, k := range append(children[:], alone) {
-		if err := Wait(k); err != nil {
+		if err := CommWait(k); err != nil {
 			t.Error(err)
 		}
-		_ = Destroy(k)
+		_ = CommDestroy(k)
 	}
 }
 
-// Destroy does not wait for peers that may never split: one thread can destroy all ranks of its process.
+// CommDestroy does not wait for peers that may never split: one thread can destroy all ranks of its process.
 func TestDestroyDuringASplit(t *testing.T) {
 	c := world(t, 2, Config{Timeout: time.Hour})
-	k, err := Split(c[0], 0, 0, nil)
+	k, err := CommSplitStart(c[0], 0, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, h := range c {
-		if err := Destroy(h); err != nil {
+		if err := CommDestroy(h); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := Wait(k); !errors.Is(err, goccl.ErrClosed) {
+	if err := CommWait(k); !errors.Is(err, goccl.ErrClosed) {
 		t.Errorf("the split whose peer has left: %v", err)
 	}
-	_ = Destroy(k)
+	_ = CommDestroy(k)
 }
 
-// Finalize waits for every split and shrink that was begun, not only for the latest.
+// CommFinalize waits for every split and shrink that was begun, not only for the latest.
 func TestFinalizeWaitsForAllChildren(t *testing.T) {
 	h := world(t, 1, Config{Timeout: 10 * time.Second})[0]
 	c, err := comms.get(h)
@@ -126,10 +126,10 @@ func TestFinalizeWaitsForAllChildren(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = Destroy(k) }()
+		defer func() { _ = CommDestroy(k) }()
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- Finalize(h) }()
+	go func() { ended <- CommFinalize(h) }()
 	select {
 	case err := <-ended:
 		t.Errorf("it ended before the first child: %v", err)

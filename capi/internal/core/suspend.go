@@ -7,11 +7,11 @@ import (
 	"github.com/goccl/goccl"
 )
 
-// Suspend begins to free the communicator's memory; Wait waits for the end.
-func Suspend(h Handle) error { return background(h, false, (*goccl.Comm).Suspend) }
+// CommSuspendStart begins to free the communicator's memory; Wait waits for the end.
+func CommSuspendStart(h Handle) error { return background(h, false, (*goccl.Comm).Suspend) }
 
-// Resume begins to make it anew.
-func Resume(h Handle) error { return background(h, true, (*goccl.Comm).Resume) }
+// CommResumeStart begins to make it anew.
+func CommResumeStart(h Handle) error { return background(h, true, (*goccl.Comm).Resume) }
 
 // background runs f in the background, after earlier background work: one thread may call it for several ranks.
 // suspended is what the communicator must be: a wrong call is no failure of the communicator.
@@ -39,15 +39,16 @@ func background(h Handle, suspended bool, f func(*goccl.Comm, context.Context) e
 	return nil
 }
 
-// CommMemory returns what the communicator has allocated.
-func CommMemory(h Handle) (goccl.Memory, error) {
+// CommMemory returns the bytes that suspending frees, and those that it does not.
+func CommMemory(h Handle) (suspendable, persistent uint64, suspended bool, err error) {
 	c, err := comms.get(h)
 	if err != nil {
-		return goccl.Memory{}, err
+		return 0, 0, false, err
 	}
 	inner, err := c.ready()
 	if err != nil {
-		return goccl.Memory{}, err
+		return 0, 0, false, err
 	}
-	return inner.Memory()
+	m, err := inner.Memory()
+	return uint64(m.Suspendable), uint64(m.Persistent), m.Suspended, err
 }

@@ -37,8 +37,8 @@ func (c *comm) finish(ctx context.Context, inner *goccl.Comm, before *task) erro
 	return nil
 }
 
-// Finalize waits for the work of h, in the background when calls do not block. No collective may follow.
-func Finalize(h Handle) error {
+// CommFinalize waits for the work of h, in the background when calls do not block. No collective may follow.
+func CommFinalize(h Handle) error {
 	c, inner, err := open(h)
 	if err != nil {
 		return err
@@ -54,21 +54,21 @@ func Finalize(h Handle) error {
 	return errInProgress
 }
 
-// Destroy frees h. It waits for this rank's work. The last rank of the communicator in this process also waits for the
-// others, for a limited time.
+// CommDestroy frees h. It waits for this rank's work. The last rank of the communicator in this process also waits for
+// the others, for a limited time.
 //
 //  1. The handle is removed: no new work.
 //  2. Enqueued work ends, and the peers are notified. While a split or shrink is still waiting for peers, they are
 //     notified in the background, after it.
 //  3. In the background: no peer reads this rank's memory any more, and everything is freed.
-func Destroy(h Handle) error {
+func CommDestroy(h Handle) error {
 	c, err := comms.get(h)
 	if err != nil {
 		return err
 	}
 	inner := c.inner.Load()
 	if inner == nil {
-		return Abort(h)
+		return CommAbort(h)
 	}
 	if !comms.remove(h) {
 		return nil
@@ -87,8 +87,8 @@ func Destroy(h Handle) error {
 	return nil
 }
 
-// Abort frees h without waiting for its work or its set-up.
-func Abort(h Handle) error {
+// CommAbort frees h without waiting for its work or its set-up.
+func CommAbort(h Handle) error {
 	c, err := comms.get(h)
 	if err != nil {
 		return err
@@ -105,8 +105,8 @@ func Abort(h Handle) error {
 	return nil
 }
 
-// Revoke ends the work of h. Split, Shrink and Destroy remain possible.
-func Revoke(h Handle) error {
+// CommRevoke ends the work of h. Split, Shrink and Destroy remain possible.
+func CommRevoke(h Handle) error {
 	c, err := comms.get(h)
 	if err != nil {
 		return err

@@ -15,15 +15,15 @@ const kindWindow = 0x0c91
 // windows holds each *goccl.Window and *goccl.FlatWindow.
 var windows = ownedTable[io.Closer]{table[*owned[io.Closer]]{kind: kindWindow, name: "window"}}
 
-// RegisterWindow makes memory this rank's part of the communicator's next window.
-func RegisterWindow(h Handle, ptr unsafe.Pointer, size uint64) (Handle, error) {
+// WindowRegister makes memory this rank's part of the communicator's next window.
+func WindowRegister(h Handle, ptr unsafe.Pointer, size uint64) (Handle, error) {
 	return register(h, ptr, size, func(c *goccl.Comm, p device.Ptr, n int64) (io.Closer, error) {
 		return c.RegisterWindow(p, n)
 	})
 }
 
-// RegisterFlat makes memory this rank's part of the communicator's next flat window.
-func RegisterFlat(h Handle, ptr unsafe.Pointer, size uint64) (Handle, error) {
+// FlatRegister makes memory this rank's part of the communicator's next flat window.
+func FlatRegister(h Handle, ptr unsafe.Pointer, size uint64) (Handle, error) {
 	return register(h, ptr, size, func(c *goccl.Comm, p device.Ptr, n int64) (io.Closer, error) {
 		return c.RegisterFlat(p, n)
 	})
@@ -46,10 +46,13 @@ func register(h Handle, ptr unsafe.Pointer, size uint64,
 }
 
 // Flat is goccl_flat.
-type Flat struct{ Base, Stride, Abort uint64 }
+type Flat struct {
+	Base, Stride, Abort uint64
+	Reserved            [5]uint64
+}
 
-// WaitFlat waits until all ranks have mapped a flat window.
-func WaitFlat(h Handle) (Flat, error) {
+// FlatWait waits until all ranks have mapped a flat window.
+func FlatWait(h Handle) (Flat, error) {
 	w, err := windows.get(h)
 	if err != nil {
 		return Flat{}, err
@@ -62,8 +65,8 @@ func WaitFlat(h Handle) (Flat, error) {
 	if err := f.Await(); err != nil {
 		return Flat{}, err
 	}
-	return Flat{uint64(f.Base()), uint64(f.Stride()), uint64(w.c.inner.Load().AbortWord())}, nil
+	return Flat{Base: uint64(f.Base()), Stride: uint64(f.Stride()), Abort: uint64(w.c.inner.Load().AbortWord())}, nil
 }
 
-// DeregisterWindow ends a window. Ending it again, or after its communicator, is harmless.
-func DeregisterWindow(h Handle) error { return windows.end(h) }
+// WindowDeregister ends a window. Ending it again, or after its communicator, is harmless.
+func WindowDeregister(h Handle) error { return windows.end(h) }

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/format"
+	"slices"
+	"strings"
+)
+
+const exportsHead = `// %s
+
+//go:build cgo && linux
+
+package main
+
+/*
+#include "door.h"
+#include "goccl_moe.h"
+#include "goccl_primitive.h"
+*/
+import "C"
+
+import (
+	"time"
+	"unsafe"
+
+	"github.com/goccl/goccl/capi/internal/core"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/job/bootstrap"
+)
+`
+
+// readers are types of core that a function of package capi makes of a C argument, or refuses.
+var readers = map[string]string{"Config": "configOf", "*Config": "childConfig"}
+
+// exports writes zz_exports.go.
+type exports struct {
+	strings.Builder
+	h     *header
+	core  *core
+	pairs [][2]string // structures of core and of C that must be laid out alike
+}
+
+func writeExports(h *header, c *core) ([]byte, error) {
+	e := &exports{h: h, core: c}
+	fmt.Fprintf(e, exportsHead, notice)
+	for _, f := range h.functions {
+		if !f.calls() || slices.ContainsFunc(f.params, variable.callback) {
+			continue
+		}
+		if err := e.export(f); err != nil {
+			return nil, fmt.Errorf("goccl_%s: %w", f.name, err)
+		}
+	}
+	if err := e.layouts(); err != nil {
+		return nil, err
+	}
+	return format.Source([]byte(e.String()))
+}
+
+// export writes one function.
+func (e *exports) export(f function) error {
+	g, ok := e.core.functions[strings.ReplaceAll(f.name, "_", "")]
+	if !ok {
+		return fmt.Errorf("package core has no function of this name that returns an error")
+	}
+	var params []string
+	for _, p := range f.params {
+		params = append(params, p.name+"_ "+e.cgo(p))
+	}
+	fmt.Fprintf(e, "\n//export gocclgo_%s\nfunc gocclgo_%s(%s) (r_ C.goccl_result) {\n\tdefer catch(&r_)\n",
+		f.name, f.name, strings.Join(params, ", "))
+	in := &reader{e: e, rest: f.params}
+	var args []string
+	for _, t := range g.params {
+		a, err := in.next(t)
+		if err != nil {
+			return err
+		}
+		args = append(args, a)
+	}
+	call := fmt.Sprintf("core.%s(%s)", g.name, strings.Join(args, ", "))
+	if err := e.results(call, g.results, in.rest); err != nil {
+		return err
+	}
+	e.WriteString("}\n")
+	return nil
+}
+
+// cgo returns the type of a parameter in a file with cgo.
+func (e *exports) cgo(p variable) string {
+	base := strings.TrimRight(p.typ, "* ")
+	stars := strings.Count(p.typ, "*")
+	if p.array != "" {
+		stars++
+	}
+	if base == "void" {
+		return strings.Repeat("*", stars-1) + "unsafe.Pointer"
+	}
+	return strings.Repeat("*", stars) + "C." + base
+}
+
+// reader reads the C parameters of a function in their order.
+type reader struct {
+	e    *exports
+	rest []variable
+}
+
+func (r *reader) take() (variable, error) {
+	if len(r.rest) == 0 {
+		return variable{}, fmt.Errorf("the function of core has more parameters")
+	}
+	v := r.rest[0]
+	r.rest = r.rest[1:]
+	return v, nil
+}
+
+// next returns the expression for the next parameter of core, which has type t.
+func (r *reader) next(t string) (string, error) {
+	v, err := r.take()
+	if err != nil {
+		return "", err
+	}
+	x := v.name + "_"
+	switch {
+	case readers[t] != "":
+		fmt.Fprintf(r.e, "\tc_, err_ := %s(%s)\n\tif err_ != nil {\n\t\treturn result(err_)\n\t}\n", readers[t], x)
+		return "c_", nil
+	case t == "bool":
+		return x + " != 0", nil
+	case t == "string":
+		return "C.GoString(" + x + ")", nil
+	case t == "unsafe.Pointer":
+		return x, nil
+	case strings.HasPrefix(t, "[]"):
+		n, err := r.take()
+		if err != nil {
+			return "", err
+		}
+		if r.e.h.integer(v.typ) != "" { // the length comes first
+			v, n = n, v
+		}
+		if t == "[]string" {
+			return fmt.Sprintf("stringsOf(%s_, %s_)", v.name, n.name), nil
+		}
+		r.e.pair(t[2:], v.typ)
+		return fmt.Sprintf("slice[%s](unsafe.Pointer(%s_), int(%s_))", r.e.qualified(t[2:]), v.name, n.name), nil
+	case t[0] == '*':
+		r.e.pair(t[1:], v.typ)
+		return fmt.Sprintf("(*%s)(unsafe.Pointer(%s))", r.e.qualified(t[1:]), x), nil
+	case strings.HasSuffix(v.typ, "*") && t != "uintptr":
+		return fmt.Sprintf("*(*%s)(unsafe.Pointer(%s))", r.e.qualified(t), x), nil
+	}
+	return fmt.Sprintf("%s(%s)", r.e.qualified(t), x), nil
+}
+
+// results writes the call and what stores its results at the last parameters.
+func (e *exports) results(call string, types []string, out []variable) error {
+	switch {
+	case len(types) == 1 && types[0] == "[]byte" && len(out) == 2:
+		fmt.Fprintf(e, "\treturn giveBytes(%s_, %s_)(%s)\n", out[0].name, out[1].name, call)
+		return nil
+	case len(types) != len(out):
+		return fmt.Errorf("%d parameters are left for %d results", len(out), len(types))
+	case len(types) == 0:
+		fmt.Fprintf(e, "\treturn result(%s)\n", call)
+		return nil
+	case types[0] == "Handle":
+		fmt.Fprintf(e, "\treturn give(%s_)(%s)\n", out[0].name, call)
+		return nil
+	case types[0] == "[]Handle":
+		fmt.Fprintf(e, "\treturn giveAll(unsafe.Pointer(%s_))(%s)\n", out[0].name, call)
+		return nil
+	}
+	var names []string
+	for i := range out {
+		names = append(names, fmt.Sprintf("v%d", i))
+	}
+	fmt.Fprintf(e, "\t%s, err := %s\n\tif err != nil {\n\t\treturn result(err)\n\t}\n", strings.Join(names, ", "), call)
+	for i, v := range out {
+		base := strings.TrimSpace(strings.TrimSuffix(v.typ, "*"))
+		switch {
+		case types[i] == "bool":
+			fmt.Fprintf(e, "\tstore(%s_, truth(%s))\n", v.name, names[i])
+		case e.h.structure(base) != nil:
+			e.pair(types[i], v.typ)
+			fmt.Fprintf(e, "\tstore((*%s)(unsafe.Pointer(%s_)), %s)\n", e.qualified(types[i]), v.name, names[i])
+		case base == "void *":
+			fmt.Fprintf(e, "\tstore((*%s)(unsafe.Pointer(%s_)), %s)\n", types[i], v.name, names[i])
+		default:
+			fmt.Fprintf(e, "\tstore(%s_, C.%s(%s))\n", v.name, base, names[i])
+		}
+	}
+	e.WriteString("\treturn C.GOCCL_SUCCESS\n")
+	return nil
+}
+
+// qualified returns a type of core as another package writes it.
+func (e *exports) qualified(t string) string {
+	if ast.IsExported(t) {
+		return "core." + t
+	}
+	return t
+}
+
+// pair notes that a structure of core is read from, or written to, a structure of C.
+func (e *exports) pair(goType, cType string) {
+	c := strings.TrimRight(cType, "* ")
+	p := [2]string{goType, c}
+	if e.core.structs[goType] == nil || e.h.structure(c) == nil || slices.Contains(e.pairs, p) {
+		return
+	}
+	e.pairs = append(e.pairs, p)
+	for i, f := range e.h.structure(c).fields {
+		if own := e.core.structs[goType]; i < len(own) {
+			e.pair(strings.TrimPrefix(own[i].typ, "*"), f.typ)
+		}
+	}
+}
+
+// layouts writes comparisons of the structures: an array has no negative length, so a difference does not compile.
+func (e *exports) layouts() error {
+	e.WriteString("\n// The structures of core are laid out as the structures of the headers.\nvar (\n")
+	for _, p := range e.pairs {
+		fields, own := e.h.structure(p[1]).fields, e.core.structs[p[0]]
+		if len(fields) != len(own) {
+			return fmt.Errorf("%s has %d fields, core.%s has %d", p[1], len(fields), p[0], len(own))
+		}
+		fmt.Fprintf(e, "\t_ [C.sizeof_%s]struct{} = [unsafe.Sizeof(core.%s{})]struct{}{}\n", p[1], p[0])
+		for i, f := range fields {
+			name := f.name
+			if name == "type" {
+				name = "_type" // as cgo has it
+			}
+			fmt.Fprintf(e, "\t_ [unsafe.Offsetof(C.%s{}.%s)]struct{} = [unsafe.Offsetof(core.%s{}.%s)]struct{}{}\n", p[1], name,
+				p[0], own[i].name)
+		}
+	}
+	e.WriteString(")\n")
+	return nil
+}

@@ -1,0 +1,60 @@
+// Command gen writes what repeats the declarations of goccl.h, goccl_moe.h and goccl_primitive.h: the C functions that
+// enter Go (capi/zz_functions.h), the Go functions behind them (capi/zz_exports.go), the symbols of libgoccl.so
+// (capi/libgoccl.map), and the signatures and structures for Python (python/goccl/_abi.py). `go generate ./capi` runs
+// it.
+//
+// The function goccl_a_b of a header is the Go function AB of package core, in which GocclAB, ABID and the like are the
+// same name: case does not count. The parameters of the Go function say how the parameters of the C function are read,
+// in their order: []T takes a pointer and a length, time.Duration nanoseconds. Its results say what is stored at the
+// pointers that end the C parameters. A structure of core has the fields of the C structure; the generated code
+// compares their offsets when it is compiled.
+//
+// A function that takes a C function is written by hand: see capi/export.go.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// headers are the declarations, in the order in which they include each other.
+var headers = []string{"goccl.h", "goccl_moe.h", "goccl_primitive.h"}
+
+func main() {
+	root := flag.String("root", ".", "the folder of capi")
+	flag.Parse()
+	files, err := generate(*root)
+	for path, text := range files {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(*root, path), text, 0o644)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gen:", err)
+		os.Exit(1)
+	}
+}
+
+// generate returns the files by their paths below capi.
+func generate(root string) (map[string][]byte, error) {
+	h, err := readHeaders(root)
+	if err != nil {
+		return nil, err
+	}
+	core, err := readCore(filepath.Join(root, "internal", "core"))
+	if err != nil {
+		return nil, err
+	}
+	exports, err := writeExports(h, core)
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{
+		"zz_functions.h":          writeFunctions(h),
+		"zz_exports.go":           exports,
+		"libgoccl.map":            writeMap(h),
+		"../python/goccl/_abi.py": writePython(h),
+	}, nil
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// letters are the types of parameters in the signatures of _abi.py, ctypes the types of fields.
+var (
+	letters = map[string]string{"int32_t": "i", "uint32_t": "u", "int64_t": "l", "uint64_t": "Q", "uintptr_t": "Q"}
+	ctypes  = map[string]string{"int32_t": "c_int32", "uint32_t": "c_uint32", "int64_t": "c_int64", "uint64_t": "c_uint64",
+		"uintptr_t": "c_size_t", "uint16_t": "c_uint16", "float": "c_float", "char *": "c_char_p",
+		"unsigned char": "c_ubyte"}
+)
+
+const pythonHead = `# %s
+"""The signatures and the structures of goccl's headers."""
+
+from ctypes import c_char_p, c_float, c_int32, c_int64, c_size_t, c_ubyte, c_uint16, c_uint32, c_uint64, c_void_p
+
+from ._checked import Structure
+
+# One letter for each parameter: i int32, u uint32, l int64, Q uint64 or a handle, p pointer, s string. All functions
+# return a goccl_result.
+SIGNATURES = {
+`
+
+func writePython(h *header) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, pythonHead, notice)
+	for _, f := range h.functions {
+		if !f.calls() {
+			continue
+		}
+		signature := ""
+		for _, p := range f.params {
+			switch letter := letters[h.integer(p.typ)]; {
+			case letter != "" && p.array == "":
+				signature += letter
+			case p.typ == "char *":
+				signature += "s"
+			default:
+				signature += "p"
+			}
+		}
+		fmt.Fprintf(&b, "    %q: %q,\n", f.name, signature)
+	}
+	b.WriteString("}\n")
+	for _, s := range h.structs {
+		fmt.Fprintf(&b, "\n\nclass %s(Structure):\n    _fields_ = [\n", className(s.name))
+		for _, f := range s.fields {
+			fmt.Fprintf(&b, "        (%q, %s),\n", f.name, h.ctype(f))
+		}
+		b.WriteString("    ]\n")
+	}
+	return []byte(b.String())
+}
+
+// className returns MoeSize for goccl_moe_size.
+func className(name string) string {
+	var b strings.Builder
+	for _, word := range strings.Split(strings.TrimPrefix(name, "goccl_"), "_") {
+		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return b.String()
+}
+
+func (h *header) ctype(f variable) string {
+	typ := f.typ
+	if i := h.integer(typ); i != "" {
+		typ = i
+	}
+	t := ctypes[typ]
+	switch {
+	case t != "":
+	case h.structure(typ) != nil:
+		t = className(typ)
+	default:
+		t = "c_void_p"
+	}
+	if f.array != "" {
+		t += " * " + f.array
+	}
+	return t
+}
