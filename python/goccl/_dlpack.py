@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from . import errors
+from ._checked import Structure, array
 
 if TYPE_CHECKING:
     from typing import Any
@@ -24,22 +25,23 @@ _TYPES = {"int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64), 
 _NAMES = {v: k for k, v in reversed(list(_TYPES.items()))}
 
 
-class _Device(ctypes.Structure):
+class _Device(Structure):
     _fields_ = [("type", ctypes.c_int32), ("id", ctypes.c_int32)]
 
 
-class _Tensor(ctypes.Structure):
+class _Tensor(Structure):
     _fields_ = [("data", ctypes.c_void_p), ("device", _Device), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
                 ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
                 ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
 
 
-class _Managed(ctypes.Structure):
-    pass
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-_Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Managed))
-_Managed._fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", _Deleter)]
+class _Managed(Structure):
+    _fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", _Deleter)]
+
+
 _Destructor = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 
 _api = ctypes.pythonapi
@@ -56,16 +58,16 @@ _lock = threading.Lock()
 
 
 @_Deleter
-def _delete(managed: Any) -> None:
+def _delete(managed: int) -> None:
     with _lock:
-        _exported.pop(managed.contents.context, None)
+        _exported.pop(_Managed.from_address(managed).context, None)
 
 
 @_Destructor
 def _destroy(capsule: int) -> None:
     # A consumer renames the capsule and calls the deleter itself.
     if _is_valid_raw(capsule, _NAME):
-        _delete(ctypes.cast(_pointer_raw(capsule, _NAME), ctypes.POINTER(_Managed)))
+        _delete(_pointer_raw(capsule, _NAME))
 
 
 def capsule(owner: object, ptr: int, device: tuple[int, int], dtype: str, shape: tuple[Any, ...],
@@ -83,8 +85,8 @@ def capsule(owner: object, ptr: int, device: tuple[int, int], dtype: str, shape:
         raise errors.InvalidArgument(f"shape {shape} of {dtype} needs {count * bits // 8} bytes, the memory has "
                                      f"{nbytes}")
     m = _Managed()
-    dims = (ctypes.c_int64 * len(shape))(*shape)
-    steps = (ctypes.c_int64 * len(strides))(*strides) if strides else None
+    dims = array("shape", ctypes.c_int64, shape)
+    steps = array("strides", ctypes.c_int64, strides) if strides else None
     m.tensor = _Tensor(ptr, _Device(*device), len(shape), code, bits, 1,
                        ctypes.cast(dims, ctypes.POINTER(ctypes.c_int64)),
                        ctypes.cast(steps, ctypes.POINTER(ctypes.c_int64)) if steps else None, 0)
@@ -104,7 +106,7 @@ class View:
     contiguous: bool
 
     def __init__(self, cap: Any) -> None:
-        t = ctypes.cast(_pointer(cap, _NAME), ctypes.POINTER(_Managed)).contents.tensor
+        t = _Managed.from_address(_pointer(cap, _NAME)).tensor
         self.capsule = cap
         self.ptr = (t.data or 0) + t.byte_offset
         self.shape = tuple(t.shape[i] for i in range(t.ndim))

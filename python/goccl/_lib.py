@@ -14,6 +14,8 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from . import errors
+from ._abi import SIGNATURES
+from ._checked import bounds, fit
 from ._env import read
 
 if TYPE_CHECKING:
@@ -24,55 +26,8 @@ T = TypeVar("T")
 
 ABI_VERSION = 1
 
-# One letter per argument: i int32, u uint32, l int64, Q uint64 or a handle, p pointer, s string. All functions return a
-# goccl_result.
-_SIGNATURES = {
-    "device_open": "iip", "device_current": "ip", "device_count": "ip", "device_id": "Qpp", "device_capability": "Qppp",
-    "alloc": "QQp", "free": "p", "copy_in": "QppQ", "copy_out": "QppQ",
-    "stream_create": "Qp", "stream_synchronize": "QQl", "stream_destroy": "QQ",
-    "unique_id_create": "lp", "unique_id_close": "p",
-    "bootstrap_join_id": "piilp", "bootstrap_join_address": "siilp", "bootstrap_join_env": "lp",
-    "bootstrap_local": "ip", "bootstrap_info": "Qpppp", "bootstrap_send": "QiipQl", "bootstrap_recv": "Qiilpp",
-    "bootstrap_all_gather": "QpQpl", "bootstrap_barrier": "Ql", "bootstrap_close": "Q",
-    "comm_start": "piiQpp", "comm_create": "QQpp", "comm_init_all": "ippp", "comm_split_start": "Qiipp",
-    "comm_shrink_start": "Qpiipp", "comm_unique_id": "Qlp", "comm_grow_start": "Qippp", "comm_hash": "Qp",
-    "comm_suspend_start": "Q",
-    "comm_resume_start": "Q", "comm_memory": "Qppp",
-    "comm_wait": "Q", "comm_info_get": "Qp", "comm_error": "Q", "comm_finalize": "Q",
-    "comm_destroy": "Q", "comm_abort": "Q", "comm_revoke": "Q", "op_create": "Qupip", "op_destroy": "Qu",
-    "records": "spp", "window_register": "QpQp", "flat_register": "QpQp", "flat_wait": "Qp", "window_deregister": "Q",
-    "fusion_create": "Qpp", "fusion_all_reduce": "Qp", "fusion_tune": "QQQu", "fusion_destroy": "Q",
-    "put_signal": "QQpQiiiQ", "signal": "QiiiQ", "wait_signal": "QipQ", "notify": "QQpp", "estimate": "pQp",
-    "check": "p", "submit": "pQ",
-    "moe_bytes": "iQpp", "moe_create": "Qpp", "moe_destroy": "Q", "moe_layout": "Qpp", "moe_count": "Qp",
-    "moe_notify": "Qp", "moe_dispatch": "Qp", "moe_combine": "Qp",
-    "object_close": "Q",
-    "object_serialize": "Qpp", "object_device_handle": "Qpp", "context_create": "llp", "context_abort": "Qs",
-    "context_error": "Q", "context_recover": "Q", "endpoint_create": "QiQp", "endpoint_create_rdma": "QiiQiiiiip",
-    "endpoint_deserialize": "pQp", "endpoint_info": "Qpppp", "connection_create": "QQQp", "connection_info": "Qppp",
-    "connection_write": "QQQQQQ",
-    "connection_atomic_add": "QQQQ", "connection_update_and_sync": "QQQpQ", "connection_flush": "Ql",
-    "memory_register": "QQpQup", "memory_deserialize": "QpQp", "memory_info": "Qppppp", "memory_map": "QQlp",
-    "semaphore_stub_create": "Qp", "semaphore_stub_deserialize": "QpQp", "semaphore_create": "QQp",
-    "semaphore_signal": "Q", "semaphore_poll": "Qp", "semaphore_wait": "Ql",
-    "base_memory_channel_create": "Qp", "memory_channel_create": "QQQQp", "switch_channel_create": "QQQilp",
-    "channel_run": "QuQQQup", "fifo_create": "QQip", "fifo_poll": "Qpp", "fifo_pop": "Q", "fifo_size": "Qp",
-    "proxy_service_create": "QQip", "proxy_service_start": "Q", "proxy_service_stop": "Q",
-    "proxy_service_add_semaphore": "QQp", "proxy_service_build_semaphore": "QQQp", "proxy_service_add_memory": "QQp",
-    "proxy_service_remove_semaphore": "Qu", "proxy_service_remove_memory": "Qu", "base_port_channel_create": "Qup",
-    "port_channel_create": "Quuup", "communicator_create": "QQp", "communicator_connect": "QiQiip",
-    "communicator_connect_endpoint": "QQiip", "communicator_send_memory": "QQiip", "communicator_recv_memory": "Qiip",
-    "communicator_build_semaphore": "QQiip", "future_wait": "Qlp", "kernel_compile": "QiipQspipipp",
-    "module_load": "QpQp", "module_function": "Qsp", "kernel_launch": "QQpupQ", "plan_compile": "pQpp",
-    "plan_build": "spQpp", "plan_check": "pQpp", "plan_describe": "pQpp", "executor_create": "QQlp",
-    "executor_load": "QpQQp", "executor_load_trusted": "QpQQp", "executor_launch": "QQQQQuuQ", "executor_error": "Q",
-    "executor_abort": "Q", "executor_hook": "Qup", "executor_raise_hook": "QuQQ", "executor_await_hook": "QuQQ",
-    "executor_register": "QQ", "executor_launch_counted": "QQQQQQuuQ",
-}
 _TYPES = {"i": ctypes.c_int32, "u": ctypes.c_uint32, "l": ctypes.c_int64, "Q": ctypes.c_uint64, "p": ctypes.c_void_p,
           "s": ctypes.c_char_p}
-_RANGES = {"i": (-1 << 31, (1 << 31) - 1), "u": (0, (1 << 32) - 1), "l": (-1 << 63, (1 << 63) - 1),
-           "Q": (0, (1 << 64) - 1)}
 
 TIMEOUT = errors.Timeout.code
 
@@ -128,20 +83,25 @@ class _Library:
 
     def raw(self, name: str) -> Any:
         f = getattr(self.dll(), "goccl_" + name)
-        f.argtypes = [_TYPES[c] for c in _SIGNATURES[name]]
+        f.argtypes = types = [_TYPES[c] for c in SIGNATURES[name]]
         f.restype = ctypes.c_int32
-        numbers = [(i, c, *_RANGES[c]) for i, c in enumerate(_SIGNATURES[name]) if c in _RANGES]
+        ends = [bounds(t) for t in types]
+        numbers = [(i, *e) for i, e in enumerate(ends) if e and SIGNATURES[name][i] not in "ps"]
+        addresses = [i for i, letter in enumerate(SIGNATURES[name]) if letter == "p"]
 
         def call(*args: Any) -> Any:
-            for i, c, low, high in numbers:
+            for i, low, high in numbers:
                 if not low <= args[i] <= high:
-                    fit(name, c, args[i])
+                    fit(name, types[i], args[i])
+            for i in addresses:
+                if isinstance(args[i], int):
+                    fit(name, types[i], args[i])
             return f(*args)
 
         return call
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _SIGNATURES:
+        if name not in SIGNATURES:
             raise AttributeError(name)
         f = self.raw(name)
 
@@ -156,14 +116,6 @@ class _Library:
 
 
 lib = _Library()
-
-
-def fit(where: str, kind: str, number: int) -> int:
-    """number, if the type of that letter holds it: ctypes drops the bits that do not fit."""
-    low, high = _RANGES[kind]
-    if not low <= number <= high:
-        raise errors.InvalidArgument(f"{where}: {number} is out of range: want a number from {low} to {high}")
-    return number
 
 
 def error(result: int) -> errors.GocclError:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from . import errors
 from ._buffer import stream_handle
+from ._checked import Structure, array
 from ._types import DataType, ReduceOp
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ _MAGIC = 0x31474C41434F47
 _TEXT = 2048
 
 
-class _Call(ctypes.Structure):
+class _Call(Structure):
     _fields_ = [("bootstrap", ctypes.c_uint64), ("context", ctypes.c_uint64), ("communicator", ctypes.c_uint64),
                 ("input", ctypes.c_void_p), ("output", ctypes.c_void_p), ("input_size", ctypes.c_uint64),
                 ("output_size", ctypes.c_uint64), ("type", ctypes.c_int32), ("op", ctypes.c_int32),
@@ -195,7 +196,7 @@ class _Call(ctypes.Structure):
                 ("values", ctypes.POINTER(ctypes.c_size_t))]
 
 
-class _Table(ctypes.Structure):
+class _Table(Structure):
     _fields_ = [("magic", ctypes.c_uint64), ("name", ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)),
                 ("collective", ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)),
                 ("range", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64))),
@@ -246,7 +247,7 @@ class CapsuleAlgorithm(Algorithm):
         self._comms[comm.handle] = comm
         extras = extras or {}
         names = (ctypes.c_char_p * max(len(extras), 1))(*(k.encode() for k in extras))
-        values = (ctypes.c_size_t * max(len(extras), 1))(*extras.values())
+        values = array("extras", ctypes.c_size_t, list(extras.values()))
         call = _Call(comm.bootstrap().handle, comm.context().handle, comm.handle, input_buffer, output_buffer,
                      input_size, output_size, int(dtype), int(op), stream_handle(stream), nblocks, nthreads_per_block,
                      symmetric_memory, len(extras), names, values)

@@ -8,7 +8,8 @@ import weakref
 from typing import TYPE_CHECKING
 
 from . import errors
-from ._lib import create, fit, interruptible, lib, nanoseconds, take
+from ._checked import fit
+from ._lib import create, interruptible, lib, nanoseconds, take
 
 if TYPE_CHECKING:
     from typing import Any
@@ -102,7 +103,7 @@ class Bootstrap:
     @classmethod
     def local(cls, size: int) -> "list[Bootstrap]":
         """All ranks of a job inside this process, one for each of its threads."""
-        handles = (ctypes.c_uint64 * fit("bootstrap_local", "i", size))()
+        handles = (ctypes.c_uint64 * fit("bootstrap_local", ctypes.c_int32, size))()
         lib.bootstrap_local(size, handles)
         return [cls(h) for h in handles]
 

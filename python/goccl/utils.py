@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from . import errors
 from ._buffer import resolve, stream_handle
+from ._checked import array
 from ._env import read
-from ._lib import create, error, fit, interruptible, lib, take
+from ._lib import create, error, interruptible, lib, take
 from ._object import Object
 from ._types import DataType
 from .device import Device, GpuBuffer, RawGpuBuffer, current_device
@@ -45,8 +46,7 @@ class Kernel:
         stream None the default stream."""
         grid = (nblocks,) if isinstance(nblocks, int) else tuple(nblocks)
         block = (nthreads,) if isinstance(nthreads, int) else tuple(nthreads)
-        sizes = (fit(self.name, "u", n) for n in (*(grid + (1, 1))[:3], *(block + (1, 1))[:3]))
-        shape = (ctypes.c_uint32 * 9)(*sizes)
+        shape = array(self.name, ctypes.c_uint32, (*(grid + (1, 1))[:3], *(block + (1, 1))[:3], 0, 0, 0))
         r = self._launch(self._function.handle, stream_handle(stream), shape, shared, params, len(params))
         if r:
             raise error(r)

@@ -7,7 +7,9 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
+from .._abi import CallConfig
 from .._buffer import CUDA, Buffer, resolve
+from .._checked import array
 from .._lib import lib
 from .._types import DataType, ReduceOp
 from ._calls import name_of, type_of
@@ -15,7 +17,7 @@ from ._fusion import Fusion
 from ._one_sided import OneSided
 from ._pre_mul_sum import PreMulSum, element
 from ._request import (ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, ALL_TO_ALL_V, ALL_TO_ALL_V_DEVICE, BARRIER, BROADCAST,
-                       GATHER, RECV, REDUCE, REDUCE_SCATTER, SCATTER, SEND, call_config, request)
+                       GATHER, RECV, REDUCE, REDUCE_SCATTER, SCATTER, SEND, request)
 from ._window import Window
 
 if TYPE_CHECKING:
@@ -152,11 +154,11 @@ class Communicator(OneSided):
         if any(rows[2]):
             self._writable(ALL_TO_ALL_V, r)
         scale = 1 if one.dtype is not None else one.itemsize
-        arrays = [(ctypes.c_int64 * n)(*[x * scale for x in row]) for row in rows]
+        arrays = [array("counts and displacements", ctypes.c_int64, [x * scale for x in row]) for row in rows]
         config: Any = 0
         if full[0] is not None and full[2] is not None:
-            arrays.append((ctypes.c_int64 * (n * n))(*[x * scale for x in full[0]]))
-            config = ctypes.create_string_buffer(call_config.pack(call_config.size, ctypes.addressof(arrays[4])))
+            arrays.append(array("sendcounts", ctypes.c_int64, [x * scale for x in full[0]]))
+            config = CallConfig(size=ctypes.sizeof(CallConfig), all_counts=ctypes.addressof(arrays[4]))
         self._check(s, r)
         self._enqueue(request(self._handle, ALL_TO_ALL_V, type_of(one), 0, 0, s.ptr if s else 0, r.ptr if r else 0, 0,
                               self._queue(stream), 0, 0,

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from ctypes import c_int32
 from typing import TYPE_CHECKING
 
+from .. import errors
+from .._abi import CommConfig
+from .._checked import fit
 from .._lib import nanoseconds
 
 if TYPE_CHECKING:
@@ -31,22 +35,17 @@ class NCCLConfig:
         self.others: dict[str, Any] = others
 
 
-class _Config(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_uint32), ("non_blocking", ctypes.c_int32), ("timeout_ns", ctypes.c_int64),
-                ("op_timeout_ns", ctypes.c_int64), ("name", ctypes.c_char_p), ("separate_graphs", ctypes.c_uint64),
-                ("min_ctas", ctypes.c_uint16), ("max_ctas", ctypes.c_uint16), ("rma_contexts", ctypes.c_uint16),
-                ("rma_signals", ctypes.c_uint16), ("cta_policy", ctypes.c_uint32), ("reserved", ctypes.c_uint32 * 3)]
-
-
 def pointer(config: NCCLConfig | None) -> Any:
     """The ABI's configuration; None is its defaults."""
     if config is None:
         return None
-    c = _Config(ctypes.sizeof(_Config), 0, nanoseconds(getattr(config, "timeout", None)),
-                nanoseconds(getattr(config, "op_timeout", None)),
-                (getattr(config, "comm_name", None) or "").encode() or None, 0,
-                *(min(getattr(config, name, None) or 0, 0xffff) for name in ("min_ctas", "max_ctas")))
+    ctas = (min(fit(name, c_int32, getattr(config, name, None) or 0), 0xffff) for name in ("min_ctas", "max_ctas"))
+    c = CommConfig(ctypes.sizeof(CommConfig), 0, nanoseconds(getattr(config, "timeout", None)),
+                   nanoseconds(getattr(config, "op_timeout", None)),
+                   (getattr(config, "comm_name", None) or "").encode() or None, 0, *ctas)
     flags = getattr(config, "cta_policy", None)
     if flags is not None:  # zero wins over efficiency
-        c.cta_policy = 1 + (2 if int(flags) & 2 else int(flags))
+        if not 0 <= flags <= 3:
+            raise errors.InvalidArgument(f"cta_policy: {flags} is out of range: want a number from 0 to 3")
+        c.cta_policy = 1 + min(int(flags), 2)
     return ctypes.byref(c)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import struct
 from typing import TYPE_CHECKING
 
 from .. import errors
+from .._abi import FusedRequest, FusionConfig
 from .._buffer import Buffer, resolve
+from .._checked import packer
 from .._lib import lib
 from .._types import DataType
 
@@ -17,10 +18,7 @@ if TYPE_CHECKING:
 
 ALGORITHMS = ("", "one_shot", "two_shot", "apart")
 
-# goccl_fused_request of goccl.h: size, rows, elements of one, type, algorithm, 9 pointers, quantisation and its type,
-# epsilon, whether the residual is divided, stream.
-_request = struct.Struct("<3Q2I9Q2IfIQ")
-_config = struct.Struct("<3Q")
+_request = packer(FusedRequest)
 
 
 class Fusion:
@@ -28,8 +26,9 @@ class Fusion:
     close when its work has ended."""
 
     def __init__(self, communicator: Calls, row_bytes: int = 0, scratch_bytes: int = 0) -> None:
-        handle, config = ctypes.c_uint64(), _config.pack(_config.size, row_bytes, scratch_bytes)
-        lib.fusion_create(communicator._handle, config, ctypes.byref(handle))
+        handle = ctypes.c_uint64()
+        config = FusionConfig(ctypes.sizeof(FusionConfig), row_bytes, scratch_bytes)
+        lib.fusion_create(communicator._handle, ctypes.byref(config), ctypes.byref(handle))
         self._comm, self._handle = communicator, handle.value
 
     def all_reduce(self, input: BufferSpec, *, hidden: int, sum: BufferSpec | None = None,
@@ -67,7 +66,7 @@ class Fusion:
             if b is not None and b.readonly and b.nbytes:
                 raise errors.InvalidArgument("an output is read-only")
         kind = 0 if q is None else 1 if s is not None else 2
-        request = _request.pack(_request.size, rows, hidden, i.dtype, ALGORITHMS.index(algorithm),
+        request = _request(ctypes.sizeof(FusedRequest), rows, hidden, i.dtype, ALGORITHMS.index(algorithm),
                                 *(0 if b is None else b.ptr for b in buffers), kind,
                                 0 if q is None or q.dtype is None else q.dtype, epsilon, divided_residual,
                                 c._queue(stream))

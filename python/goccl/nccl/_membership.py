@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .. import errors
-from .._lib import create, error, fit, interruptible, lib
+from .._abi import CommInfo
+from .._checked import array
+from .._lib import create, error, interruptible, lib
 from .._types import DeviceType
 from ..bootstrap import Bootstrap, UniqueId
 from ..device import Device, current_device, device_count
@@ -35,12 +37,6 @@ def _leave() -> None:
             comm.abort() if failed else comm.destroy()
 
 
-class _Info(ctypes.Structure):
-    _fields_ = [("rank", ctypes.c_int32), ("size", ctypes.c_int32), ("device_kind", ctypes.c_int32),
-                ("device_index", ctypes.c_int32), ("device", ctypes.c_uint64), ("non_blocking", ctypes.c_int32),
-                ("reaches", ctypes.c_int32)]
-
-
 class Membership:
     """What a communicator is besides its calls: it is made, asked and ended."""
 
@@ -49,7 +45,7 @@ class Membership:
         self._keep = keep
         self._submit = lib.raw("submit")
         self._stream = 0  # host device: the own stream, on which waits can be interrupted
-        info = _Info()
+        info = CommInfo()
         lib.comm_info_get(handle, ctypes.byref(info))
         self._rank: int = info.rank
         self._size: int = info.size
@@ -118,8 +114,8 @@ class Membership:
                abort: bool = False) -> Self:
         """A communicator without the ranks in exclude_ranks, which do not call it and may be dead. Without
         exclude_ranks the ranks leave out those that have failed, and agree on them. abort ends running work first."""
-        exclude = [fit("exclude_ranks", "i", r) for r in exclude_ranks]
-        child = create(lib.comm_shrink_start, self._handle, (ctypes.c_int32 * max(len(exclude), 1))(*exclude),
+        exclude = list(exclude_ranks)
+        child = create(lib.comm_shrink_start, self._handle, array("exclude_ranks", ctypes.c_int32, exclude),
                        len(exclude), int(abort), pointer(config))
         return self._child(child)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .. import errors
+from .._abi import SignalWait
 from .._buffer import resolve
 from .._lib import error, lib
 from ..device import Stream
@@ -55,7 +55,8 @@ class OneSided(Calls):
         """Makes later work on the stream wait for signals, and uses them up. What the peers have put before is then
         visible."""
         all_ = [descs] if isinstance(descs, WaitSignalDesc) else list(descs)
-        packed = b"".join(struct.pack("=4i", d.op_count, d.peer, d.signal_index, d.context) for d in all_)
+        packed = (SignalWait * max(len(all_), 1))(*(SignalWait(d.op_count, d.peer, d.signal_index, d.context)
+                                                    for d in all_))
         self._queued(lambda s: lib.raw("wait_signal")(self._handle, len(all_), packed, s), None, stream)
 
     def _queued(self, call: Callable[[int], int], keep: object, stream: StreamSpec) -> None:
