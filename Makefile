@@ -18,16 +18,21 @@ VERSION   = $(shell git describe --tags --always --dirty 2>/dev/null || echo unk
 LDFLAGS   = -s -w -X github.com/goccl/goccl/internal/buildinfo.version=$(VERSION)
 GOFILES   = $(shell find . -name '*.go' -not -path './$(TOOLS)/*' -not -path './build/*' -not -path './.venv/*')
 
+# The modules of go.work. A pattern such as ./... does not go from one into another.
+PACKAGES  = ./... ./cmd/goccl/... ./watch/metrics/...
+# The linters' module is not among them.
+ALONE     = cd tools && GOWORK=off $(GO)
+
 # Packages that share memory between goroutines, and whose tests are therefore worth running under the race detector.
 # Here and in unit, those that take longest come first: the others run beside them.
-RACE = . engine collective job/agreement job/bootstrap job/share job/topo capi/internal/core device cmd/goccl/launch \
+RACE = . engine collective job/agreement job/bootstrap job/share job/topo capi/internal/core device job/launch \
        cmd/goccl/internal/doctor cmd/goccl/internal/perf internal/driver internal/fdshare internal/futex internal/wait \
        plan/executor primitive test/faults test/gpu test/hosts test/mockcuda test/models test/moe test/netfake \
        test/nettest test/ranks test/soak test/verdict test/commtest transport
 RACE_PACKAGES = $(shell for p in $(RACE); do [ "$$p" = . ] && echo . || echo ./$$p/...; done)
 
 .PHONY: help test rdma check fmt lint vet build race unit fuzz parsers soak kernels-check generate tools gpu-bundle
-.PHONY: clean
+.PHONY: clean tidy
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,7 +58,7 @@ tools: $(LINT) ## install what the other targets call
 # Linters have a module of their own, so that their dependencies are not ours.
 $(LINT): tools/go.mod tools/go.sum $(wildcard tools/lint/*.go)
 	@mkdir -p $(@D)
-	cd tools && $(GO) build -o ../$@ ./lint
+	$(ALONE) build -o ../$@ ./lint
 
 check: fmt lint ## gofmt, and lint with all that go vet looks for
 
@@ -61,17 +66,17 @@ fmt:
 	@out="$$(gofmt -l $(GOFILES))"; if [ -n "$$out" ]; then echo "not gofmt'ed; run gofmt -w on:"; echo "$$out"; exit 1; fi
 
 vet: ## go vet, which lint does as well
-	$(GO) vet ./...
+	$(GO) vet $(PACKAGES)
 
 lint: $(LINT) ## every linter of .golangci.yaml, by tools/lint
-	cd tools && $(GO) test -vet=off ./lint
-	$(LINT) ./...
+	$(ALONE) test -vet=off ./lint
+	$(LINT) $(PACKAGES)
 
 # go build would link every program as well, each time.
 build: ## compile every package, with and without cgo, and link goccl without
-	CGO_ENABLED=0 $(GO) list -export ./... >/dev/null
+	CGO_ENABLED=0 $(GO) list -export $(PACKAGES) >/dev/null
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/goccl
-	$(GO) list -export ./... >/dev/null
+	$(GO) list -export $(PACKAGES) >/dev/null
 
 kernels-check: ## compare the committed kernels with their sources; GOCCL_FULL=1: rebuild all architectures
 	@if [ -d kernels/internal/build ]; then set -x; $(GO) run ./kernels/internal/build -check; fi
@@ -80,7 +85,7 @@ race: ## the tests of the concurrent packages under the race detector
 	$(GO) test -vet=off -race -short -timeout 20m $(RACE_PACKAGES)
 
 unit: ## all tests; GOCCL_FULL=1: also the long ones
-	$(GO) test -vet=off -timeout 20m ./kernels/internal/hosttest ./test/faults . ./plan/executor ./...
+	$(GO) test -vet=off -timeout 20m ./kernels/internal/hosttest ./test/faults . ./plan/executor $(PACKAGES)
 
 FUZZTIME ?= 10s
 FUZZ_PACKAGES = $(shell grep -rlE '^func Fuzz[A-Z]' --include='*_test.go' --exclude-dir=$(TOOLS) --exclude-dir=build \
@@ -109,10 +114,18 @@ soak: ## tutorials 01 to 04, 200 times: none may hang or leave anything behind
 	GOCCL_SOAK=1 $(GO) test -run TestSoak -timeout 60m -v ./test/soak
 
 generate: tools ## build the kernels and everything else that is generated
-	$(GO) generate ./...
+	$(GO) generate $(PACKAGES)
 
 gpu-bundle: libgoccl libnccl libmscclpp libprofiler ## gather in build/gpu/ what a GPU host without Go needs
 	bench/bundle.sh "$(LDFLAGS)"
+
+# The tool's go.mod requires releases, which are this tree here as in go.work.
+RELEASE = github.com/goccl/goccl
+tidy: ## go mod tidy of every module
+	GOWORK=off $(GO) mod tidy
+	cd watch/metrics && GOWORK=off $(GO) mod tidy
+	cd cmd/goccl && $(GO) mod edit -replace=$(RELEASE)=../.. -replace=$(RELEASE)/watch/metrics=../../watch/metrics && \
+		GOWORK=off $(GO) mod tidy && $(GO) mod edit -dropreplace=$(RELEASE) -dropreplace=$(RELEASE)/watch/metrics
 
 clean: ## remove what make built
 	rm -rf build $(TOOLS)

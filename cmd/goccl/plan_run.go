@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccl/goccl/cmd/goccl/launch"
+	"github.com/goccl/goccl/job/launch"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/goccl/goccl/cmd/goccl/launch"
+	"github.com/goccl/goccl/job/launch"
 	"github.com/goccl/goccl/internal/netns"
 )
 

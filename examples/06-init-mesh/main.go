@@ -18,7 +18,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/goccl/goccl/cmd/goccl/launch"
+	"github.com/goccl/goccl/job/launch"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"

@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/goccl/goccl/cmd/goccl/launch"
+	"github.com/goccl/goccl/job/launch"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/primitive"
 )

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -55,8 +56,12 @@ func root(t *testing.T) string {
 
 func list(t *testing.T) []listed {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-e",
-		"-json=ImportPath,Dir,Imports,GoFiles,CgoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles", "./...")
+	args := []string{"list", "-e",
+		"-json=ImportPath,Dir,Imports,GoFiles,CgoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles"}
+	for _, dir := range modules {
+		args = append(args, "./"+path.Join(dir, "..."))
+	}
+	cmd := exec.Command("go", args...)
 	cmd.Dir = root(t)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

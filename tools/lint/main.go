@@ -2,7 +2,7 @@
 // ineffassign, depguard and misspell. The file is golangci-lint's, so editors can use it too; the linters themselves
 // build in seconds, and golangci-lint in minutes.
 //
-// Usage, in the module's root: lint [flags] ./...
+// Usage, in the root of the repository: lint [flags] packages
 package main
 
 import (

@@ -10,7 +10,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/goccl/goccl/cmd/goccl/launch"
+	"github.com/goccl/goccl/job/launch"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"

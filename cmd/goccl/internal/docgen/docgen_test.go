@@ -10,7 +10,7 @@ import (
 
 // The committed documents match the committed measurements and tables.
 func TestUpToDate(t *testing.T) {
-	root, err := moduleRoot()
+	root, err := repositoryRoot()
 	if err != nil {
 		t.Fatal(err)
 	}

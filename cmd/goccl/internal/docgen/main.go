@@ -18,7 +18,7 @@ func main() {
 	check := flag.Bool("check", false, "write nothing; fail when a file is not up to date")
 	add := flag.String("chaos", "", "add this folder of bench/results to the scoreboard of docs/reliability.md")
 	flag.Parse()
-	root, err := moduleRoot()
+	root, err := repositoryRoot()
 	if err == nil && *add != "" {
 		err = addRun(root, *add)
 	}
@@ -31,15 +31,15 @@ func main() {
 	}
 }
 
-// moduleRoot returns the nearest parent directory with a go.mod.
-func moduleRoot() (string, error) {
+// repositoryRoot returns the nearest parent directory with a go.work.
+func repositoryRoot() (string, error) {
 	dir, err := os.Getwd()
 	for ; err == nil; dir = filepath.Dir(dir) {
-		if _, e := os.Stat(filepath.Join(dir, "go.mod")); e == nil {
+		if _, e := os.Stat(filepath.Join(dir, "go.work")); e == nil {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", errors.New("no go.mod in this folder or above it")
+			return "", errors.New("no go.work in this folder or above it")
 		}
 	}
 	return "", err

@@ -3,7 +3,7 @@ package perf
 import (
 	"context"
 
-	"github.com/goccl/goccl/cmd/goccl/launch"
+	"github.com/goccl/goccl/job/launch"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/netns"
 )

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/cmd/goccl/launch"
+	"github.com/goccl/goccl/job/launch"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/engine/nvlink"
