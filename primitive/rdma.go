@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ib"
-	"github.com/goccl/goccl/transport/netlink"
+	"github.com/goccl/goccl/transport/link"
 )
 
 // RDMAConfig holds the options of an endpoint of IB0 to IB7. Values that are not positive stand for the defaults and
@@ -26,8 +26,8 @@ type RDMAConfig struct {
 type rdmaPort struct {
 	cfg      RDMAConfig
 	port     transport.Port
-	receiver *netlink.Receiver
-	sources  netlink.Sources
+	receiver *link.Receiver
+	sources  link.Sources
 }
 
 // openRDMA returns the adapter of t. The first call opens it.
@@ -63,7 +63,7 @@ func (c *Context) openRDMA(t Transport, cfg RDMAConfig) (*rdmaPort, error) {
 		return nil, err
 	}
 	p := &rdmaPort{cfg: cfg, port: port}
-	p.receiver = netlink.NewReceiver(port, netlink.ReceiverOptions{Timeout: c.opt.timeout,
+	p.receiver = link.NewReceiver(port, link.ReceiverOptions{Timeout: c.opt.timeout,
 		Lost: func(from uint64, err error) { c.sessionLost(t, from, err) }, Blamed: c.blamed})
 	if c.rdma == nil {
 		c.rdma = map[Transport]*rdmaPort{}
@@ -106,11 +106,11 @@ func (c *Context) connectRDMA(ctx context.Context, conn *Connection) (transport.
 		return nil, ErrClosed
 	}
 	remote := conn.remote
-	opt := netlink.Options{Sources: &p.sources, Blame: c.dead, Broken: func(err error) { c.connectionBroken(conn, err) }}
+	opt := link.Options{Sources: &p.sources, Blame: c.dead, Broken: func(err error) { c.connectionBroken(conn, err) }}
 	if !reachable(conn.local.dev) {
 		opt.Source = conn.local.dev
 	}
-	return netlink.Dial(ctx, p.port, func(ctx context.Context, request []byte) ([]byte, error) {
+	return link.Dial(ctx, p.port, func(ctx context.Context, request []byte) ([]byte, error) {
 		return n.Exchange(ctx, remote.addr, remote.cred, conn.local.id, request)
 	}, opt)
 }
@@ -223,7 +223,7 @@ func (c *Connection) importOnce(name uint64, key []byte) error {
 	if len(key) == 0 {
 		key = nil
 	}
-	if err := c.link.(*netlink.Link).Import(name, key); err != nil {
+	if err := c.link.(*link.Link).Import(name, key); err != nil {
 		return err
 	}
 	c.imported.Store(name, true)

@@ -17,7 +17,7 @@ const (
 	Flat      = 7 // goccl, Comm.RegisterFlat: share.Windows
 	Verdict   = 9 // goccl, watchdog: records that ranks compare
 
-	PlanRequest = 10 // plan/executor: a link (transport/netlink) asks the receiver of the peer
+	PlanRequest = 10 // plan/executor: a link (transport/link) asks the receiver of the peer
 	PlanReply   = 11 // plan/executor: the receiver answers
 	PlanLinks   = 12 // plan/executor: as Links, for plans on GPUs
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/transport"
-	"github.com/goccl/goccl/transport/netlink"
+	"github.com/goccl/goccl/transport/link"
 )
 
 // farMemory is what the memories have in common that links of other hosts' ranks change: each takes one kind of record,
@@ -15,11 +15,11 @@ import (
 type farMemory struct{ f *far }
 
 var (
-	_ netlink.Memory = (*farSignal)(nil)
-	_ netlink.Memory = (*farBegin)(nil)
-	_ netlink.Memory = (*farBuffer)(nil)
-	_ netlink.Memory = (*farScratchMemory)(nil)
-	_ netlink.Memory = (*farPacket)(nil)
+	_ link.Memory = (*farSignal)(nil)
+	_ link.Memory = (*farBegin)(nil)
+	_ link.Memory = (*farBuffer)(nil)
+	_ link.Memory = (*farScratchMemory)(nil)
+	_ link.Memory = (*farPacket)(nil)
 )
 
 // refuse ends the executor.

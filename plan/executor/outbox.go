@@ -9,14 +9,14 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/transport"
-	"github.com/goccl/goccl/transport/netlink"
+	"github.com/goccl/goccl/transport/link"
 )
 
 // outbox holds what this rank has pushed into port channels to one rank of another host, in order.
 type outbox struct {
 	p      *ports
 	peer   int
-	link   *netlink.Link
+	link   *link.Link
 	posted atomic.Uint64 // posts so far
 	given  atomic.Uint64 // posts whose source may be reused: the link has them, or they were dropped
 	halted atomic.Bool   // posts are dropped
@@ -46,7 +46,7 @@ const (
 	postStore
 )
 
-func newOutbox(p *ports, peer int, link *netlink.Link) *outbox {
+func newOutbox(p *ports, peer int, link *link.Link) *outbox {
 	o := &outbox{p: p, peer: peer, link: link}
 	o.more.L = &o.mu
 	o.over.Go(o.serve)

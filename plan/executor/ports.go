@@ -11,13 +11,13 @@ import (
 	"github.com/goccl/goccl/engine/hosts/links"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/transport"
-	"github.com/goccl/goccl/transport/netlink"
+	"github.com/goccl/goccl/transport/link"
 )
 
 // ports are the connections of an executor to ranks of other hosts, over which the port channels of its plans run.
 //
 //   - A thread block pushes puts and signals into the outbox of the peer. It does not wait.
-//   - The goroutine of the outbox gives them to the link (transport/netlink), in order. When a put is given, its source
+//   - The goroutine of the outbox gives them to the link (transport/link), in order. When a put is given, its source
 //     may be reused: this is what a flush waits for.
 //   - At the peer the link applies them in order to the memories that the plan has registered with the receiver.
 //
@@ -26,7 +26,7 @@ type ports struct {
 	e        *Executor
 	name     string // of the network, for errors
 	port     transport.Port
-	receiver *netlink.Receiver
+	receiver *link.Receiver
 	out      []*outbox // by rank; nil: not connected. Only Load changes it
 	plans    uint64    // opened so far, the same on all ranks
 
@@ -41,7 +41,7 @@ func openPorts(e *Executor) (*ports, error) {
 		return nil, err
 	}
 	p := &ports{e: e, name: e.net.Name(), port: port, out: make([]*outbox, e.size)}
-	p.receiver = netlink.NewReceiver(port, netlink.ReceiverOptions{
+	p.receiver = link.NewReceiver(port, link.ReceiverOptions{
 		Lost: func(from uint64, err error) { p.lost(int(from), err) }})
 	return p, nil
 }
@@ -81,7 +81,7 @@ func (p *ports) connect(ctx context.Context, peers []int) error {
 	return errors.Join(errs...)
 }
 
-func (p *ports) dial(ctx context.Context, peer int) (*netlink.Link, error) {
+func (p *ports) dial(ctx context.Context, peer int) (*link.Link, error) {
 	asked := false
 	exchange := func(ctx context.Context, request []byte) ([]byte, error) {
 		asked = true
@@ -90,7 +90,7 @@ func (p *ports) dial(ctx context.Context, peer int) (*netlink.Link, error) {
 		}
 		return p.e.boot.Recv(ctx, peer, tags.PlanReply)
 	}
-	l, err := netlink.Dial(ctx, p.port, exchange, netlink.Options{Broken: func(err error) { p.lost(peer, err) }})
+	l, err := link.Dial(ctx, p.port, exchange, link.Options{Broken: func(err error) { p.lost(peer, err) }})
 	if !asked {
 		err = errors.Join(err, p.e.boot.Send(ctx, peer, tags.PlanRequest, nil))
 	}

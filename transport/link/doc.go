@@ -1,4 +1,4 @@
-// Package netlink is a transport.Link over any transport.Net: operations that happen in order, over puts that do not.
+// Package link is a transport.Link over any transport.Net: operations that happen in order, over puts that do not.
 //
 // # The flow
 //
@@ -17,4 +17,4 @@
 //
 // Link and Receiver may be used by several goroutines. A Link blocks only when the ring is full, until the Receiver has
 // applied records, the Peer fails, or the Link is closed. Records are applied on a goroutine of the network.
-package netlink
+package link

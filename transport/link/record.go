@@ -1,4 +1,4 @@
-package netlink
+package link
 
 import (
 	"encoding/binary"
@@ -60,7 +60,7 @@ func parseRecord(b []byte) (record, error) {
 	}
 	r := record{op(v[0]), v[1], v[2], v[3], v[4], v[5]}
 	if r.op == 0 || r.op >= numOps || r.length > chunk {
-		return r, fmt.Errorf("%w: netlink: record of operation %d, %d bytes", transport.ErrBounds, v[0], r.length)
+		return r, fmt.Errorf("%w: link: record of operation %d, %d bytes", transport.ErrBounds, v[0], r.length)
 	}
 	return r, nil
 }
@@ -89,11 +89,11 @@ func (o *offer) encode() []byte {
 func parseOffer(b []byte) (o offer, err error) {
 	r, err := wire.Open(b, kindOffer, offerVersion)
 	if err != nil {
-		return o, fmt.Errorf("netlink: %w", err)
+		return o, fmt.Errorf("link: %w", err)
 	}
 	o.address, o.ring, o.stage = r.Bytes(maxField), r.Bytes(maxField), r.Bytes(maxField)
 	if err := r.Done(); err != nil {
-		return o, fmt.Errorf("netlink: %w", err)
+		return o, fmt.Errorf("link: %w", err)
 	}
 	return o, nil
 }
@@ -107,7 +107,7 @@ type buffer struct {
 func newBuffer(p transport.Port, size int) (*buffer, error) {
 	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
-		return nil, fmt.Errorf("netlink: %d bytes of memory: %w", size, err)
+		return nil, fmt.Errorf("link: %d bytes of memory: %w", size, err)
 	}
 	r, err := p.Register(nil, pointer(b), int64(size))
 	if err != nil {

@@ -1,4 +1,4 @@
-package netlink
+package link
 
 import (
 	"context"
@@ -206,7 +206,7 @@ func (in *inbound) apply(r *record, slot int) error {
 	at := in.memories[r.region]
 	in.Receiver.mu.Unlock()
 	if at == nil {
-		return fmt.Errorf("%w: netlink: no memory %#x", transport.ErrBounds, r.region)
+		return fmt.Errorf("%w: link: no memory %#x", transport.ErrBounds, r.region)
 	}
 	at.mu.RLock()
 	defer at.mu.RUnlock()
@@ -216,7 +216,7 @@ func (in *inbound) apply(r *record, slot int) error {
 	}
 	m := at.m
 	if m == nil || n > uint64(m.Size()) || r.offset > uint64(m.Size())-n || r.op != opWrite && r.offset%8 != 0 {
-		return fmt.Errorf("%w: netlink: %d bytes at offset %d of memory %#x", transport.ErrBounds, n, r.offset, r.region)
+		return fmt.Errorf("%w: link: %d bytes at offset %d of memory %#x", transport.ErrBounds, n, r.offset, r.region)
 	}
 	off := int64(r.offset)
 	switch r.op {

@@ -1,4 +1,4 @@
-package netlink
+package link
 
 import (
 	"context"
@@ -74,7 +74,7 @@ func Dial(ctx context.Context, p transport.Port, exchange func(ctx context.Conte
 	if err = l.join(ctx, exchange); err != nil {
 		_ = l.peer.Close()
 		l.records.free()
-		return nil, fmt.Errorf("netlink: %w", err)
+		return nil, fmt.Errorf("link: %w", err)
 	}
 	l.peer.OnArrival(immEcho, l.echoed)
 	l.wg.Go(func() {
@@ -181,7 +181,7 @@ func (l *Link) word(o op, dst transport.Remote, value uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ok := l.imports[dst.Region]; !ok {
-		return fmt.Errorf("netlink: %w: memory %#x was not imported", transport.ErrNotReachable, dst.Region)
+		return fmt.Errorf("link: %w: memory %#x was not imported", transport.ErrNotReachable, dst.Region)
 	}
 	return l.record(record{op: o, region: dst.Region, offset: dst.Offset, value: value})
 }

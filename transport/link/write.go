@@ -1,4 +1,4 @@
-package netlink
+package link
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ func (l *Link) Write(dst transport.Remote, src device.Ptr, n int64) error {
 	}
 	to, ok := l.imports[dst.Region]
 	if !ok {
-		return fmt.Errorf("netlink: %w: memory %#x was not imported", transport.ErrNotReachable, dst.Region)
+		return fmt.Errorf("link: %w: memory %#x was not imported", transport.ErrNotReachable, dst.Region)
 	}
 	if from, off := l.opt.Sources.find(src, n); from != nil && to != nil {
 		if err := l.put(from, off, to, int64(dst.Offset), n, immData+uint32(l.next%slots)); err != nil {

@@ -1,4 +1,4 @@
-package netlink
+package link
 
 import (
 	"bytes"
