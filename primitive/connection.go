@@ -12,7 +12,6 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ipc"
-	"github.com/goccl/goccl/transport/tcp"
 )
 
 // Connection is one direction between two endpoints, seen from the local one: the host writes to the peer's memory,
@@ -23,7 +22,7 @@ type Connection struct {
 	link          transport.Link
 	peer, tag     atomic.Int64
 	closed        atomic.Bool
-	imported      sync.Map // names of the peer's memories that an RDMA link knows
+	imported      sync.Map // names of the peer's memories that the link of a network knows
 }
 
 // Connect makes a connection from a local endpoint to a remote one, which may be of this process. Both must have the
@@ -52,10 +51,8 @@ func (c *Context) connect(parent context.Context, local, remote *Endpoint, peer,
 	defer cancel()
 	var err error
 	switch {
-	case local.transport == Ethernet:
-		conn.link, err = c.connectEthernet(ctx, conn)
-	case local.transport.IsIB():
-		conn.link, err = c.connectRDMA(ctx, conn)
+	case local.transport.network():
+		conn.link, err = c.dial(ctx, conn)
 	default:
 		conn.link, err = c.connectIPC(local, remote)
 	}
@@ -87,30 +84,6 @@ func (c *Context) connectIPC(local, remote *Endpoint) (transport.Link, error) {
 		return nil, err
 	}
 	return ipc.NewStreamLink(s, adder), nil
-}
-
-// connectionBroken aborts the Context because a network has lost the peer, or the peer has refused an operation.
-func (c *Context) connectionBroken(conn *Connection, err error) {
-	c.Abort(&Error{Op: conn.Transport().String() + " connection", Rank: c.Rank(), Peer: conn.PeerRank(),
-		Info: conn.remote.String(), Err: fmt.Errorf("%w: %w", ErrPeerDead, err)})
-}
-
-func (c *Context) connectEthernet(ctx context.Context, conn *Connection) (transport.Link, error) {
-	n, err := c.ethernet()
-	if err != nil {
-		return nil, err
-	}
-	opt := tcp.LinkOptions{Source: conn.local.dev, Broken: func(err error) { c.connectionBroken(conn, err) }}
-	if !reachable(conn.local.dev) {
-		opt.Staging = func(size int) ([]byte, func(), error) {
-			a, err := allocMapped(conn.local.dev, int64(size))
-			if err != nil {
-				return nil, nil, err
-			}
-			return device.Bytes(a.Ptr(), int64(size)), func() { _ = a.Close() }, nil
-		}
-	}
-	return n.Dial(ctx, conn.remote.addr, conn.remote.cred, conn.local.id, opt)
 }
 
 // Context, Transport, Local and Remote return what the connection was made of.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/setting"
-	"github.com/goccl/goccl/transport/tcp"
 )
 
 // Context owns communication resources: endpoints, connections, mappings, counters, and the abort block that ends all
@@ -24,18 +23,17 @@ type Context struct {
 	abort *abortPage // nil if it could not be made: see failed
 	fail  error
 
-	mu      sync.Mutex // guards the fields below
-	closed  bool
-	cause   error         // the cause of an Abort
-	done    chan struct{} // closed by Abort, replaced by Recover
-	hooks   []func(error)
-	node    *tcp.Node
-	rdma    map[Transport]*rdmaPort
-	tokens  map[tokenPoolKey]*tokenPool
-	streams map[device.Device]*streamPool
-	owned   map[closer]uint64 // resources that Close ends, with their ages, newest first
-	age     uint64
-	waiters map[device.Ptr]*Connection // the connection whose counter is at an address, for reports
+	mu       sync.Mutex // guards the fields below
+	closed   bool
+	cause    error         // the cause of an Abort
+	done     chan struct{} // closed by Abort, replaced by Recover
+	hooks    []func(error)
+	networks map[Transport]*network
+	tokens   map[tokenPoolKey]*tokenPool
+	streams  map[device.Device]*streamPool
+	owned    map[closer]uint64 // resources that Close ends, with their ages, newest first
+	age      uint64
+	waiters  map[device.Ptr]*Connection // the connection whose counter is at an address, for reports
 }
 
 // closer is a resource of a Context.
@@ -77,8 +75,8 @@ func NewContext(opts ...ContextOption) *Context {
 		o.timeout = 30 * time.Second
 	}
 	c := &Context{opt: o, done: make(chan struct{}), tokens: map[tokenPoolKey]*tokenPool{},
-		streams: map[device.Device]*streamPool{},
-		owned:   map[closer]uint64{}, waiters: map[device.Ptr]*Connection{}}
+		streams: map[device.Device]*streamPool{}, networks: map[Transport]*network{},
+		owned: map[closer]uint64{}, waiters: map[device.Ptr]*Connection{}}
 	c.rank.Store(NoRank)
 	c.abort, c.fail = newAbortPage(o.spinLimit)
 	if err != nil && c.fail == nil {
@@ -294,7 +292,7 @@ func (c *Context) Close() error {
 	}
 	ages := c.owned
 	c.owned = map[closer]uint64{}
-	node, rdma := c.node, c.rdma
+	networks := c.networks
 	c.mu.Unlock()
 
 	var errs []error
@@ -318,11 +316,10 @@ func (c *Context) Close() error {
 	for _, r := range owned {
 		errs = append(errs, r.Close())
 	}
-	for _, p := range rdma {
-		errs = append(errs, p.close())
-	}
-	if node != nil {
-		errs = append(errs, node.Close())
+	for t := IB0; t <= Ethernet; t++ { // Ethernet last: it answers for the others
+		if n := networks[t]; n != nil {
+			errs = append(errs, n.close())
+		}
 	}
 	c.mu.Lock()
 	streams, tokens := c.streams, c.tokens

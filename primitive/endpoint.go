@@ -29,8 +29,8 @@ type Endpoint struct {
 	owner         device.ID
 	id            uint64
 	host, process ipc.ID
-	addr          netip.AddrPort // of the Node, of networks
-	cred          tcp.Credential // at the Node, of networks
+	addr          netip.AddrPort // of networks: where the owner's Context listens
+	cred          tcp.Credential // of networks: for an exchange there
 
 	// Local endpoints only.
 	ctx  *Context
@@ -52,15 +52,8 @@ func (c *Context) CreateEndpoint(cfg EndpointConfig) (*Endpoint, error) {
 		process: ipc.ProcessID, ctx: c, dev: cfg.Device}
 	switch {
 	case cfg.Transport == IPC:
-	case cfg.Transport == Ethernet:
-		n, err := c.ethernet()
-		if err != nil {
-			return nil, c.wrap(err, op, NoRank)
-		}
-		e.addr, e.cred = n.Addr(), n.NewEndpoint()
-		e.id = e.cred.Endpoint
-	case cfg.Transport.IsIB():
-		if err := c.listenRDMA(e, cfg.RDMA); err != nil {
+	case cfg.Transport.network():
+		if err := c.listen(e, cfg.RDMA); err != nil {
 			return nil, c.wrap(err, op, NoRank)
 		}
 	default:
@@ -109,8 +102,8 @@ func (e *Endpoint) Close() error {
 	e.once.Do(func() {
 		e.ctx.disown(e)
 		if e.transport.network() {
-			if n := e.ctx.startedEthernet(); n != nil {
-				n.RemoveEndpoint(e.id)
+			if n := e.ctx.opened(Ethernet); n != nil {
+				n.port.(*tcp.Port).EndExchange(e.cred)
 			}
 		}
 	})

@@ -11,7 +11,6 @@ import (
 	"github.com/goccl/goccl/job/share"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ipc"
-	"github.com/goccl/goccl/transport/tcp"
 )
 
 // RegisteredMemory is memory that channels and connections may use: registered local memory, or memory received from a
@@ -33,20 +32,18 @@ type RegisteredMemory struct {
 	closed   bool
 	share    *share.Descriptor // local: set by the first Serialize
 	revoke   func()
-	region   uint64 // local: the Ethernet region, 0 until needed
-	name     uint64 // local: what peers over RDMA call it
-	rdma     map[Transport]*rdmaRegion
+	name     uint64                      // local: what peers over networks call it; 0 until needed
+	networks map[Transport]*registration // local: the networks that it is registered with
 	mappings map[device.Device]*share.Mapping
 }
 
 // origin is the description of a remote memory.
 type origin struct {
 	host, process ipc.ID
-	share         *share.Descriptor // nil unless shared by IPC
-	region        uint64            // 0 unless registered for Ethernet
-	name          uint64
-	keys          map[Transport][]byte // of RDMA adapters
-	offset        int64                // offset in the share and in the region
+	share         *share.Descriptor    // nil unless shared by IPC
+	name          uint64               // what links call it
+	keys          map[Transport][]byte // by the networks that it is registered with
+	offset        int64                // offset in the share and in the registered memory
 	local         *RegisteredMemory
 }
 
@@ -199,42 +196,7 @@ func (m *RegisteredMemory) remote(ctx context.Context, conn *Connection) (transp
 		p, err := m.mapOn(ctx, conn.local.dev)
 		return transport.Remote{Ptr: p}, err
 	}
-	if conn.Transport().IsIB() {
-		return m.importRDMA(conn)
-	}
-	if m.dev != nil {
-		r, err := m.ethernetRegion()
-		return transport.Remote{Region: r}, err
-	}
-	if m.origin.region == 0 {
-		return transport.Remote{}, fmt.Errorf("%w: the memory has no ethernet region", ErrInvalid)
-	}
-	return transport.Remote{Region: m.origin.region, Offset: uint64(m.origin.offset)}, nil
-}
-
-// ethernetRegion registers local memory with the Context's Node.
-func (m *RegisteredMemory) ethernetRegion() (uint64, error) {
-	n, err := m.ctx.ethernet()
-	if err != nil {
-		return 0, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return 0, ErrClosed
-	}
-	if m.region == 0 {
-		m.region = n.Register(m.wireMemory())
-	}
-	return m.region, nil
-}
-
-// wireMemory is local memory as operations of peers change it.
-func (m *RegisteredMemory) wireMemory() tcp.Memory {
-	if m.mapped || reachable(m.dev) {
-		return tcp.NewHostMemory(m.ptr, m.size, m.token)
-	}
-	return tcp.NewDeviceMemory(m.dev, m.ptr, m.size)
+	return m.place(conn)
 }
 
 // inBounds reports whether the range lies in the memory.
@@ -250,8 +212,8 @@ func (m *RegisteredMemory) Close() error {
 		return nil
 	}
 	m.closed = true
-	revoke, region, mappings, rdma, name := m.revoke, m.region, m.mappings, m.rdma, m.name
-	m.revoke, m.mappings, m.rdma = nil, nil, nil
+	revoke, mappings, networks, name := m.revoke, m.mappings, m.networks, m.name
+	m.revoke, m.mappings, m.networks = nil, nil, nil
 	m.mu.Unlock()
 	m.ctx.disown(m)
 	if m.dev != nil {
@@ -262,13 +224,8 @@ func (m *RegisteredMemory) Close() error {
 	if revoke != nil {
 		revoke()
 	}
-	if region != 0 {
-		if n := m.ctx.startedEthernet(); n != nil {
-			n.Unregister(region)
-		}
-	}
 	var errs []error
-	for _, r := range rdma {
+	for _, r := range networks {
 		errs = append(errs, r.close(name))
 	}
 	for _, p := range mappings {

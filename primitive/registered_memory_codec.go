@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/transport/wire"
 )
 
-const memoryVersion = 2
+const memoryVersion = 3
 
 // Serialize encodes the memory for a peer. The first call exports it. The bytes allow their holder to map or write the
 // memory: send them over an authenticated and encrypted channel.
@@ -27,30 +27,23 @@ func (m *RegisteredMemory) put(w *wire.Writer, off, size int64) error {
 	if m.dev == nil {
 		return fmt.Errorf("%w: only the owner of a memory can serialise it", ErrInvalid)
 	}
-	flags := m.flags
-	var region uint64
 	var err error
-	if flags.Has(Ethernet) && (m.ctx.startedEthernet() != nil || !m.token) {
-		if region, err = m.ethernetRegion(); err != nil {
-			return err
-		}
-	}
 	var desc *share.Descriptor
-	if flags.Has(IPC) && !m.mapped {
+	if m.flags.Has(IPC) && !m.mapped {
 		if desc, err = m.exported(); err != nil {
 			return err
 		}
 	}
-	adapters := m.adapters()
-	keys := make([][]byte, len(adapters))
-	for i, t := range adapters {
-		r, err := m.registerRDMA(t)
+	networks := m.named()
+	keys := make([][]byte, len(networks))
+	for i, t := range networks {
+		r, err := m.register(t)
 		if err != nil {
 			return err
 		}
 		keys[i] = r.key()
 	}
-	w.U16(uint16(flags))
+	w.U16(uint16(m.flags))
 	w.U8(uint8(m.owner.Kind))
 	w.U16(uint16(m.owner.Index))
 	host := ipc.HostID()
@@ -60,10 +53,9 @@ func (m *RegisteredMemory) put(w *wire.Writer, off, size int64) error {
 	w.U64(uint64(m.ptr.Add(off)))
 	w.U64(uint64(size))
 	w.U64(uint64(off))
-	w.U64(region)
 	w.U64(m.name)
-	w.U8(uint8(len(adapters)))
-	for i, t := range adapters {
+	w.U8(uint8(len(networks)))
+	for i, t := range networks {
 		w.U8(uint8(t))
 		w.Bytes(keys[i])
 	}
@@ -133,14 +125,13 @@ func (c *Context) getMemory(r *wire.Reader) *RegisteredMemory {
 	m.ptr = device.Ptr(r.U64())
 	m.size = int64(r.U64())
 	o.offset = int64(r.U64())
-	o.region = r.U64()
 	o.name = r.U64()
 	if n := r.U8(); n > 0 {
 		o.keys = map[Transport][]byte{}
 		for range n {
 			t := Transport(r.U8())
 			o.keys[t] = r.Bytes(1 << 12)
-			if !t.IsIB() {
+			if !t.network() {
 				r.Fail("a key of %v", t)
 			}
 		}

@@ -56,11 +56,6 @@ func (s *SemaphoreStub) Serialize() ([]byte, error) {
 	if s.token == nil {
 		return nil, invalid(op, "only the owner of a stub can serialise it")
 	}
-	if s.conn.Transport() == Ethernet {
-		if _, err := s.token.slab.mem.ethernetRegion(); err != nil {
-			return nil, s.conn.wrap(err, op)
-		}
-	}
 	var w wire.Writer
 	w.U8(uint8(s.conn.Transport()))
 	if err := s.token.slab.mem.put(&w, s.token.offset, transport.TokenSize); err != nil {

@@ -1,7 +1,7 @@
 // Package transport defines what all transports share: the Link, one direction of a connection, and the Remote, a
-// location in the peer's memory. The transports are transport/ipc (the same process, host shared memory, peer GPUs),
-// transport/tcp (between hosts) and transport/ib (reserved). Net is the interface of networks;
-// transport/link makes a Link over one.
+// location in the peer's memory. Links within a host are in transport/ipc (the same process, host shared memory, peer
+// GPUs). Net is the interface of networks (transport/tcp, transport/ib, transport/plugin); transport/link makes a Link
+// over any of them.
 //
 // # Lifetime and threads
 //

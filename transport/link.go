@@ -26,8 +26,8 @@ var (
 // Remote is a location in the peer's memory, as the link addresses it.
 type Remote struct {
 	Ptr    device.Ptr // ipc: the address here; 0 when not mapped
-	Region uint64     // tcp: the id under which the peer registered the memory; 0 if not registered
-	Offset uint64     // tcp: offset in the region
+	Region uint64     // networks: the id under which the peer registered the memory; 0 if not registered
+	Offset uint64     // networks: offset in that memory
 }
 
 // Add returns the location n bytes further.

@@ -28,7 +28,7 @@ func BenchProcesses(b *testing.B, net func(testing.TB) transport.Net) {
 			if by == "proxy" && runtime.GOMAXPROCS(0) < 8 {
 				b.Skip("the goroutines that poll need eight processors")
 			}
-			s := half(b, Open(b, net(b)), benchMemory)
+			s := Half(b, Open(b, net(b)), benchMemory)
 			name := strings.SplitN(b.Name(), "/", 2)[0]
 			s.spawn(b, fmt.Sprint(by, " ", pattern, " ", size), "-test.run=^$", "-test.bench=^"+name+"$",
 				"-test.benchtime=1x")

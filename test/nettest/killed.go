@@ -20,7 +20,7 @@ func (r *role) run(t *testing.T, c Config) {
 
 // killedPeer kills the other process: waiters and puts end with ErrPeerGone.
 func killedPeer(t *testing.T, c Config) {
-	s := half(t, Open(t, c.Net(t)), 4096)
+	s := Half(t, Open(t, c.Net(t)), 4096)
 	name := strings.SplitN(t.Name(), "/", 2)[0]
 	cmd := s.spawn(t, "", "-test.run=^"+name+"$")
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

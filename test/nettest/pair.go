@@ -60,7 +60,7 @@ type Side struct {
 // Join connects two ports and gives each side regions of size bytes.
 func Join(t testing.TB, a, b transport.Port, size int) (x, y *Side) {
 	t.Helper()
-	x, y = half(t, a, size), half(t, b, size)
+	x, y = Half(t, a, size), Half(t, b, size)
 	errs := make(chan error, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -84,7 +84,8 @@ func imported(t testing.TB, at *Side, r transport.Region) transport.RemoteRegion
 	return d
 }
 
-func half(t testing.TB, p transport.Port, size int) *Side {
+// Half is a side that is not connected yet.
+func Half(t testing.TB, p transport.Port, size int) *Side {
 	t.Helper()
 	s := &Side{Port: p}
 	outPtr, out := Memory(t, size)

@@ -36,7 +36,7 @@ func childRole() *role {
 
 // join tells the parent this side's address and key, and connects the two.
 func (r *role) join(t testing.TB, n transport.Net, size int) *Side {
-	s := half(t, Open(t, n), size)
+	s := Half(t, Open(t, n), size)
 	fmt.Printf("CHILD %s %s\n", hex.EncodeToString(s.Address()), hex.EncodeToString(s.Own.Key()))
 	s.join(t, r)
 	return s

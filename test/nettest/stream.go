@@ -25,7 +25,7 @@ const (
 // writes lines to w: "HELLO address key", then "ROUNDS n" again and again, and at the end "FAILED why: error". It reads
 // the other's address and key from r.
 func Stream(t testing.TB, n transport.Net, r io.Reader, w io.Writer) {
-	s := half(t, Open(t, n), streamSlots*streamBytes)
+	s := Half(t, Open(t, n), streamSlots*streamBytes)
 	_, _ = fmt.Fprintf(w, "HELLO %s %s\n", hex.EncodeToString(s.Address()), hex.EncodeToString(s.Own.Key()))
 	in := bufio.NewReader(r)
 	var address, key string

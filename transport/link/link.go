@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/peer"
 )
 
 // Options configures a Link.
@@ -19,39 +21,43 @@ type Options struct {
 	Source device.Device
 	// Sources are the memories that need no staging; nil is none.
 	Sources *Sources
+	// Timeout bounds how long an operation waits because the peer applies nothing; 0 is no bound.
+	Timeout time.Duration
 	// Broken is called once when the peer vanishes or refuses an operation.
 	Broken func(error)
-	// Blame returns the rank that made this side close, or a negative number; nil is nobody.
-	Blame func() int
+	// Blame returns the rank that made this side close, or a negative number; nil is nobody. Blamed gets the rank that the
+	// peer's Receiver named when it closed. It is called on a goroutine of the network.
+	Blame  func() int
+	Blamed func(rank int)
 }
 
-// Link is one direction of a connection. It implements transport.Link. Import names the peer's memories.
+// Link is the sending end of one direction. It implements transport.Link. Import names the peer's memories.
 type Link struct {
-	port transport.Port
-	peer transport.Peer
-	opt  Options
-	ring transport.RemoteRegion
-	far  transport.RemoteRegion // the staging buffers there
-	wg   sync.WaitGroup
+	port    transport.Port
+	peer    transport.Peer
+	opt     Options
+	ring    transport.RemoteRegion // the peer's ring of commands
+	stage   transport.RemoteRegion // the peer's staging buffers
+	batch   transport.Batcher      // the Peer, or nil if it is none
+	failure *peer.Failure          // why operations fail: the Peer's error, a refusal, or a timeout
+	watch   sync.WaitGroup
 
-	ctx    context.Context // ends with the Link
+	ctx    context.Context // ends when Close or Hurry is called
 	cancel context.CancelFunc
 
-	mu      sync.Mutex      // orders the operations; guards the fields below
-	bound   context.Context // of waits for room: ctx, and in Close another one
-	records *buffer         // slot by slot, what is put into the ring
-	stage   *buffer         // staging buffers of this side; nil until needed
-	next    uint64          // number of the next record
-	open    uint64          // writes since the last record
-	writes  [slots]uint64
-	echoes  uint64 // echoes asked for
-	imports map[uint64]transport.RemoteRegion
+	mu       sync.Mutex      // orders the operations; guards the fields below
+	limit    context.Context // of waits for room: ctx, and in Close that of the goodbye
+	commands *buffer         // by slot: the source of what is put into the ring
+	staging  *buffer         // by slot: where this side stages sources; nil until needed
+	next     uint64          // number of the next command
+	writes   [slots]uint64   // by slot: writes that its commands have covered
+	pending  uint64          // writes since the last command
+	echoes   uint64          // echoes asked for
+	imports  map[uint64]transport.RemoteRegion
+	closed   bool
 
-	marks struct {
-		sync.Mutex
-		queue []mark
-	}
-	closed bool
+	markMu sync.Mutex // guards marks; taken inside mu
+	marks  []mark     // in order of echo
 }
 
 // mark is a word to set when an echo has come.
@@ -64,50 +70,82 @@ type mark struct {
 // Dial makes a Link of a port. exchange carries the request to the peer's Receiver.Accept and returns its reply.
 func Dial(ctx context.Context, p transport.Port, exchange func(ctx context.Context, request []byte) ([]byte, error),
 	opt Options) (*Link, error) {
-	l := &Link{port: p, opt: opt, imports: map[uint64]transport.RemoteRegion{}}
-	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.bound = l.ctx
-	var err error
-	if l.peer, err = p.NewPeer(); err != nil {
+	half, err := p.NewPeer()
+	if err != nil {
 		return nil, err
 	}
-	if err = l.join(ctx, exchange); err != nil {
-		_ = l.peer.Close()
-		l.records.free()
-		return nil, fmt.Errorf("link: %w", err)
+	l, err := dial(ctx, p, half, exchange, opt)
+	if err != nil {
+		return nil, fmt.Errorf("link: %w", errors.Join(err, half.Close()))
 	}
-	l.peer.OnArrival(immEcho, l.echoed)
-	l.wg.Go(func() {
-		<-l.peer.Failed()
-		if err := l.peer.Err(); !errors.Is(err, transport.ErrClosed) && !errors.Is(err, transport.ErrPeerClosed) &&
-			opt.Broken != nil {
-			opt.Broken(err)
-		}
-	})
 	return l, nil
 }
 
-func (l *Link) join(ctx context.Context, exchange func(context.Context, []byte) ([]byte, error)) error {
-	var err error
-	if l.records, err = newBuffer(l.port, slots*recordSize); err != nil {
-		return err
+func dial(ctx context.Context, p transport.Port, half transport.Peer,
+	exchange func(ctx context.Context, request []byte) ([]byte, error), opt Options) (*Link, error) {
+	commands, err := newBuffer(p, slots*commandSize)
+	if err != nil {
+		return nil, err
 	}
-	mine := offer{address: l.peer.Address(), ring: l.records.region.Key()}
+	mine := offer{address: half.Address(), ring: commands.region.Key()}
+	var theirs offer
 	b, err := exchange(ctx, mine.encode())
+	if err == nil {
+		theirs, err = parseOffer(b)
+	}
+	if err == nil {
+		err = half.Connect(ctx, theirs.address)
+	}
+	if err == nil {
+		return open(p, half, commands, &theirs, opt)
+	}
+	_ = half.Close()
+	commands.free()
+	return nil, err
+}
+
+// open makes the Link of a Peer that is connected. It takes over commands.
+func open(p transport.Port, half transport.Peer, commands *buffer, theirs *offer, opt Options) (*Link, error) {
+	l := &Link{port: p, peer: half, opt: opt, failure: peer.NewFailure(), commands: commands,
+		imports: map[uint64]transport.RemoteRegion{}}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.limit = l.ctx
+	l.batch, _ = half.(transport.Batcher)
+	var err error
+	if l.ring, err = half.Import(theirs.ring); err == nil {
+		l.stage, err = half.Import(theirs.stage)
+	}
 	if err != nil {
-		return err
+		_ = half.Close()
+		commands.free()
+		return nil, err
 	}
-	reply, err := parseOffer(b)
-	if err != nil {
-		return err
+	half.OnArrival(immEcho, l.echoed)
+	half.OnArrival(immBye, func(uint64) { blamed(binary.LittleEndian.Uint64(commands.b[spare:]), opt.Blamed) })
+	for i, why := range refusals {
+		refused := func(n uint64) {
+			if n > 0 {
+				l.failure.Fail(why)
+			}
+		}
+		half.OnArrival(immRefused+uint32(i), refused)
+		refused(half.Arrived(immRefused + uint32(i)))
 	}
-	if l.ring, err = l.peer.Import(reply.ring); err != nil {
-		return err
+	l.watch.Go(l.report)
+	return l, nil
+}
+
+// report tells the owner when the Link breaks.
+func (l *Link) report() {
+	select {
+	case <-l.failure.Failed():
+	case <-l.peer.Failed():
+		l.failure.Fail(l.peer.Err())
 	}
-	if l.far, err = l.peer.Import(reply.stage); err != nil {
-		return err
+	err := l.failure.Err()
+	if l.opt.Broken != nil && !errors.Is(err, transport.ErrClosed) && !errors.Is(err, transport.ErrPeerClosed) {
+		l.opt.Broken(err)
 	}
-	return l.peer.Connect(ctx, reply.address)
 }
 
 // Import lets operations name the peer's memory: Remote.Region is id, under which the peer's Receiver has registered
@@ -126,38 +164,64 @@ func (l *Link) Import(id uint64, key []byte) error {
 	return nil
 }
 
-// record puts the next record. The caller holds mu.
-func (l *Link) record(r record) error {
+// command puts the next command. The caller holds mu.
+func (l *Link) command(c command) error {
 	s, err := l.slot()
 	if err != nil {
 		return err
 	}
-	l.writes[s] += l.open
-	r.writes, l.open = l.writes[s], 0
-	b := l.records.b[recordSize*s:][:recordSize]
-	r.put(b)
+	l.writes[s] += l.pending
+	c.writes, l.pending = l.writes[s], 0
+	c.put(l.commands.b[commandSize*s:][:commandSize])
 	l.next++
-	return l.put(l.records.region, int64(recordSize*s), l.ring, int64(recordSize*s), recordSize, immRecord+uint32(s))
+	at := int64(commandSize * s)
+	return l.put(l.commands.region, at, l.ring, at, commandSize, immCommand+uint32(s))
 }
 
-// slot waits until the next record's slot is free, and returns it. The caller holds mu.
+// slot waits until the next command's slot is free, and returns it. The caller holds mu.
 func (l *Link) slot() (int, error) {
 	if l.closed {
 		return 0, transport.ErrClosed
 	}
+	if err := l.failure.Err(); err != nil {
+		return 0, err
+	}
 	if l.next >= slots {
-		// Credit c says that c·creditEach records are applied.
+		// Credit c says that c·creditEach commands are applied.
 		need := (l.next - slots + creditEach) / creditEach
-		if err := l.peer.Wait(l.bound, immCredit, need); err != nil {
-			return 0, l.reason(err)
+		if l.peer.Arrived(immCredit) < need {
+			if err := l.awaitCredit(need); err != nil {
+				return 0, err
+			}
 		}
 	}
 	return int(l.next % slots), nil
 }
 
-func (l *Link) reason(err error) error {
-	if l.ctx.Err() != nil {
+func (l *Link) awaitCredit(n uint64) error {
+	ctx, late := l.limit, error(nil)
+	if l.opt.Timeout > 0 {
+		late = fmt.Errorf("%w: it has applied nothing for %v", transport.ErrPeerGone, l.opt.Timeout)
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, l.opt.Timeout, late)
+		defer stop()
+	}
+	err := l.peer.Wait(ctx, immCredit, n)
+	switch {
+	case err == nil:
+		return nil
+	case l.ctx.Err() != nil:
 		return transport.ErrClosed
+	case err == late:
+		l.failure.Fail(late)
+	}
+	return l.reason(err)
+}
+
+// reason prefers the first failure, for example a refusal, to the end of the Peer that follows it.
+func (l *Link) reason(err error) error {
+	if first := l.failure.Err(); first != nil {
+		return first
 	}
 	return err
 }
@@ -166,12 +230,15 @@ func (l *Link) reason(err error) error {
 func (l *Link) put(src transport.Region, off int64, dst transport.RemoteRegion, dstOff, n int64, imm uint32) error {
 	for {
 		err := l.peer.Put(src, off, dst, dstOff, n, imm, nil)
-		if !errors.Is(err, transport.ErrQueueFull) {
-			return err
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, transport.ErrQueueFull):
+			return l.reason(err)
 		}
 		select {
 		case <-time.After(20 * time.Microsecond):
-		case <-l.bound.Done():
+		case <-l.limit.Done():
 			return transport.ErrClosed
 		}
 	}
@@ -180,17 +247,26 @@ func (l *Link) put(src transport.Region, off int64, dst transport.RemoteRegion, 
 func (l *Link) word(o op, dst transport.Remote, value uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, ok := l.imports[dst.Region]; !ok {
-		return fmt.Errorf("link: %w: memory %#x was not imported", transport.ErrNotReachable, dst.Region)
+	if _, err := l.imported(dst); err != nil {
+		return err
 	}
-	return l.record(record{op: o, region: dst.Region, offset: dst.Offset, value: value})
+	return l.command(command{op: o, region: dst.Region, offset: dst.Offset, value: value})
 }
 
-// Add, Store and Signal are records.
+// imported returns the peer's memory; nil if the network cannot reach it. The caller holds mu.
+func (l *Link) imported(dst transport.Remote) (transport.RemoteRegion, error) {
+	r, ok := l.imports[dst.Region]
+	if !ok {
+		return nil, fmt.Errorf("link: %w: memory %#x was not imported", transport.ErrNotReachable, dst.Region)
+	}
+	return r, nil
+}
+
+// Add, Store and Signal are commands.
 func (l *Link) Add(dst transport.Remote, delta uint64) error   { return l.word(opAdd, dst, delta) }
 func (l *Link) Store(dst transport.Remote, value uint64) error { return l.word(opStore, dst, value) }
 
-// Signal adds one at the peer.
+// Signal adds one at the peer; total is not needed, since the Receiver applies the addition itself.
 func (l *Link) Signal(dst transport.Remote, _ uint64, _ bool) error { return l.word(opSignal, dst, 1) }
 
 // echo asks for an echo of everything so far. m, if not nil, is set then.
@@ -201,23 +277,21 @@ func (l *Link) echo(m *mark) (uint64, error) {
 	n := l.echoes
 	if m != nil {
 		m.echo = n
-		l.marks.Lock()
-		l.marks.queue = append(l.marks.queue, *m)
-		l.marks.Unlock()
+		l.markMu.Lock()
+		l.marks = append(l.marks, *m)
+		l.markMu.Unlock()
 	}
-	return n, l.record(record{op: opEcho})
+	return n, l.command(command{op: opEcho})
 }
 
 // echoed sets the words of the marks whose echo has come.
 func (l *Link) echoed(n uint64) {
-	l.marks.Lock()
-	defer l.marks.Unlock()
-	q := l.marks.queue
-	for len(q) > 0 && q[0].echo <= n {
-		wait.At(*(*unsafe.Pointer)(unsafe.Pointer(&q[0].word))).Store(q[0].value)
-		q = q[1:]
+	l.markMu.Lock()
+	defer l.markMu.Unlock()
+	for len(l.marks) > 0 && l.marks[0].echo <= n {
+		wait.At(*(*unsafe.Pointer)(unsafe.Pointer(&l.marks[0].word))).Store(l.marks[0].value)
+		l.marks = l.marks[1:]
 	}
-	l.marks.queue = q
 }
 
 // Mark asks for an echo, which sets the word.
@@ -232,11 +306,16 @@ func (l *Link) Flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return l.peer.Wait(ctx, immEcho, n)
+	if err := l.peer.Wait(ctx, immEcho, n); err != nil {
+		return l.reason(err)
+	}
+	return nil
 }
 
 // Err returns the error that broke the link.
-func (l *Link) Err() error { return l.peer.Err() }
+func (l *Link) Err() error {
+	return l.reason(l.peer.Err())
+}
 
 // Hurry ends operations that wait for room in the ring.
 func (l *Link) Hurry() { l.cancel() }
@@ -244,7 +323,7 @@ func (l *Link) Hurry() { l.cancel() }
 // byeTime bounds how long Close waits for room for the goodbye, and until that and all before it have arrived.
 const byeTime = time.Second
 
-// Close ends operations that wait for room, says goodbye and ends the link.
+// Close ends operations that wait for room, says goodbye and ends the connection.
 func (l *Link) Close() error {
 	l.cancel()
 	l.mu.Lock()
@@ -252,24 +331,19 @@ func (l *Link) Close() error {
 	if l.closed {
 		return nil
 	}
-	if l.peer.Err() == nil {
-		bye := record{op: opBye}
-		if l.opt.Blame != nil {
-			if r := l.opt.Blame(); r >= 0 {
-				bye.value = uint64(r) + 1
-			}
-		}
+	if l.Err() == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), byeTime)
-		l.bound = ctx
-		_ = l.record(bye)
+		l.limit = ctx
+		_ = l.command(command{op: opBye, value: blame(l.opt.Blame)})
 		_ = l.peer.Flush(ctx) // without room for the goodbye, too: what the ring has should arrive
 		cancel()
 	}
 	l.closed = true
 	err := l.peer.Close()
-	l.wg.Wait()
-	l.records.free()
-	l.stage.free()
+	l.peer.OnArrival(immBye, nil)
+	l.watch.Wait()
+	l.commands.free()
+	l.staging.free()
 	return err
 }
 

@@ -29,23 +29,26 @@ type rig struct {
 	sem      transport.Remote
 	lost     chan error
 	broken   chan error
+	blamed   chan int
 }
 
 // connect makes a Link from one port to another. direct says whether the network reaches the memories.
 func connect(t testing.TB, a, b transport.Port, size int, direct bool) *rig {
 	t.Helper()
-	r := &rig{lost: make(chan error, 1), broken: make(chan error, 1)}
-	r.receiver = NewReceiver(b, ReceiverOptions{Lost: func(_ uint64, err error) { r.lost <- err }})
+	r := &rig{lost: make(chan error, 1), broken: make(chan error, 1), blamed: make(chan int, 2)}
+	three, blamed := func() int { return 3 }, func(rank int) { r.blamed <- rank }
+	r.receiver = NewReceiver(b, ReceiverOptions{Lost: func(_ uint64, err error) { r.lost <- err }, Blame: three,
+		Blamed: blamed})
 	t.Cleanup(func() { _ = r.receiver.Close() })
 	var in, tok device.Ptr
 	in, r.in = nettest.Memory(t, size)
 	r.src, r.out = nettest.Memory(t, size)
 	tok, _ = nettest.Memory(t, transport.TokenSize)
 	r.token = wait.At(*(*unsafe.Pointer)(unsafe.Pointer(&tok)))
-	r.receiver.Register(11, tcp.NewHostMemory(in, int64(size), false))
-	r.receiver.Register(12, tcp.NewHostMemory(tok, transport.TokenSize, true))
+	r.receiver.Register(11, NewHostMemory(in, int64(size), false))
+	r.receiver.Register(12, NewHostMemory(tok, transport.TokenSize, true))
 	r.dst, r.sem = transport.Remote{Region: 11}, transport.Remote{Region: 12}
-	opt := Options{Broken: func(err error) { r.broken <- err }, Sources: new(Sources)}
+	opt := Options{Broken: func(err error) { r.broken <- err }, Sources: new(Sources), Blame: three, Blamed: blamed}
 	var key []byte
 	if direct {
 		own, err := b.Register(nil, in, int64(size))
@@ -154,14 +157,8 @@ func TestALinkEnds(t *testing.T) {
 		t.Cleanup(f.Close)
 		return f, connect(t, nettest.Open(t, f.Net("a")), nettest.Open(t, f.Net("b")), 4096, true)
 	}
-	t.Run("bounds", func(t *testing.T) {
+	t.Run("not imported", func(t *testing.T) {
 		_, r := pair(t)
-		if err := r.link.Store(r.dst.Add(4096), 1); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.link.Flush(t.Context()); err == nil {
-			t.Error("a store outside of the memory is applied")
-		}
 		if err := r.link.Add(transport.Remote{Region: 99}, 1); !errors.Is(err, transport.ErrNotReachable) {
 			t.Error(err)
 		}
@@ -189,9 +186,9 @@ func TestALinkEnds(t *testing.T) {
 	})
 }
 
-// slow is a memory whose records wait for its gate.
+// slow is a memory whose commands wait for its gate.
 type slow struct {
-	*tcp.HostMemory
+	*HostMemory
 	gate    chan struct{}
 	applied atomic.Int64
 }
@@ -208,7 +205,7 @@ func TestCloseOfAFullRing(t *testing.T) {
 	t.Cleanup(f.Close)
 	r := connect(t, nettest.Open(t, f.Net("a")), nettest.Open(t, f.Net("b")), 4096, false)
 	at, _ := nettest.Memory(t, 64)
-	m := &slow{HostMemory: tcp.NewHostMemory(at, 64, false), gate: make(chan struct{})}
+	m := &slow{HostMemory: NewHostMemory(at, 64, false), gate: make(chan struct{})}
 	r.receiver.Register(13, m)
 	if err := r.link.Import(13, nil); err != nil {
 		t.Fatal(err)
@@ -226,11 +223,195 @@ func TestCloseOfAFullRing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := m.applied.Load(); n != slots {
-		t.Errorf("%d of %d records were applied", n, slots)
+		t.Errorf("%d of %d commands were applied", n, slots)
 	}
 	if len(r.lost) > 0 {
 		t.Error("a goodbye was taken for a death: ", <-r.lost)
 	}
+}
+
+// A command that must not be applied ends the link: the sender gets the reason, the receiver the loss, and no byte is
+// written.
+func TestRefusals(t *testing.T) {
+	f := netfake.New(netfake.Options{Seed: 5})
+	t.Cleanup(f.Close)
+	tcpNet := tcp.NewNet(tcp.NetOptions{Interface: "lo", Sockets: 1})
+	for name, send := range map[string]func(r *rig) error{
+		"past the end":    func(r *rig) error { return r.link.Write(r.dst.Add(4090), r.src, 8) },
+		"offset overflow": func(r *rig) error { return r.link.Write(transport.Remote{Region: 11, Offset: 1<<64 - 4}, r.src, 8) },
+		"no such memory":  func(r *rig) error { return r.link.Write(transport.Remote{Region: 13}, r.src, 8) },
+		"unaligned add":   func(r *rig) error { return r.link.Add(r.dst.Add(4), 1) },
+		"not a token":     func(r *rig) error { return r.link.Signal(r.dst, 1, true) },
+		"store at end":    func(r *rig) error { return r.link.Store(r.dst.Add(4096), 1) },
+		"broken device":   func(r *rig) error { return r.link.Store(transport.Remote{Region: 14}, 1) },
+	} {
+		for way, nets := range map[string][2]transport.Net{"fake": {f.Net(name + "a"), f.Net(name + "b")},
+			"tcp": {tcpNet, tcpNet}} {
+			t.Run(name+"/"+way, func(t *testing.T) {
+				r := connect(t, nettest.Open(t, nets[0]), nettest.Open(t, nets[1]), 4096, false)
+				r.receiver.Register(14, brokenMemory{})
+				if err := errors.Join(r.link.Import(13, nil), r.link.Import(14, nil)); err != nil {
+					t.Fatal(err)
+				}
+				if err := send(r); err != nil {
+					t.Fatal(err)
+				}
+				want := transport.ErrBounds
+				if name == "broken device" {
+					want = transport.ErrPeerGone
+				}
+				if err := r.link.Flush(t.Context()); !errors.Is(err, want) && !errors.Is(err, transport.ErrPeerClosed) {
+					t.Error("flush: ", err)
+				}
+				if err := <-r.broken; !errors.Is(err, want) || errors.Is(err, transport.ErrPeerClosed) {
+					t.Error("the sender: ", err)
+				}
+				if err := <-r.lost; !errors.Is(err, transport.ErrPeerGone) {
+					t.Error("the receiver: ", err)
+				}
+				if err := r.link.Err(); !errors.Is(err, want) {
+					t.Error("later: ", err)
+				}
+				if !bytes.Equal(r.in, make([]byte, 4096)) {
+					t.Error("something was written")
+				}
+			})
+		}
+	}
+}
+
+// brokenMemory is memory of a device that fails.
+type brokenMemory struct{ Memory }
+
+func (brokenMemory) Size() int64               { return 64 }
+func (brokenMemory) Store(int64, uint64) error { return errors.New("the device is lost") }
+
+// Whichever end closes names the rank whose death made it leave.
+func TestWhoIsToBlame(t *testing.T) {
+	for name, leave := range map[string]func(r *rig) error{
+		"the sender leaves":   func(r *rig) error { return r.link.Close() },
+		"the receiver leaves": func(r *rig) error { return r.receiver.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := netfake.New(netfake.Options{Seed: 6})
+			t.Cleanup(f.Close)
+			r := connect(t, nettest.Open(t, f.Net("a")), nettest.Open(t, f.Net("b")), 4096, false)
+			if err := r.link.Store(r.dst, 1); err != nil {
+				t.Fatal(err)
+			}
+			if err := leave(r); err != nil {
+				t.Fatal(err)
+			}
+			if rank := <-r.blamed; rank != 3 {
+				t.Errorf("rank %d is to blame", rank)
+			}
+			if len(r.lost)+len(r.broken) > 0 {
+				t.Error("a goodbye was taken for a death")
+			}
+		})
+	}
+}
+
+// A sender that waits for room ends by its timeout, by Hurry, and by Close.
+func TestAStuckPeer(t *testing.T) {
+	for _, how := range []string{"timeout", "hurry", "close"} {
+		t.Run(how, func(t *testing.T) {
+			f := netfake.New(netfake.Options{Seed: 7})
+			t.Cleanup(f.Close)
+			r := connect(t, nettest.Open(t, f.Net("a")), nettest.Open(t, f.Net("b")), 4096, false)
+			at, _ := nettest.Memory(t, 64)
+			m := &slow{HostMemory: NewHostMemory(at, 64, false), gate: make(chan struct{})}
+			r.receiver.Register(13, m)
+			t.Cleanup(func() {
+				close(m.gate)
+				r.receiver.Unregister(13)
+			})
+			if err := r.link.Import(13, nil); err != nil {
+				t.Fatal(err)
+			}
+			want := transport.ErrClosed
+			if how == "timeout" {
+				r.link.opt.Timeout, want = 10*time.Millisecond, transport.ErrPeerGone
+			}
+			ended := make(chan error)
+			go func() {
+				var err error
+				for err == nil {
+					err = r.link.Add(transport.Remote{Region: 13}, 1)
+				}
+				ended <- err
+			}()
+			switch how {
+			case "hurry":
+				r.link.Hurry()
+			case "close":
+				_ = r.link.Close()
+			}
+			if err := <-ended; !errors.Is(err, want) {
+				t.Error(err)
+			}
+			if how == "timeout" {
+				if err := <-r.broken; !errors.Is(err, want) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// One Peer carries both directions, whichever side opens first.
+func TestBothDirections(t *testing.T) {
+	netfake.Schedules(t, 20, func(seed uint64, o *netfake.Options) {}, func(t testing.TB, f *netfake.Fabric) {
+		var receivers [2]*Receiver
+		var peers [2]transport.Peer
+		var ends [2]*End
+		var words [2][]byte
+		for i, name := range []string{"a", "b"} {
+			port := nettest.Open(t, f.Net(name))
+			receivers[i] = NewReceiver(port, ReceiverOptions{})
+			var at device.Ptr
+			at, words[i] = nettest.Memory(t, 64)
+			receivers[i].Register(1, NewHostMemory(at, 64, false))
+			var err error
+			if peers[i], err = port.NewPeer(); err == nil {
+				ends[i], err = receivers[i].Prepare(peers[i], uint64(1-i))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		errs := make(chan error)
+		for i := range 2 {
+			go func() {
+				err := peers[i].Connect(t.Context(), peers[1-i].Address())
+				var l *Link
+				if err == nil {
+					l, err = ends[i].Open(ends[1-i].Offer(), Options{})
+				}
+				if err == nil {
+					err = l.Import(1, nil)
+				}
+				for n := 0; n < 3*slots && err == nil; n++ {
+					err = l.Add(transport.Remote{Region: 1}, 1)
+				}
+				if err == nil {
+					err = l.Flush(t.Context())
+				}
+				errs <- err
+			}()
+		}
+		if err := errors.Join(<-errs, <-errs); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 2 {
+			if got := binary.LittleEndian.Uint64(words[i]); got != 3*slots {
+				t.Errorf("side %d has %d", i, got)
+			}
+			if err := receivers[i].Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 func TestSources(t *testing.T) {

@@ -1,8 +1,6 @@
 package link
 
 import (
-	"fmt"
-
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/transport"
 )
@@ -17,15 +15,15 @@ func (l *Link) Write(dst transport.Remote, src device.Ptr, n int64) error {
 	if l.closed {
 		return transport.ErrClosed
 	}
-	to, ok := l.imports[dst.Region]
-	if !ok {
-		return fmt.Errorf("link: %w: memory %#x was not imported", transport.ErrNotReachable, dst.Region)
+	to, err := l.imported(dst)
+	if err != nil {
+		return err
 	}
 	if from, off := l.opt.Sources.find(src, n); from != nil && to != nil {
 		if err := l.put(from, off, to, int64(dst.Offset), n, immData+uint32(l.next%slots)); err != nil {
 			return err
 		}
-		l.open++
+		l.pending++
 		return nil
 	}
 	for at := int64(0); at < n; at += chunk {
@@ -36,7 +34,7 @@ func (l *Link) Write(dst transport.Remote, src device.Ptr, n int64) error {
 	return nil
 }
 
-// staged writes at most a chunk. A record holds the slot's buffers until the bytes are in place.
+// staged writes at most a chunk. A command holds the slot's buffers until the bytes are in place.
 func (l *Link) staged(dst transport.Remote, to transport.RemoteRegion, src device.Ptr, n int64) error {
 	s, err := l.slot()
 	if err != nil {
@@ -44,28 +42,39 @@ func (l *Link) staged(dst transport.Remote, to transport.RemoteRegion, src devic
 	}
 	from, at := l.opt.Sources.find(src, n)
 	if from == nil {
-		if l.stage == nil {
-			if l.stage, err = newBuffer(l.port, slots*chunk); err != nil {
-				return err
-			}
-		}
-		at = int64(s * chunk)
-		b := l.stage.b[at : at+n]
-		if l.opt.Source == nil || l.opt.Source.ID().Kind == device.Host {
-			copy(b, device.Bytes(src, n))
-		} else if err := l.opt.Source.CopyOut(b, src); err != nil {
+		if from, at, err = l.copyOut(s, src, n); err != nil {
 			return err
 		}
-		from = l.stage.region
 	}
-	r := record{op: opWrite, region: dst.Region, offset: dst.Offset, length: uint64(n)}
-	far, farOff := l.far, int64(s*chunk)
+	c := command{op: opWrite, region: dst.Region, offset: dst.Offset, length: uint64(n)}
+	place, placeOff := l.stage, int64(s*chunk)
 	if to != nil {
-		r, far, farOff = record{op: opHold}, to, int64(dst.Offset)
+		c, place, placeOff = command{op: opHold}, to, int64(dst.Offset)
 	}
-	if err := l.put(from, at, far, farOff, n, immData+uint32(s)); err != nil {
+	if l.batch != nil {
+		l.batch.Hold()
+		defer l.batch.Release()
+	}
+	if err := l.put(from, at, place, placeOff, n, immData+uint32(s)); err != nil {
 		return err
 	}
-	l.open++
-	return l.record(r)
+	l.pending++
+	return l.command(c)
+}
+
+// copyOut copies the source to this side's staging buffer of a slot.
+func (l *Link) copyOut(slot int, src device.Ptr, n int64) (from transport.Region, at int64, err error) {
+	if l.staging == nil {
+		if l.staging, err = newBuffer(l.port, slots*chunk); err != nil {
+			return nil, 0, err
+		}
+	}
+	at = int64(slot * chunk)
+	b := l.staging.b[at : at+n]
+	if l.opt.Source == nil || l.opt.Source.ID().Kind == device.Host {
+		copy(b, device.Bytes(src, n))
+	} else if err := l.opt.Source.CopyOut(b, src); err != nil {
+		return nil, 0, err
+	}
+	return l.staging.region, at, nil
 }

@@ -7,26 +7,35 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/internal/aead"
+	"github.com/goccl/goccl/test/nettest"
 	"github.com/goccl/goccl/transport"
 )
 
-// The bytes that the dialler of TestWhatARelayDoesIsNoticed sends: its part of the handshake, then five frames.
+// What passes a relay before the packets, and the length of an encrypted put of putSize bytes.
 const (
-	greetingOut, greetingIn = helloSize + 32, replySize + sealedHeader
-	wordFrame               = sealedHeader
-	writeFrame              = sealedHeader + 64 + 16
+	sealedJoin              = lengthSize + packetSize + aead.Overhead
+	greetingOut, greetingIn = helloSize + 32 + sealedJoin, replySize + lengthSize + aead.Overhead + sealedJoin
+	putSize                 = 64
+	sealedHead              = packetSize + aead.Overhead
+	sealedPut               = sealedHead + putSize + aead.Overhead
+	numPuts                 = 4
 )
 
-// relay is a man in the middle between a dialler and the listener at to. It passes on both halves of the handshake. out
-// gets the dialler's later data, frame by frame, and returns the data for the listener; in does the same, once, for the
-// listener's first frame.
+// relay is a man in the middle between a dialler and the listener at to. On its first connection, or on all, it passes
+// on the handshake and the join. out gets the puts that follow, and returns what the listener gets instead; in does the
+// same with the listener's first packet.
 type relay struct {
 	to      netip.AddrPort
-	out, in func(frames [][]byte) [][]byte
-	heard   []byte // all data of the dialler
+	out     func(puts [][]byte) [][]byte
+	in      func(ack []byte) []byte
+	always  bool
+	number  atomic.Int32
+	greeted []byte // what the dialler has said on the first connection before the puts
 }
 
 func (r *relay) run(t *testing.T) netip.AddrPort {
@@ -37,84 +46,116 @@ func (r *relay) run(t *testing.T) netip.AddrPort {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
-		d, err := l.Accept()
-		if err != nil {
-			return
-		}
-		s, err := net.Dial("tcp", r.to.String())
-		if err != nil {
-			_ = d.Close()
-			return
-		}
-		defer func() { _, _ = d.Close(), s.Close() }()
-		go func() {
-			defer func() { _, _ = d.Close(), s.Close() }()
-			_, _ = io.CopyN(d, s, greetingIn)
-			if r.in != nil {
-				ack := make([]byte, wordFrame)
-				_, _ = io.ReadFull(s, ack)
-				_, _ = d.Write(bytes.Join(r.in([][]byte{ack}), nil))
-			}
-			_, _ = io.Copy(d, s)
-		}()
-		hello := make([]byte, greetingOut)
-		_, _ = io.ReadFull(d, hello[:helloSize])
-		_, _ = s.Write(hello[:helloSize])
-		_, _ = io.ReadFull(d, hello[helloSize:])
-		_, _ = s.Write(hello[helloSize:])
-		frames := [][]byte{make([]byte, writeFrame), make([]byte, wordFrame), make([]byte, wordFrame),
-			make([]byte, writeFrame), make([]byte, wordFrame)}
-		for _, f := range frames {
-			if _, err := io.ReadFull(d, f); err != nil {
+		for {
+			d, err := l.Accept()
+			if err != nil {
 				return
 			}
+			go r.pass(d)
 		}
-		r.heard = append(hello, bytes.Join(frames, nil)...)
-		if r.out == nil {
-			_, _ = s.Write(bytes.Join(frames, nil))
-			_, _ = io.Copy(s, d)
-			return
-		}
-		_, _ = s.Write(bytes.Join(r.out(frames), nil))
-		_ = s.(*net.TCPConn).CloseWrite()
-		_, _ = io.Copy(io.Discard, d)
 	}()
 	return l.Addr().(*net.TCPAddr).AddrPort()
 }
 
-// victim is a Node with a region, and a check of the memory: it must be as after the first k of the operations of send.
-func victim(t *testing.T) (n *Node, dst transport.Remote, mem []byte, legal func(upTo int) bool) {
-	n = node(t, Options{})
-	p, mem := memory(t, 4096)
-	dst = transport.Remote{Region: n.Register(NewHostMemory(p, 4096, false))}
-	return n, dst, mem, func(upTo int) bool {
-		want := make([]byte, 4096)
-		for k := 0; ; k++ {
-			if bytes.Equal(mem, want) {
-				return true
+func (r *relay) pass(d net.Conn) {
+	s, err := net.Dial("tcp", r.to.String())
+	if err != nil {
+		_ = d.Close()
+		return
+	}
+	honest := r.number.Add(1) > 1 && !r.always
+	go func() {
+		defer func() { _, _ = d.Close(), s.Close() }()
+		if _, err := io.CopyN(d, s, greetingIn); err == nil && r.in != nil && !honest {
+			ack := make([]byte, sealedHead)
+			_, _ = io.ReadFull(s, ack)
+			_, _ = d.Write(r.in(ack))
+		}
+		_, _ = io.Copy(d, s)
+	}()
+	defer func() { _, _ = d.Close(), s.Close() }()
+	if honest {
+		_, _ = io.Copy(s, d)
+		return
+	}
+	var greeting bytes.Buffer
+	if _, err := io.CopyN(io.MultiWriter(s, &greeting), d, greetingOut); err != nil {
+		return
+	}
+	if !r.always {
+		r.greeted = greeting.Bytes()
+	}
+	if r.out != nil {
+		puts := make([][]byte, numPuts)
+		for i := range puts {
+			puts[i] = make([]byte, sealedPut)
+			if _, err := io.ReadFull(d, puts[i]); err != nil {
+				return
 			}
-			switch k {
-			case upTo:
-				return false
-			case 0:
-				copy(want, bytes.Repeat([]byte{0x11}, 64))
-			case 1, 2:
-				want[128]++
-			case 3:
-				copy(want[64:], bytes.Repeat([]byte{0x22}, 64))
-			}
+		}
+		_, _ = s.Write(bytes.Join(r.out(puts), nil))
+		_ = s.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, d)
+		return
+	}
+	_, _ = io.Copy(s, d)
+}
+
+// attacked is a dialler that is connected through a relay with a listener, on one lane.
+func attacked(t *testing.T, r *relay, opt NetOptions) (x, y *nettest.Side) {
+	t.Helper()
+	opt.Encrypt = true
+	n := testNet(opt)(t)
+	a, b := nettest.Open(t, n), nettest.Open(t, n)
+	size := numPuts * putSize
+	x, y = nettest.Half(t, a, size), nettest.Half(t, b, size)
+	if x.Peer.(*Peer).cred.Endpoint > y.Peer.(*Peer).cred.Endpoint {
+		x, y = y, x
+	}
+	far, err := parseAddress(y.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.to = far.at
+	far.at, far.sockets = r.run(t), 1
+	x.Peer.(*Peer).all[0].sent = time.Now().Add(time.Hour) // no beat before the puts
+	errs := make(chan error, 2)
+	go func() { errs <- x.Connect(t.Context(), far.encode()) }()
+	go func() { errs <- y.Connect(t.Context(), x.Address()) }()
+	if err := errors.Join(<-errs, <-errs); err != nil {
+		t.Fatal(err)
+	}
+	if x.Dst, err = x.Import(y.Own.Key()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range x.Out {
+		x.Out[i] = byte(1 + i/putSize)
+	}
+	return x, y
+}
+
+// puts sends the puts in one call.
+func puts(t *testing.T, x *nettest.Side) {
+	t.Helper()
+	p := x.Peer.(*Peer)
+	p.Hold()
+	defer p.Release()
+	for i := range int64(numPuts) {
+		if err := x.Put(x.Src, i*putSize, x.Dst, i*putSize, putSize, 1, func(error) {}); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
 
-// send makes four operations, each of which changes the memory, and a flush.
-func send(t *testing.T, l *Link, dst transport.Remote) error {
-	src, b := memory(t, 128)
-	copy(b, append(bytes.Repeat([]byte{0x11}, 64), bytes.Repeat([]byte{0x22}, 64)...))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	return errors.Join(l.Write(dst, src, 64), l.Add(dst.Add(128), 1), l.Add(dst.Add(128), 1),
-		l.Write(dst.Add(64), src.Add(64), 64), l.Flush(ctx))
+// legal checks that each put is there as a whole or not at all.
+func legal(t *testing.T, x, y *nettest.Side) {
+	t.Helper()
+	for at := 0; at < len(y.In); at += putSize {
+		got := y.In[at : at+putSize]
+		if !bytes.Equal(got, make([]byte, putSize)) && !bytes.Equal(got, x.Out[at:at+putSize]) {
+			t.Fatalf("the memory has become % x", y.In)
+		}
+	}
 }
 
 func flip(f []byte, at int) []byte {
@@ -123,103 +164,177 @@ func flip(f []byte, at int) []byte {
 	return f
 }
 
-// Whatever a man in the middle does to a connection: the memory is as after a prefix of the operations, in order, and
-// the flush fails.
-func TestWhatARelayDoesIsNoticed(t *testing.T) {
-	for name, c := range map[string]struct {
-		out, in func(f [][]byte) [][]byte
-		applied int // operations that may be visible
-	}{
-		"changes a payload": {out: func(f [][]byte) [][]byte {
-			return [][]byte{flip(f[0], sealedHeader), f[1], f[2], f[3], f[4]}
-		}, applied: 0},
-		"changes an offset": {out: func(f [][]byte) [][]byte { return [][]byte{f[0], flip(f[1], 17), f[2], f[3], f[4]} },
-			applied: 1},
-		"changes a tag": {out: func(f [][]byte) [][]byte {
-			return [][]byte{f[0], f[1], f[2], flip(f[3], writeFrame-1), f[4]}
-		}, applied: 3},
-		"repeats a frame": {out: func(f [][]byte) [][]byte {
-			return [][]byte{f[0], f[1], f[1], f[1], f[2], f[3], f[4]}
-		}, applied: 2},
-		"swaps frames": {out: func(f [][]byte) [][]byte { return [][]byte{f[3], f[1], f[2], f[0], f[4]} },
-			applied: 0},
-		"leaves out a frame":   {out: func(f [][]byte) [][]byte { return [][]byte{f[0], f[1], f[3], f[4]} }, applied: 2},
-		"leaves out the flush": {out: func(f [][]byte) [][]byte { return f[:4] }, applied: 4},
-		"cuts a payload":       {out: func(f [][]byte) [][]byte { return [][]byte{f[0][:writeFrame-5]} }, applied: 0},
-		"cuts between frames":  {out: func(f [][]byte) [][]byte { return f[:2] }, applied: 2},
-		"forges the answer":    {in: func(f [][]byte) [][]byte { return [][]byte{flip(f[0], 24)} }, applied: 4},
-		"repeats the answer":   {in: func(f [][]byte) [][]byte { return [][]byte{f[0], f[0]} }, applied: 4},
-		"answers with the flush": {out: func(f [][]byte) [][]byte { return [][]byte{f[0], f[1], f[2], f[3], f[4], f[4]} },
-			applied: 4},
-	} {
+var attacks = map[string]*relay{
+	"changes a payload": {out: func(f [][]byte) [][]byte { return [][]byte{flip(f[0], sealedHead), f[1], f[2], f[3]} }},
+	"changes an offset": {out: func(f [][]byte) [][]byte { return [][]byte{f[0], flip(f[1], 17), f[2], f[3]} }},
+	"changes a tag":     {out: func(f [][]byte) [][]byte { return [][]byte{f[0], f[1], flip(f[2], sealedPut-1), f[3]} }},
+	"repeats a put":     {out: func(f [][]byte) [][]byte { return [][]byte{f[0], f[1], f[1], f[2], f[3]} }},
+	"swaps puts":        {out: func(f [][]byte) [][]byte { return [][]byte{f[3], f[1], f[2], f[0]} }},
+	"leaves out a put":  {out: func(f [][]byte) [][]byte { return [][]byte{f[0], f[1], f[3]} }},
+	"cuts a payload":    {out: func(f [][]byte) [][]byte { return [][]byte{f[0][:sealedPut-5]} }},
+	"cuts between puts": {out: func(f [][]byte) [][]byte { return f[:2] }},
+	"forges the answer": {in: func(f []byte) []byte { return flip(f, 24) }},
+	"repeats an answer": {in: func(f []byte) []byte { return append(f, f...) }},
+}
+
+// Whatever a man in the middle does to a connection, the puts arrive on the next one, once, and no other byte is ever
+// written.
+func TestWhatARelayDoesIsRepaired(t *testing.T) {
+	for name, a := range attacks {
 		t.Run(name, func(t *testing.T) {
-			lost, broken := make(chan error, 1), make(chan error, 1)
-			b, dst, mem, legal := victim(t)
-			b.opt.Lost = func(_, _ uint64, err error) { lost <- err }
-			r := &relay{to: b.Addr(), out: c.out, in: c.in}
-			a := node(t, Options{})
-			l, err := a.Dial(t.Context(), r.run(t), b.NewEndpoint(), 77, LinkOptions{Broken: func(err error) { broken <- err }})
-			if err != nil {
+			r := &relay{out: a.out, in: a.in}
+			x, y := attacked(t, r, NetOptions{})
+			puts(t, x)
+			for y.Arrived(1) < numPuts {
+				legal(t, x, y)
+				time.Sleep(time.Millisecond)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := x.Flush(ctx); err != nil {
 				t.Fatal(err)
 			}
-			err = send(t, l, dst)
-			for who, ch := range map[string]chan error{"the listener": lost, "the dialler": broken} {
-				if c.in != nil && who == "the listener" {
-					continue // all operations are applied
-				}
-				select {
-				case err := <-ch:
-					if !errors.Is(err, transport.ErrPeerGone) {
-						t.Errorf("%s: %v", who, err)
-					}
-				case <-time.After(time.Minute):
-					t.Fatalf("%s has not noticed", who)
-				}
+			if n := y.Arrived(1); n != numPuts || !bytes.Equal(y.In, x.Out) {
+				t.Errorf("%d puts have arrived, % x", n, y.In)
 			}
-			if err == nil && c.applied < 4 {
-				t.Error("the flush has succeeded")
-			}
-			if !legal(c.applied) {
-				t.Errorf("the memory has become %x", mem[:136])
-			}
+			eventually(t, "another connection", func() bool { return r.number.Load() > 1 })
 		})
+	}
+}
+
+// One who never stops ends the Peer.
+func TestARelayThatNeverStops(t *testing.T) {
+	r := &relay{out: attacks["changes a payload"].out, always: true}
+	x, y := attacked(t, r, NetOptions{Recovery: 200 * time.Millisecond})
+	puts(t, x)
+	for name, s := range map[string]*nettest.Side{"the dialler": x, "the listener": y} {
+		select {
+		case <-s.Failed():
+			if err := s.Err(); !errors.Is(err, transport.ErrPeerGone) {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("%s has not noticed", name)
+		}
+	}
+	legal(t, x, y)
+	if n := y.Arrived(1); n != 0 {
+		t.Errorf("%d puts have arrived", n)
 	}
 }
 
 // A replayed connection has no effect.
 func TestAReplayedConnectionIsRefused(t *testing.T) {
-	b, dst, mem, _ := victim(t)
-	r := &relay{to: b.Addr()}
-	a := node(t, Options{})
-	l, err := a.Dial(t.Context(), r.run(t), b.NewEndpoint(), 77, LinkOptions{})
-	if err != nil {
+	r := &relay{}
+	x, y := attacked(t, r, NetOptions{})
+	puts(t, x)
+	if err := x.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := send(t, l, dst); err != nil {
-		t.Fatal(err)
-	}
-	before := bytes.Clone(mem)
-	c, err := net.Dial("tcp", b.Addr().String())
+	clear(y.In)
+	c, err := net.Dial("tcp", r.to.String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-	_, _ = c.Write(r.heard)
+	_, _ = c.Write(r.greeted)
 	if n, err := io.Copy(io.Discard, c); n > replySize || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the listener says %d bytes: %v", n, err)
 	}
-	if !bytes.Equal(mem, before) || mem[128] != 2 {
-		t.Errorf("the memory has become %x", mem[:136])
-	}
-	if err := l.Flush(t.Context()); err != nil { // and the recorded connection still works
+	puts(t, x) // the recorded connection still works
+	if err := x.Flush(t.Context()); err != nil {
 		t.Error(err)
+	}
+	if n := y.Arrived(1); n != 2*numPuts || !bytes.Equal(y.In, x.Out) {
+		t.Errorf("%d puts have arrived, % x", n, y.In)
 	}
 }
 
-// More silent connections than the Node accepts, renewed as they are dropped, do not keep a peer from connecting.
+// port is a Port of the loopback.
+func port(t testing.TB, opt NetOptions) *Port {
+	t.Helper()
+	opt.Log = quiet()
+	p, err := NewNet(opt).OpenAt(loopback.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// upper is an exchange that answers in capitals.
+func upper(request []byte, from uint64) ([]byte, error) {
+	if from != 5 {
+		return nil, errors.New("another asker")
+	}
+	return bytes.ToUpper(request), nil
+}
+
+func TestExchange(t *testing.T) {
+	a, b := port(t, NetOptions{}), port(t, NetOptions{})
+	cred := b.NewExchange(upper)
+	for _, size := range []int{0, 5000, maxMessage} {
+		request := bytes.Repeat([]byte("x"), size)
+		got, err := a.Exchange(t.Context(), b.Addr(), cred, 5, request)
+		if err != nil || !bytes.Equal(got, bytes.ToUpper(request)) {
+			t.Fatalf("%d bytes, %v", len(got), err)
+		}
+	}
+	if _, err := a.Exchange(t.Context(), b.Addr(), cred, 6, nil); !errors.Is(err, transport.ErrPeerClosed) {
+		t.Error("an error is a reply: ", err)
+	}
+	if _, err := a.Exchange(t.Context(), b.Addr(), cred, 5, make([]byte, maxMessage+1)); err == nil {
+		t.Error("a request that is too long is sent")
+	}
+}
+
+// Who does not know the secret gets no answer, and keeps nobody from being served.
+func TestStrangersAreRefused(t *testing.T) {
+	a, b := port(t, NetOptions{}), port(t, NetOptions{Timeout: time.Second})
+	cred := b.NewExchange(upper)
+	ask := func(c Credential) error {
+		_, err := a.Exchange(context.Background(), b.Addr(), c, 5, nil)
+		return err
+	}
+	wrong := cred
+	wrong.Secret[0] ^= 1
+	if err := ask(wrong); !errors.Is(err, ErrAuth) {
+		t.Fatalf("wrong secret: %v", err)
+	}
+	if err := ask(Credential{Endpoint: 5}); !errors.Is(err, ErrAuth) {
+		t.Fatalf("unknown endpoint: %v", err)
+	}
+	var idle []net.Conn
+	for range 64 {
+		c, err := net.Dial("tcp", b.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		idle = append(idle, c)
+	}
+	garbage, _ := net.Dial("tcp", b.Addr().String())
+	_, _ = garbage.Write(bytes.Repeat([]byte{0xa5}, 4096))
+	if err := ask(cred); err != nil {
+		t.Fatal(err)
+	}
+	// The idle ones are dropped at the timeout.
+	_ = idle[0].SetReadDeadline(time.Now().Add(time.Minute))
+	if _, err := idle[0].Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("an idle connection is still open: %v", err)
+	}
+	for _, c := range append(idle, garbage) {
+		_ = c.Close()
+	}
+	b.EndExchange(cred)
+	if err := ask(cred); !errors.Is(err, ErrAuth) {
+		t.Fatalf("an exchange that has ended: %v", err)
+	}
+}
+
+// More silent connections than the Port accepts, renewed as they are dropped, do not keep a peer from connecting.
 func TestAFloodKeepsNobodyOut(t *testing.T) {
-	a, b := node(t, Options{}), node(t, Options{Timeout: 30 * time.Second})
+	a, b := port(t, NetOptions{}), port(t, NetOptions{})
 	stop := make(chan struct{})
 	flooded := make(chan struct{}, 1)
 	defer close(stop)
@@ -251,10 +366,16 @@ func TestAFloodKeepsNobodyOut(t *testing.T) {
 		}
 	}()
 	<-flooded
+	cred := b.NewExchange(upper)
 	for range 5 {
-		l := dial(t, a, b, LinkOptions{})
-		if err := errors.Join(l.Flush(t.Context()), l.Close()); err != nil {
+		if _, err := a.Exchange(t.Context(), b.Addr(), cred, 5, nil); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestWildcardIsRefused(t *testing.T) {
+	if _, err := NewNet(NetOptions{}).OpenAt(netip.IPv4Unspecified()); err == nil {
+		t.Fatal("a wildcard is accepted")
 	}
 }

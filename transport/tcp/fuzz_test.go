@@ -1,67 +1,61 @@
 package tcp
 
 import (
-	"encoding/binary"
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/internal/aead"
 	"github.com/goccl/goccl/test/mutate"
+	"github.com/goccl/goccl/test/nettest"
 )
 
-func FuzzHeader(f *testing.F) {
-	var b [headerSize]byte
-	(&header{op: opWrite, length: 9, region: 1, offset: 2, value: 3}).put(&b)
+// Whatever packets an authenticated peer sends, the guard bytes around the region do not change. The input is headers,
+// each followed by its payload, or by what the input has of it.
+func FuzzReader(f *testing.F) {
+	var b [packetSize]byte
+	(&packet{kind: packetPut, length: 4, region: 1, offset: 60, parts: 1}).put(&b)
+	f.Add(append(b[:], 1, 2, 3, 4))
+	(&packet{kind: packetPut, imm: 3, region: 1, value: 9, parts: 2}).put(&b)
 	f.Add(b[:])
-	mutate.Fuzz(f, func(t *testing.T, in []byte) {
-		var b, again [headerSize]byte
-		copy(b[:], in)
-		h, err := parseHeader(&b)
-		if err != nil {
-			return
-		}
-		if h.length > maxPayload || h.op == 0 || h.op >= numOps {
-			t.Fatalf("%+v", h)
-		}
-		if h.put(&again); again != b {
-			t.Fatalf("%x becomes %x", b, again)
-		}
-	})
-}
-
-// Whatever frames an authenticated peer sends, the guard bytes around the region do not change. The input is headers,
-// each followed by as much of its claimed payload as the input has.
-func FuzzSession(f *testing.F) {
-	var b [headerSize]byte
-	(&header{op: opStore, region: 1, offset: 8, value: 3}).put(&b)
-	f.Add(b[:])
-	(&header{op: opWrite, length: 4, region: 1, offset: 60}).put(&b)
-	f.Add(append(b[:], 1, 2, 3, 4, 5))
-	p, all := memory(f, 4096)
-	var wire []byte
+	_, all := nettest.Memory(f, 4096)
 	mutate.Fuzz(f, func(t *testing.T, in []byte) {
 		clear(all)
-		n := &Node{opt: Options{Timeout: time.Second},
-			regions: map[uint64]*region{1: {mem: NewHostMemory(p.Add(1024), 64, true)}}}
-		secret := &[32]byte{1}
-		out, _ := ciphers(secret, nil, nil)
-		wire = wire[:0]
-		for k := uint64(0); len(in) >= headerSize; k++ {
-			length := int(binary.LittleEndian.Uint32(in[4:]))
-			wire = out.Seal(wire, k, in[:headerSize], nil)
-			if in = in[headerSize:]; length > 0 && length <= len(in) {
-				k++
-				wire = out.Seal(wire, k, in[:length], nil)
-				in = in[length:]
+		port := &Port{opt: NetOptions{Recovery: time.Second}, regions: map[uint64]*netRegion{}}
+		port.regions[1] = &netRegion{port: port, id: 1, mem: all[1024:1088]}
+		p := newPeer(port)
+		defer p.cancel()
+		r := newReader(p.all[0], &line{})
+		for len(in) > 0 {
+			n := copy(r.buf[r.w:], in)
+			r.w += n
+			in = in[n:]
+			if r.consume() != nil {
+				break
 			}
 		}
-		wire = append(wire, in...)
-		from, to := ciphers(secret, nil, nil)
-		s := &receiver{node: n, stream: newStream(mutate.Conn(wire), time.Second, from, to)}
-		_ = s.run()
 		for i, v := range all {
 			if v != 0 && (i < 1024 || i >= 1088) {
 				t.Fatalf("byte %d outside the region was written", i)
 			}
+		}
+	})
+}
+
+// Whatever a dialler sends after the handshake, it is a message that was sealed with the secret, or an error.
+func FuzzStream(f *testing.F) {
+	secret := &[32]byte{1}
+	sealed := func(b []byte) []byte {
+		out, _ := ciphers(secret, nil, nil)
+		length := []byte{byte(len(b)), 0, 0, 0}
+		return out.Seal(length[:4:4], 0, b, length)
+	}
+	f.Add(sealed(nil))
+	f.Add(sealed([]byte("message")))
+	mutate.Fuzz(f, func(t *testing.T, in []byte) {
+		from, to := ciphers(secret, nil, nil)
+		b, err := (&stream{conn: mutate.Conn(in), in: from, out: to}).receive()
+		if err == nil && (len(b) > maxMessage || len(in) < lengthSize+len(b)+aead.Overhead) {
+			t.Fatalf("% x is %d bytes", in, len(b))
 		}
 	})
 }

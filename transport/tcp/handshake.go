@@ -18,7 +18,7 @@ import (
 // ErrAuth means that the other end does not know the endpoint's secret.
 var ErrAuth = errors.New("tcp: authentication failed")
 
-// Credential lets its holder connect to an endpoint of a Node.
+// Credential lets its holder connect to an endpoint of a Port: a Peer, or an exchange.
 type Credential struct {
 	Endpoint uint64
 	Secret   [32]byte
@@ -29,7 +29,7 @@ type Credential struct {
 //  1. D → L: hello: magic, endpoint, D's endpoint, nonce
 //  2. L → D: a byte: whether the endpoint exists, nonce, proof = HMAC(secret, "listener", hello, nonce)
 //  3. D → L: proof = HMAC(secret, "dialler", hello, nonce)
-//  4. L → D: an acknowledgement, as the first sealed frame
+//  4. L → D: an empty message, sealed
 //
 // The keys of both directions are derived from the secret and all data of the handshake, including both nonces.
 const (
@@ -55,7 +55,7 @@ func proof(secret *[32]byte, role string, hello, nonce []byte) []byte {
 	return m.Sum(nil)
 }
 
-// ciphers returns the ciphers for the frames from the dialler and from the listener.
+// ciphers returns the ciphers for what comes from the dialler and from the listener.
 func ciphers(secret *[32]byte, hello, nonce []byte) (fromDialler, fromListener *aead.Cipher) {
 	transcript := slices.Concat(hello, nonce)
 	return aead.New(secret[:], transcript, "ethernet dialler"), aead.New(secret[:], transcript, "ethernet listener")
@@ -66,8 +66,8 @@ type errRetry struct{ error }
 
 func (e errRetry) Unwrap() error { return e.error }
 
-// greet is the dialler's side. timeout is the stream's.
-func greet(c net.Conn, deadline time.Time, cred *Credential, from uint64, timeout time.Duration) (*stream, error) {
+// greet is the dialler's side.
+func greet(c net.Conn, deadline time.Time, cred *Credential, from uint64) (*stream, error) {
 	if err := c.SetDeadline(deadline); err != nil {
 		return nil, err
 	}
@@ -94,8 +94,8 @@ func greet(c net.Conn, deadline time.Time, cred *Credential, from uint64, timeou
 		return nil, errRetry{err}
 	}
 	out, in := ciphers(&cred.Secret, hello, nonce)
-	s := newStream(c, timeout, in, out)
-	h, err := s.first()
+	s := &stream{conn: c, in: in, out: out}
+	b, err := s.receive()
 	switch {
 	case errors.Is(err, aead.ErrForged):
 		return nil, fmt.Errorf("%w: %v: %w", ErrAuth, c.RemoteAddr(), err)
@@ -103,56 +103,55 @@ func greet(c net.Conn, deadline time.Time, cred *Credential, from uint64, timeou
 		return nil, err
 	case err != nil:
 		return nil, errRetry{err}
-	case h.op != opAck || h.status != statusOK:
-		return nil, fmt.Errorf("%w: operation %d in the handshake", errFrame, h.op)
+	case len(b) != 0:
+		return nil, fmt.Errorf("%w: a message of %d bytes in the handshake", errFrame, len(b))
 	}
 	return s, c.SetDeadline(time.Time{})
 }
 
-// admit is the listener's side. It calls heard when the dialler has sent data; secret looks up an endpoint.
-func admit(c net.Conn, deadline time.Time, timeout time.Duration, heard func(),
-	secret func(endpoint uint64) (*[32]byte, bool)) (
-	s *stream, endpoint, from uint64, err error) {
+// admit is the listener's side. It calls heard when the dialler has sent data; find looks up an endpoint.
+func admit(c net.Conn, deadline time.Time, heard func(), find func(id uint64) *endpoint) (s *stream, e *endpoint,
+	from uint64, err error) {
 	if err := c.SetDeadline(deadline); err != nil {
-		return nil, 0, 0, err
+		return nil, nil, 0, err
 	}
 	hello := make([]byte, helloSize)
 	// Check the magic first, so that a connection of another protocol is dropped at once and not at the deadline.
 	if _, err := io.ReadFull(c, hello[:8]); err != nil {
-		return nil, 0, 0, err
+		return nil, nil, 0, err
 	}
 	if m := binary.LittleEndian.Uint64(hello); m != helloMagic {
-		return nil, 0, 0, fmt.Errorf("%w: magic %#x: not goccl, or another release of it; use one in a job", ErrAuth, m)
+		return nil, nil, 0, fmt.Errorf("%w: magic %#x: not goccl, or another release of it; use one in a job", ErrAuth, m)
 	}
 	if _, err := io.ReadFull(c, hello[8:]); err != nil {
-		return nil, 0, 0, err
+		return nil, nil, 0, err
 	}
 	heard()
-	endpoint, from = binary.LittleEndian.Uint64(hello[8:]), binary.LittleEndian.Uint64(hello[16:])
+	id, from := binary.LittleEndian.Uint64(hello[8:]), binary.LittleEndian.Uint64(hello[16:])
 	reply := make([]byte, 1+nonceSize, replySize)
-	key, ok := secret(endpoint)
-	if !ok {
+	if e = find(id); e == nil {
 		_, _ = c.Write(reply[:replySize])
-		return nil, 0, 0, fmt.Errorf("%w: no endpoint %#x", ErrAuth, endpoint)
+		return nil, nil, 0, fmt.Errorf("%w: no endpoint %#x", ErrAuth, id)
 	}
+	key := &e.secret
 	reply[0] = anEndpoint
 	nonce := reply[1:]
 	_, _ = rand.Read(nonce)
 	reply = append(reply, proof(key, "listener", hello, nonce)...)
 	if _, err := c.Write(reply); err != nil {
-		return nil, 0, 0, err
+		return nil, nil, 0, err
 	}
 	got := make([]byte, sha256.Size)
 	if _, err := io.ReadFull(c, got); err != nil {
-		return nil, 0, 0, err
+		return nil, nil, 0, err
 	}
 	if !hmac.Equal(got, proof(key, "dialler", hello, nonce)) {
-		return nil, 0, 0, fmt.Errorf("%w: wrong proof for endpoint %#x", ErrAuth, endpoint)
+		return nil, nil, 0, fmt.Errorf("%w: wrong proof for endpoint %#x", ErrAuth, id)
 	}
 	in, out := ciphers(key, hello, nonce)
-	s = newStream(c, timeout, in, out)
-	if err := s.write(header{op: opAck}, nil); err != nil {
-		return nil, 0, 0, err
+	s = &stream{conn: c, in: in, out: out}
+	if err := s.send(nil); err != nil {
+		return nil, nil, 0, err
 	}
-	return s, endpoint, from, c.SetDeadline(time.Time{})
+	return s, e, from, c.SetDeadline(time.Time{})
 }

@@ -19,7 +19,7 @@ func (l *lane) serve(w *line) {
 	} else {
 		err = r.run()
 	}
-	var bad *frameError
+	var bad *packetError
 	var said *refusedError
 	switch {
 	case l.peer.failure.Err() != nil:

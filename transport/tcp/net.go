@@ -112,15 +112,15 @@ func (n *Net) Open(nic int) (transport.Port, error) {
 
 // OpenAt listens on an address of this host.
 func (n *Net) OpenAt(at netip.Addr) (*Port, error) {
-	node, err := Listen(netip.AddrPortFrom(at, 0), Options{Timeout: n.opt.Timeout, Log: n.opt.Log})
+	l, err := listen(netip.AddrPortFrom(at, 0), n.opt.Timeout, n.opt.Log)
 	if err != nil {
 		return nil, err
 	}
 	poller, err := newPoller()
 	if err != nil {
-		return nil, errors.Join(err, node.Close())
+		return nil, errors.Join(err, l.close())
 	}
-	p := &Port{opt: n.opt, node: node, poller: poller, regions: map[uint64]*netRegion{}, peers: map[*Peer]struct{}{},
+	p := &Port{opt: n.opt, listener: l, poller: poller, regions: map[uint64]*netRegion{}, peers: map[*Peer]struct{}{},
 		stop: make(chan struct{})}
 	p.wg.Go(p.watch)
 	p.wg.Go(poller.run)

@@ -89,7 +89,7 @@ func TestNothingIsLeftOfANet(t *testing.T) {
 			t.Fatal(err)
 		}
 		x, y := nettest.Join(t, a, b, 4096)
-		if c, err := net.Dial("tcp", a.(*Port).node.Addr().String()); err == nil {
+		if c, err := net.Dial("tcp", a.(*Port).Addr().String()); err == nil {
 			_ = c.Close()
 		}
 		if err := x.Put(x.Src, 0, x.Dst, 0, 8, 1, nil); err != nil {

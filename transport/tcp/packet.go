@@ -2,16 +2,17 @@ package tcp
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/goccl/goccl/transport"
 )
 
 // A packet is what the connections of a Peer carry: a header, little endian, and for packetPut a payload. Without
-// encryption both are sent as they are; with it each is a record of its own (see stream).
+// encryption both are sent as they are; with it each is sealed by itself.
 //
 //	0   u8   kind
-//	1   u8   status of a refusal; of a put 1 if acknowledgements are wanted when all of its packets have arrived
+//	1   u8   why a packet was refused; of a put 1 if acknowledgements are wanted when all of its packets have arrived
 //	2   u16  immediate
 //	4   u32  payload length, at most maxPiece
 //	8   u64  region
@@ -34,8 +35,45 @@ const (
 	packetUrge // an acknowledgement is wanted at once
 	packetBye
 	packetRefuse
+	packetJoin // the first packet of a connection, in both directions: see rejoin.go
 	numPackets
 )
+
+var errFrame = errors.New("tcp: malformed message")
+
+// Why a packet was refused.
+const (
+	statusOK uint8 = iota
+	statusProtocol
+	statusRegion
+	statusBounds
+)
+
+// packetError is the error of a packet that is refused with a status.
+type packetError struct {
+	status uint8
+	err    error
+}
+
+func (e *packetError) Error() string { return e.err.Error() }
+func (e *packetError) Unwrap() error { return e.err }
+
+// refusal returns the error for a refusal's status.
+func refusal(status uint8) error {
+	switch status {
+	case statusRegion:
+		return fmt.Errorf("%w: the peer has no such region; it was closed, or never registered for this network",
+			transport.ErrBounds)
+	case statusBounds:
+		return fmt.Errorf("%w: the peer refused the offset or the size", transport.ErrBounds)
+	}
+	return fmt.Errorf("%w: the peer did not understand", errFrame)
+}
+
+// inBounds reports whether n bytes at off lie in a region of size bytes, without overflow.
+func inBounds(off, n uint64, size int64) bool {
+	return size >= 0 && n <= uint64(size) && off <= uint64(size)-n
+}
 
 type packet struct {
 	kind           packetKind

@@ -69,7 +69,7 @@ func (p *Peer) lanes() []*lane { return p.all[:p.count.Load()] }
 
 // Address encodes where this half listens, its secret and its wishes.
 func (p *Peer) Address() []byte {
-	a := address{at: p.port.node.Addr(), cred: p.cred, sockets: 1 + p.port.opt.Sockets, encrypt: p.port.opt.Encrypt}
+	a := address{at: p.port.listener.addr, cred: p.cred, sockets: 1 + p.port.opt.Sockets, encrypt: p.port.opt.Encrypt}
 	return a.encode()
 }
 
@@ -97,12 +97,12 @@ func (p *Peer) Connect(ctx context.Context, remote []byte) error {
 			err = p.failure.Err()
 		case <-ctx.Done():
 			err = fmt.Errorf("%w: %v did not connect to %v: is a firewall between them?", context.Cause(ctx), a.at,
-				p.port.node.Addr())
+				p.port.listener.addr)
 		}
 	}
 	if err != nil {
 		err = fmt.Errorf("tcp: connect to %v from %v (NCCL_SOCKET_IFNAME chooses interfaces): %w", a.at,
-			p.port.node.Addr().Addr(), err)
+			p.port.listener.addr.Addr(), err)
 		p.fail(err)
 	}
 	return err
@@ -273,7 +273,7 @@ func (p *Peer) Close() error {
 	p.closing = true
 	p.mu.Unlock()
 	if first {
-		p.port.node.RemoveEndpoint(p.cred.Endpoint)
+		p.port.listener.removeEndpoint(p.cred.Endpoint)
 		end := time.Now().Add(byeTime)
 		for _, l := range p.lanes() {
 			l.bye(end)

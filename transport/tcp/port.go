@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"net/netip"
 	"sync"
 
 	"github.com/goccl/goccl/transport"
@@ -8,11 +9,11 @@ import (
 
 // Port is an open interface: a listener, its regions and its peers. It implements transport.Port.
 type Port struct {
-	opt    NetOptions
-	node   *Node
-	poller *poller
-	stop   chan struct{} // closed by Close
-	wg     sync.WaitGroup
+	opt      NetOptions
+	listener *listener
+	poller   *poller
+	stop     chan struct{} // closed by Close
+	wg       sync.WaitGroup
 
 	mu      sync.Mutex // guards the fields below
 	closed  bool
@@ -29,9 +30,12 @@ func (p *Port) NewPeer() (transport.Peer, error) {
 		return nil, transport.ErrClosed
 	}
 	p.peers[peer] = struct{}{}
-	peer.cred = p.node.newEndpoint(peer.serve)
+	peer.cred = p.listener.newEndpoint(peer.serve)
 	return peer, nil
 }
+
+// Addr is where the Port listens.
+func (p *Port) Addr() netip.AddrPort { return p.listener.addr }
 
 func (p *Port) dropPeer(peer *Peer) {
 	p.mu.Lock()
@@ -64,7 +68,7 @@ func (p *Port) Close() error {
 		all.Go(func() { _ = peer.Close() })
 	}
 	all.Wait()
-	err := p.node.Close()
+	err := p.listener.close()
 	p.poller.close()
 	p.wg.Wait()
 	p.mu.Lock()

@@ -191,14 +191,14 @@ func (r *reader) open(b []byte) ([]byte, error) {
 func (r *reader) dispatch(b []byte) error {
 	p, err := parsePacket(b)
 	if err != nil {
-		return &frameError{statusProtocol, err}
+		return &packetError{statusProtocol, err}
 	}
 	switch p.kind {
 	case packetPut:
 		return r.begin(&p)
 	case packetAck:
 		if !r.lane.acked(p.value) {
-			return &frameError{statusProtocol, fmt.Errorf("%w: an acknowledgement of %d", errFrame, p.value)}
+			return &packetError{statusProtocol, fmt.Errorf("%w: an acknowledgement of %d", errFrame, p.value)}
 		}
 	case packetUrge:
 		r.acknowledge()
@@ -206,6 +206,8 @@ func (r *reader) dispatch(b []byte) error {
 		return errBye
 	case packetRefuse:
 		return &refusedError{refusal(p.status)}
+	case packetJoin:
+		return &packetError{statusProtocol, fmt.Errorf("%w: a join on a connection that has joined", errFrame)}
 	}
 	return nil
 }
@@ -221,10 +223,10 @@ func (r *reader) begin(p *packet) error {
 		r.region = r.lane.peer.port.region(p.region)
 	}
 	if r.region == nil {
-		return &frameError{statusRegion, fmt.Errorf("%w: no region %#x", transport.ErrBounds, p.region)}
+		return &packetError{statusRegion, fmt.Errorf("%w: no region %#x", transport.ErrBounds, p.region)}
 	}
 	if !inBounds(p.offset, uint64(p.length), int64(len(r.region.mem))) {
-		return &frameError{statusBounds, fmt.Errorf("%w: %d bytes at offset %d of a region of %d", transport.ErrBounds,
+		return &packetError{statusBounds, fmt.Errorf("%w: %d bytes at offset %d of a region of %d", transport.ErrBounds,
 			p.length, p.offset, len(r.region.mem))}
 	}
 	r.active, r.dst = true, r.region.mem[p.offset:p.offset+uint64(p.length)]
@@ -258,7 +260,7 @@ func (r *reader) acknowledge() {
 	r.lane.acknowledge()
 }
 
-var errRevoked = &frameError{statusRegion, fmt.Errorf("%w: the region was closed", transport.ErrBounds)}
+var errRevoked = &packetError{statusRegion, fmt.Errorf("%w: the region was closed", transport.ErrBounds)}
 
 func (r *reader) copy(dst, b []byte) error {
 	if !r.region.enter() {

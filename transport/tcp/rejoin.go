@@ -13,8 +13,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// A connection of a lane begins, after the handshake, with a join of the dialler and one of the listener, as sealed
-// frames:
+// A connection of a lane begins, after the handshake, with a packetJoin of the dialler and one of the listener, both
+// sealed:
 //
 //	region  the lane's index
 //	offset  the number of packets that this half has applied: the other resumes there
@@ -27,14 +27,15 @@ var errGone = errors.New("the other half has failed or was closed")
 // dial connects a lane, once a connection before it has ended.
 func (p *Peer) dial(ctx context.Context, l *lane) error {
 	l.join()
-	return p.port.node.retry(ctx, func() error {
-		s, err := p.port.node.greet(ctx, p.remote.at, &p.remote.cred, p.cred.Endpoint)
+	return p.port.listener.retry(ctx, func() error {
+		s, err := p.port.listener.greet(ctx, p.remote.at, &p.remote.cred, p.cred.Endpoint)
 		if err != nil {
 			return err
 		}
 		conn := s.conn.(*net.TCPConn)
 		sockets.Tune(conn, 0)
-		h := header{op: opJoin, region: uint64(l.index), offset: l.received.Load(), value: uint64(p.count.Load()) << 8}
+		h := packet{kind: packetJoin, region: uint64(l.index), offset: l.received.Load(),
+			value: uint64(p.count.Load()) << 8}
 		if p.encrypted() {
 			h.value |= 1
 		}
@@ -43,21 +44,21 @@ func (p *Peer) dial(ctx context.Context, l *lane) error {
 			deadline = time.Now().Add(handshakeTimeout)
 		}
 		_ = conn.SetDeadline(deadline)
-		err = s.write(h, nil)
+		err = s.sendPacket(h)
 		if err == nil {
-			h, err = s.first()
+			h, err = s.receivePacket()
 		}
 		if err != nil {
 			_ = conn.Close()
 			return errRetry{err}
 		}
 		switch {
-		case h.op == opBye:
+		case h.kind == packetBye:
 			err = errGone
-		case h.op == opAck:
+		case h.kind == packetRefuse:
 			err = fmt.Errorf("refused: %w", refusal(h.status))
-		case h.op != opJoin || h.region != uint64(l.index):
-			err = fmt.Errorf("%w: operation %d instead of a join", errFrame, h.op)
+		case h.kind != packetJoin || h.region != uint64(l.index):
+			err = fmt.Errorf("%w: packet of kind %d instead of a join", errFrame, h.kind)
 		}
 		if err != nil {
 			_ = conn.Close()
@@ -83,9 +84,10 @@ func (p *Peer) dial(ctx context.Context, l *lane) error {
 func (p *Peer) serve(s *stream, from uint64) error {
 	conn := s.conn.(*net.TCPConn)
 	_ = conn.SetDeadline(time.Now().Add(handshakeTimeout))
-	h, err := s.first()
-	if err != nil || h.op != opJoin || h.region >= uint64(len(p.all)) {
-		return fmt.Errorf("%w: operation %d, lane %d instead of a join (%w)", errFrame, h.op, h.region, errors.Join(err))
+	h, err := s.receivePacket()
+	if err != nil || h.kind != packetJoin || h.region >= uint64(len(p.all)) {
+		return fmt.Errorf("%w: packet of kind %d, lane %d instead of a join (%w)", errFrame, h.kind, h.region,
+			errors.Join(err))
 	}
 	p.mu.Lock()
 	if p.from != 0 && p.from != from {
@@ -94,12 +96,12 @@ func (p *Peer) serve(s *stream, from uint64) error {
 	}
 	p.from = from
 	if p.failure.Err() != nil {
-		h := header{op: opBye}
+		h := packet{kind: packetBye}
 		if p.refused != statusOK {
-			h = header{op: opAck, status: p.refused}
+			h = packet{kind: packetRefuse, status: p.refused}
 		}
 		p.mu.Unlock()
-		_ = s.write(h, nil)
+		_ = s.sendPacket(h)
 		return nil
 	}
 	p.keep(int(min(max(1, h.value>>8), maxSockets)))
@@ -115,12 +117,12 @@ func (p *Peer) serve(s *stream, from uint64) error {
 // replace ends the lane's connection and gives it a new one. The connections that a dialler makes in quick succession
 // replace each other one after the other: else an earlier one could take the place of a later one, which the dialler
 // holds to be the lane's.
-func (l *lane) replace(s *stream, h *header) (*line, error) {
+func (l *lane) replace(s *stream, h *packet) (*line, error) {
 	l.replacing.Lock()
 	defer l.replacing.Unlock()
 	l.lose(l.current(), errors.New("the peer has made another connection"))
 	l.join()
-	if err := s.write(header{op: opJoin, region: h.region, offset: l.received.Load()}, nil); err != nil {
+	if err := s.sendPacket(packet{kind: packetJoin, region: h.region, offset: l.received.Load()}); err != nil {
 		return nil, nil // the dialler tries again
 	}
 	w, err := l.newLine(s, h.value&1 != 0)

@@ -1,105 +1,73 @@
 package tcp
 
 import (
-	"bufio"
+	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
-	"time"
 
 	"github.com/goccl/goccl/internal/aead"
 )
 
-// stream is a connection after the handshake. A frame on it is its encrypted header and, if there is a payload, the
-// payload encrypted as a separate record. So each part is authenticated before it is acted on, and no byte of a payload
-// reaches registered memory before that.
-//
-// One goroutine reads, and one at a time writes. After an error the stream is unusable.
+// stream is a connection after the handshake. It carries messages: the length, u32 little endian, then the message
+// encrypted, and authenticated together with the length. A lane takes over the connection after the join, with the
+// ciphers and the numbers of messages. One goroutine at a time sends, and one receives. The caller sets deadlines.
 type stream struct {
-	conn    net.Conn
-	timeout time.Duration // for the rest of a record whose first bytes have arrived
-
-	r    *bufio.Reader
-	in   *aead.Cipher
-	nIn  uint64 // number of records opened
-	rbuf []byte
-
-	out  *aead.Cipher
-	nOut uint64 // number of records sealed
-	wbuf []byte
-	head [headerSize]byte
+	conn      net.Conn
+	in, out   *aead.Cipher
+	nIn, nOut uint64 // messages received and sent
 }
 
-const sealedHeader = headerSize + aead.Overhead
+const (
+	lengthSize = 4
+	// maxMessage is the length of the longest message.
+	maxMessage = 64 << 10
+)
 
-func newStream(c net.Conn, timeout time.Duration, in, out *aead.Cipher) *stream {
-	return &stream{conn: c, timeout: timeout, r: bufio.NewReaderSize(c, 16<<10), in: in, out: out}
-}
-
-// write sends a frame in one piece. The caller has set the deadline.
-func (s *stream) write(h header, payload []byte) error {
-	h.put(&s.head)
-	n := sealedHeader
-	if len(payload) > 0 {
-		n += len(payload) + aead.Overhead
+func (s *stream) send(b []byte) error {
+	if len(b) > maxMessage {
+		return fmt.Errorf("tcp: a message of %d bytes, at most %d allowed", len(b), maxMessage)
 	}
-	if cap(s.wbuf) < n {
-		s.wbuf = make([]byte, 0, n)
-	}
-	b := s.out.Seal(s.wbuf[:0], s.nOut, s.head[:], nil)
+	length := binary.LittleEndian.AppendUint32(nil, uint32(len(b)))
+	sealed := s.out.Seal(append(make([]byte, 0, lengthSize+len(b)+aead.Overhead), length...), s.nOut, b, length)
 	s.nOut++
-	if len(payload) > 0 {
-		b = s.out.Seal(b, s.nOut, payload, nil)
-		s.nOut++
-	}
-	_, err := s.conn.Write(b)
+	_, err := s.conn.Write(sealed)
 	return err
 }
 
-// first reads one frame without a payload directly from the connection, and nothing after it. The caller has set the
-// deadline.
-func (s *stream) first() (header, error) {
-	b := make([]byte, sealedHeader)
-	if _, err := io.ReadFull(s.conn, b); err != nil {
-		return header{}, err
-	}
-	plain, err := s.in.Open(s.nIn, b, nil)
-	if s.nIn++; err != nil {
-		return header{}, err
-	}
-	return parseHeader((*[headerSize]byte)(plain))
-}
-
-// read waits for a header.
-func (s *stream) read() (header, error) {
-	if _, err := s.r.Peek(1); err != nil {
-		return header{}, err
-	}
-	b, err := s.record(sealedHeader)
-	if err != nil {
-		return header{}, err
-	}
-	return parseHeader((*[headerSize]byte)(b))
-}
-
-// payload returns the payload of a header with a length. It is valid until the next read.
-func (s *stream) payload(n int) ([]byte, error) { return s.record(n + aead.Overhead) }
-
-// record receives and opens the next n bytes, which must arrive within the timeout.
-func (s *stream) record(n int) ([]byte, error) {
-	if cap(s.rbuf) < n {
-		s.rbuf = make([]byte, n)
-	}
-	b := s.rbuf[:n]
-	if s.r.Buffered() < n {
-		if err := s.conn.SetReadDeadline(time.Now().Add(s.timeout)); err != nil {
-			return nil, err
-		}
-		defer func() { _ = s.conn.SetReadDeadline(time.Time{}) }()
-	}
-	if _, err := io.ReadFull(s.r, b); err != nil {
+// receive returns the next message. It reads nothing behind it.
+func (s *stream) receive() ([]byte, error) {
+	var length [lengthSize]byte
+	if _, err := io.ReadFull(s.conn, length[:]); err != nil {
 		return nil, err
 	}
-	plain, err := s.in.Open(s.nIn, b, nil)
+	n := binary.LittleEndian.Uint32(length[:])
+	if n > maxMessage {
+		return nil, fmt.Errorf("%w: a message of %d bytes, at most %d allowed", errFrame, n, maxMessage)
+	}
+	b := make([]byte, n+aead.Overhead)
+	if _, err := io.ReadFull(s.conn, b); err != nil {
+		return nil, err
+	}
+	plain, err := s.in.Open(s.nIn, b, length[:])
 	s.nIn++
 	return plain, err
+}
+
+// sendPacket and receivePacket carry the join of a lane.
+func (s *stream) sendPacket(p packet) error {
+	var b [packetSize]byte
+	p.put(&b)
+	return s.send(b[:])
+}
+
+func (s *stream) receivePacket() (packet, error) {
+	b, err := s.receive()
+	if err != nil {
+		return packet{}, err
+	}
+	if len(b) != packetSize {
+		return packet{}, fmt.Errorf("%w: %d bytes instead of a packet", errFrame, len(b))
+	}
+	return parsePacket(b)
 }

@@ -1,4 +1,4 @@
-package tcp
+package link
 
 import (
 	"encoding/binary"
@@ -12,8 +12,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// Memory is memory that peers may write. Callers check offsets against Size, and for words the alignment of 8, before
-// they call a method.
+// Memory is memory that peers may write. Offsets are checked against Size, and for words the alignment of 8, before
+// a method is called.
 type Memory interface {
 	Size() int64
 	// Write copies p to off.
@@ -74,7 +74,7 @@ func (m *HostMemory) Signal(off int64) error {
 }
 
 // DeviceMemory is memory that only its device can write. A word is changed by a read and a write under a lock: atomic
-// among peers of this Node, not with respect to kernels. Semaphores of this transport lie in HostMemory instead.
+// among the peers of this process, not with respect to kernels. Semaphores of networks lie in HostMemory instead.
 type DeviceMemory struct {
 	dev  device.Device
 	ptr  device.Ptr
