@@ -16,10 +16,11 @@ package plan
 // A clock does not change after it is shared, so sharing needs no copy.
 type clock struct {
 	t     *timeline
-	d, c  []*page // c is d until it gets entries of its own
-	one   bool    // they are the same
-	owner int     // component whose clock this is at the end of its phase, or -1
-	phase uint32  // a clock with owner at phase includes all of this clock
+	d, c  []*page   // c is d until it gets entries of its own
+	one   bool      // they are the same
+	owner int       // component whose clock this is at the end of its phase, or -1
+	phase uint32    // a clock with owner at phase includes all of this clock
+	over  movements // of phases that c does not cover yet
 }
 
 // newClock returns a clock that covers nothing.
@@ -34,7 +35,7 @@ func (k *clock) completed(comp int) uint32 { return k.t.get(k.c, k.t.slot(comp))
 
 // mutable returns a copy that the caller may change before sharing it.
 func (k *clock) mutable() *clock {
-	n := &clock{t: k.t, d: k.t.own(k.d), one: k.one, owner: -1}
+	n := &clock{t: k.t, d: k.t.own(k.d), one: k.one, owner: -1, over: k.over}
 	if n.c = n.d; !k.one {
 		n.c = k.t.own(k.c)
 	}
@@ -60,6 +61,7 @@ func (k *clock) learn(o *clock) {
 	if !k.one {
 		k.t.raise(k.c, o.c)
 	}
+	k.over = k.over.union(o.over)
 }
 
 // learnControl joins o into k's completed phases (c), not into its visible ones (d).
@@ -69,6 +71,7 @@ func (k *clock) learnControl(o *clock) {
 	}
 	k.split()
 	k.t.raise(k.c, o.c)
+	k.over = k.over.union(o.over)
 }
 
 // set records that the phases of component i below phase have completed and are visible.

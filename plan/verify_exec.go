@@ -193,9 +193,10 @@ func (v *verifier) data(b *blockState, u *unit) (bool, error) {
 			w.writes = stamp{int32(v.writer(i)), uint32(len(pt.pushes))}
 			pt.pushes = append(pt.pushes, push{b.phase, m.Entry})
 		}
+		v.inst = (v.inst | 63) + 1
 		for _, part := range u.parts[i] {
-			v.inst += int64(v.quotient.order())
-			w.inst = v.inst
+			w.inst = v.inst * int64(v.quotient.order())
+			v.inst++
 			if err := w.move(s.Op.ReduceOp, m, part); err != nil {
 				return false, err
 			}
@@ -275,8 +276,10 @@ func (v *verifier) finish(rank int) error {
 				k.learnControl(o)
 			}
 		}
+		k.prove(v.blocks[id].pending)
 		v.blocks[id].forget()
 	}
+	k.settle()
 	for i := range v.ports {
 		if v.rankOf[v.ports[i].block] == rank {
 			k.set(v.reader(i), uint32(len(v.ports[i].pushes)))
@@ -328,7 +331,6 @@ func (b *blockState) begin(launch int, k *clock) {
 	b.launch, b.pc, b.ended, b.entry = launch, 0, false, true
 	b.program, b.grant = b.programs[launch], -1
 	b.base, b.shared = k, nil
-	b.used, b.pending = b.used[:0], b.pending[:0]
 	if k.visible(b.id) == b.phase {
 		b.shared = k
 	}

@@ -10,18 +10,12 @@ package plan
 // A nil quotient is the group of one element: every rank stands for itself.
 type quotient struct {
 	*Symmetry
-	v       *verifier
-	clocks  map[framedClock]*clock
-	origins map[framedOrigin]*origin
+	v      *verifier
+	clocks map[framedClock]*clock
 }
 
 type framedClock struct {
 	k *clock
-	g int32
-}
-
-type framedOrigin struct {
-	o *origin
 	g int32
 }
 
@@ -75,7 +69,7 @@ func (q *quotient) clock(g int32, k *clock) *clock {
 	if out := q.clocks[key]; out != nil {
 		return out
 	}
-	out := &clock{t: k.t, d: k.t.image(q.Symmetry, g, k.d), one: k.one, owner: -1, phase: k.phase}
+	out := &clock{t: k.t, d: k.t.image(q.Symmetry, g, k.d), one: k.one, owner: -1, phase: k.phase, over: q.movements(g, k.over)}
 	if out.c = out.d; !k.one {
 		out.c = k.t.image(q.Symmetry, g, k.c)
 	}
@@ -93,23 +87,6 @@ func (q *quotient) clock(g int32, k *clock) *clock {
 func (q *quotient) instance(g int32, inst int64) int64 {
 	n := int64(q.Order())
 	return inst - inst%n + int64(q.mul(g, int32(inst%n)))
-}
-
-// origin returns the image of an origin.
-func (q *quotient) origin(g int32, o *origin) *origin {
-	if g == 0 || o == nil {
-		return o
-	}
-	key := framedOrigin{o, g}
-	if out := q.origins[key]; out != nil {
-		return out
-	}
-	out := &origin{inst: q.instance(g, o.inst)}
-	for _, f := range o.from {
-		out.from = append(out.from, q.origin(g, f))
-	}
-	q.origins[key] = out
-	return out
 }
 
 // counter returns where a signal into the counter of a link is seen: the counter at the representative's end, and the
@@ -143,10 +120,7 @@ func (q *quotient) visit(w *walker, pl *Place, part sub) (*walker, Place, sub) {
 	x.at.block = int32(q.block(g, int(w.at.block)))
 	x.inst = q.instance(g, w.inst)
 	if pl.Plane == PacketPlane {
-		if w.made == nil {
-			w.made = &origin{w.inst, append([]*origin(nil), w.from...)}
-		}
-		x.made = q.origin(g, w.made)
+		x.made = q.movements(g, w.proof())
 	}
 	return &x, Place{int(q.rep[pl.Rank]), pl.Plane, k, 1}, sub{0, part.atom}
 }

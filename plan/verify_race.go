@@ -10,8 +10,9 @@ func (w *walker) known(s stamp, visible bool) bool {
 
 // covers returns how many phases of a component the walker knows to be completed, or to be visible. Both the component
 // and the phases are as the rank that it visits sees them; its clock is as its own rank sees it.
-func (w *walker) covers(comp int32, visible bool) uint32 {
-	k := w.know
+func (w *walker) covers(comp int32, visible bool) uint32 { return w.coveredBy(w.know, comp, visible) }
+
+func (w *walker) coveredBy(k *clock, comp int32, visible bool) uint32 {
 	slot := k.t.slot(int(comp))
 	if w.frame != 0 {
 		slot = k.t.imageOf(w.v.quotient.Symmetry, w.frame, slot)
@@ -42,12 +43,12 @@ func (w *walker) read(pl *Place, part sub) (int32, *clock, error) {
 		}
 		c.read = true
 		carries = c.carries
-		if v.shape.atoms[part.atom].always {
+		if v.shape.present != nil || v.shape.atoms[part.atom].always {
 			w.b.gather(carries)
 		}
-		if c.origin != nil {
-			w.from = append(w.from, c.origin)
-			w.b.pending = append(w.b.pending, c.origin)
+		if len(c.proof) > 0 {
+			w.from = w.from.union(c.proof)
+			w.b.pending = append(w.b.pending, c.proof)
 		}
 	} else if c.write.inst != w.inst && !w.known(c.write.stamp, true) {
 		return 0, nil, w.race(&c.write, true, "reads", pl, part)
@@ -69,29 +70,6 @@ func (w *walker) record(c *cell) {
 	c.reads = append(kept, access{w.reads, w.at, w.inst})
 }
 
-// usedUp reports whether inst produced the packets that this thread consumed here, or that the block consumed before
-// its threads last synchronized.
-func (w *walker) usedUp(inst int64) bool {
-	if w.frame != 0 {
-		inst = w.v.quotient.instance(w.v.quotient.inverse[w.frame], inst)
-	}
-	seen := map[*origin]bool{}
-	var search func([]*origin) bool
-	search = func(list []*origin) bool {
-		for _, o := range list {
-			if seen[o] {
-				continue
-			}
-			seen[o] = true
-			if o.inst == inst || search(o.from) {
-				return true
-			}
-		}
-		return false
-	}
-	return search(w.from) || search(w.b.used)
-}
-
 // gather keeps the clock of a packet until all threads synchronize.
 func (b *blockState) gather(k *clock) {
 	if k == nil || k.owner >= 0 && b.base.completed(k.owner) >= k.phase {
@@ -106,7 +84,7 @@ func (b *blockState) gather(k *clock) {
 }
 
 // write is the access to a destination at one offset.
-func (w *walker) write(pl *Place, part sub, value int32, carried *clock) error {
+func (w *walker) write(pl *Place, part sub, value int32) error {
 	v := w.v
 	at := v.cellOf(pl, part, w.b.launch)
 	c := &v.cells[at]
@@ -121,8 +99,8 @@ func (w *walker) write(pl *Place, part sub, value int32, carried *clock) error {
 			carries = v.share(w.b)
 		}
 		carries = v.quotient.clock(w.frame, carries)
-		if carried != nil {
-			carries = v.forward(carries, carried)
+		if w.carried != nil {
+			carries = v.forward(carries, v.quotient.clock(w.frame, w.carried))
 		}
 		if c.flag >= int32(w.b.launch) {
 			if c.flag > int32(w.b.launch) || c.value != value {
@@ -138,12 +116,9 @@ func (w *walker) write(pl *Place, part sub, value int32, carried *clock) error {
 			return err
 		}
 		c.flag, c.read, c.carries = int32(w.b.launch), false, carries
-		if w.made == nil {
-			w.made = &origin{w.inst, append([]*origin(nil), w.from...)}
-		}
-		c.origin = w.made
+		c.proof = w.proof()
 		if v.second.mute[at] {
-			c.carries, c.origin = nil, nil
+			c.carries, c.proof = nil, nil
 		}
 		for _, id := range v.waiting[at] {
 			v.ready(id)
@@ -156,7 +131,7 @@ func (w *walker) write(pl *Place, part sub, value int32, carried *clock) error {
 		v.shortChunks(pl, pl.Index+int(part.chunk), value)
 	}
 	for i := range c.reads {
-		if r := &c.reads[i]; r.inst != w.inst && !w.known(r.stamp, false) && !w.usedUp(r.inst) {
+		if r := &c.reads[i]; r.inst != w.inst && !w.over(r) {
 			return w.race(r, false, "writes", pl, part)
 		}
 	}
@@ -187,7 +162,7 @@ func (w *walker) enter(pl *Place, part sub, write bool) error {
 	case launch < s.launch:
 		return w.late(s, pl, part, write)
 	case launch > s.launch:
-		s.before, s.now = s.now, planeUse{reads: map[int32]access{}, writes: map[int32]access{}}
+		s.before, s.now = s.now, planeUse{reads: map[int32]usage{}, writes: map[int32]usage{}}
 		if pl.Plane == PacketPlane {
 			s.before.writes = v.unread(pl.Rank, int(s.launch))
 		}
@@ -198,37 +173,46 @@ func (w *walker) enter(pl *Place, part sub, write bool) error {
 		here.stamp = w.writes
 	}
 	if pl.Plane == PacketPlane && !write {
-		s.now.reads[here.comp] = here // a check of a flag conflicts with no other access
+		v.note(s.now.reads, here, false) // a check of a flag conflicts with no other access
 		return nil
 	}
 	who := [2]int32{w.writes.comp, w.lane}
 	if s.checked[who] != launch+1 {
-		if a, found := w.unknown(s.before.writes, pl.Plane != PacketPlane); found {
+		a, all, found := w.unknown(s.before.writes, pl.Plane != PacketPlane)
+		if found {
 			return w.reused(&a, true, write, pl, part)
 		}
 		if write {
-			if a, found := w.unknown(s.before.reads, false); found {
+			a, every, found := w.unknown(s.before.reads, false)
+			if found {
 				return w.reused(&a, false, write, pl, part)
 			}
-			s.checked[who] = launch + 1
+			if all && every {
+				s.checked[who] = launch + 1
+			}
 		}
 	}
 	if write {
-		s.now.writes[here.comp] = here
+		v.note(s.now.writes, here, true)
 	} else {
-		s.now.reads[here.comp] = here
+		v.note(s.now.reads, here, false)
 	}
 	return nil
 }
 
-// unknown returns the first of the accesses, by component, that does not happen before the walker's.
-func (w *walker) unknown(uses map[int32]access, visible bool) (first access, found bool) {
-	for _, a := range uses {
-		if (!found || a.comp < first.comp) && !w.known(a.stamp, visible) {
-			first, found = a, true
+// unknown returns the last access of the first component whose accesses do not all happen before the walker's. Without
+// one, all says whether every thread of the block knows that.
+func (w *walker) unknown(uses map[int32]usage, visible bool) (first access, all, found bool) {
+	all = true
+	for _, u := range uses {
+		if w.ends(&u, visible, false) {
+			continue
+		}
+		if all = false; !w.ends(&u, visible, true) && (!found || u.last.comp < first.comp) {
+			first, found = u.last, true
 		}
 	}
-	return first, found
+	return first, all, found
 }
 
 // callerUse is the turn of a rank's caller, with clock k: it reads the buffers and writes new input.
@@ -247,7 +231,7 @@ func (v *verifier) callerUse(rank int, k *clock) error {
 					return w.race(&c.write, true, "uses", &place, part)
 				}
 				for j := range c.reads {
-					if !w.known(c.reads[j].stamp, false) {
+					if !w.over(&c.reads[j]) {
 						return w.race(&c.reads[j], false, "uses", &place, part)
 					}
 				}

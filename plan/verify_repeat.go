@@ -18,13 +18,13 @@ type second struct {
 // when it copies its own packet into scratch and then broadcasts it from there to all ranks, itself included. Otherwise
 // a reader may rely on neither.
 func (w *walker) repeats(c *cell, carries *clock) bool {
-	if !w.known(c.write.stamp, false) && !w.usedUp(c.write.inst) {
+	if !w.over(&c.write) {
 		return false
 	}
 	if c.carries == nil {
 		return true
 	}
-	return carries.t.covers(carries.c, c.carries.c)
+	return carries.t.covers(carries.c, c.carries.c) && carries.over.contains(c.carries.over)
 }
 
 // replaces checks that the first packet of a launch at a place may replace those of an earlier launch, when all
@@ -48,14 +48,14 @@ func (w *walker) replaces(c *cell, at int, pl *Place, part sub) error {
 
 // unread returns the packets of a launch of whose arrival no read is a proof: those that were never read, and those
 // that were written twice. For them only the writer's order counts.
-func (v *verifier) unread(rank, launch int) map[int32]access {
-	out := map[int32]access{}
+func (v *verifier) unread(rank, launch int) map[int32]usage {
+	out := map[int32]usage{}
 	if launch < 0 {
 		return out
 	}
 	add := func(a access) {
-		if b, found := out[a.comp]; !found || a.t >= b.t {
-			out[a.comp] = a
+		if u, found := out[a.comp]; !found || a.t >= u.last.t {
+			out[a.comp] = usage{last: a}
 		}
 	}
 	from := v.cellAt(rank, PacketPlane, 0, launch)

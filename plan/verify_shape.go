@@ -24,14 +24,19 @@ type messageShape struct {
 	loops     *loops
 	fixed     bool    // all messages divide alike
 	turns     []turns // by launch; the last one holds for all further launches
+
+	// By launch, the atoms that its message has; nil if that is left open: then a packet of an atom that some messages do
+	// not have passes on nothing but its payload.
+	present [][]bool
 }
 
 // partKey determines which bytes of its operands an op accesses.
 type partKey struct {
-	size  int
-	slice Slice
-	iter  int   // of a pipeline; -1 outside
-	until int64 // outside: windows of the operands
+	size   int
+	slice  Slice
+	iter   int   // of a pipeline; -1 outside
+	until  int64 // outside: windows of the operands
+	launch int   // if launches have different atoms
 }
 
 // sub is one atom of one chunk of an operand.
@@ -145,13 +150,18 @@ func (sh *messageShape) part(k partKey) []sub {
 			l := Layout{Chunk: a.chunk, Alignment: sh.alignment}
 			lo, hi := l.Part(k.size, k.slice)
 			in := a.window == k.iter || k.iter < 0 && int64(a.window) < k.until
-			if at := int64(j)*a.chunk + a.lo; in && at >= lo && at < hi {
+			if at := int64(j)*a.chunk + a.lo; in && at >= lo && at < hi && sh.has(i, k.launch) {
 				subs = append(subs, sub{int32(j), int32(i)})
 			}
 		}
 	}
 	sh.parts[k] = subs
 	return subs
+}
+
+// has reports whether the message of a launch may have an atom.
+func (sh *messageShape) has(atom, launch int) bool {
+	return sh.present == nil || sh.present[launch][atom]
 }
 
 // windows returns the number of windows of a chunk of class c in a launch. Chunks that no pipeline touches (-1) have

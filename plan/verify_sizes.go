@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 )
 
 // maxUnits bounds the chunk sizes, in units, whose slices are examined to stand for all sizes. A plan that needs more
@@ -52,33 +54,38 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// sliceAtoms returns the atoms of all chunks of lo to hi units, without regard to windows.
-func (p *Plan) sliceAtoms(keys []partKey, lo, hi int64) ([]atom, error) {
+// sliceAtoms returns the atoms of all chunks of lo to hi units, without regard to windows, and which of them chunks of
+// one size have: each set of atoms that some size has, once.
+func (p *Plan) sliceAtoms(keys []partKey, lo, hi int64) (atoms []atom, sets [][]bool, err error) {
 	last, ok := sliceSizes(keys, lo, hi)
 	if !ok {
-		return nil, p.notExamined("its thread-block groups are of so many sizes that over %d sizes of a chunk divide "+
+		return nil, nil, p.notExamined("its thread-block groups are of so many sizes that over %d sizes of a chunk divide "+
 			"differently; use groups of equal sizes, or a smaller max_message_size", maxUnits)
 	}
-	var atoms []atom
-	at, sizes := map[string]int{}, map[string]int64{}
+	at, known := map[string]int{}, map[string]bool{}
 	for c := lo; c <= last; c++ {
-		here := map[string]bool{}
+		var here []bool
 		for _, a := range cutAtoms(keys, c*p.Alignment, p.Alignment) {
 			sig := signature(keys, a, p.Alignment)
 			if _, seen := at[sig]; !seen {
 				at[sig] = len(atoms)
 				atoms = append(atoms, a)
 			}
-			if !here[sig] {
-				here[sig] = true
-				sizes[sig]++
-			}
+			here = append(here, make([]bool, len(atoms)-len(here))...)
+			here[at[sig]] = true
+		}
+		if key := strings.TrimRight(fmt.Sprint(here), " false]"); !known[key] {
+			known[key] = true
+			sets = append(sets, here)
 		}
 	}
-	for sig, n := range sizes {
-		atoms[at[sig]].always = n == last-lo+1
+	for i := range sets {
+		sets[i] = append(sets[i], make([]bool, len(atoms)-len(sets[i]))...)
 	}
-	return atoms, nil
+	for i := range atoms {
+		atoms[i].always = !slices.ContainsFunc(sets, func(set []bool) bool { return !set[i] })
+	}
+	return atoms, sets, nil
 }
 
 func (p *Plan) iterations(op *Op, units int64) int64 {

@@ -247,7 +247,7 @@ func (s *snapshot) block(b *blockState) {
 	if !s.v.quotient.own(b.rank) { // its state is that of the block that stands for it
 		return
 	}
-	s.num(b.launch, len(b.pending), len(b.used))
+	s.num(b.launch, len(b.pending))
 	s.flag(b.done, b.ended, b.meeting, b.arrived, b.entry)
 	if !b.done && b.pc < len(b.program) {
 		u := &b.program[b.pc]
@@ -284,10 +284,10 @@ func (s *snapshot) counter(c *counter) {
 
 func (s *snapshot) plane(p *planeState) {
 	s.num(int(p.launch))
-	for _, uses := range []map[int32]access{p.before.reads, p.before.writes, p.now.reads, p.now.writes} {
+	for _, uses := range []map[int32]usage{p.before.reads, p.before.writes, p.now.reads, p.now.writes} {
 		s.num(len(uses))
 		for _, comp := range slices.Sorted(maps.Keys(uses)) {
-			s.stamp(uses[comp].stamp)
+			s.stamp(uses[comp].last.stamp)
 		}
 	}
 	var known [][2]int32

@@ -32,19 +32,13 @@ type cell struct {
 	reads []access // since write, without those that happen before a later read
 	value int32
 
-	// Packets only: the launch of its flag, whether it was read, and the clock that its reader receives.
+	// Packets only: the launch of its flag, whether it was read, the clock that its reader receives, and the movements
+	// that are over when it arrives: those that it was made by. This orders a write after the reads that its own input
+	// was made from: an in-place all-reduce with packets overwrites input in this way.
 	flag    int32
 	read    bool
 	carries *clock
-	origin  *origin
-}
-
-// origin identifies the thread's work that produced a packet. When the packet arrives, all reads of inst have
-// completed, and so have those that produced the packets that inst consumed. This orders a write after the reads that
-// its own input was made from, without a clock: an in-place all-reduce with packets overwrites input in this way.
-type origin struct {
-	inst int64
-	from []*origin
+	proof   movements
 }
 
 // unit is an instruction of an unrolled program: an op outside of a pipeline, or in one of its iterations.
@@ -72,8 +66,7 @@ type blockState struct {
 	base    *clock           // clock of all threads at the beginning of the phase; its own component may lag
 	lanes   map[int][]*clock // clocks that single threads have received since
 	packets []*clock         // clocks that packets have carried since
-	pending []*origin        // packets consumed in this phase
-	used    []*origin        // packets consumed in earlier phases of this launch
+	pending []movements      // proofs of the packets consumed in this phase
 	shared  *clock           // base with its own component up to date, computed when first needed
 	grant   int              // position of the iteration that the gate has let begin, or -1
 	entry   bool             // only relaxed signals and waits so far in this launch
@@ -88,7 +81,7 @@ type planeState struct {
 }
 
 type planeUse struct {
-	reads, writes map[int32]access // last by component
+	reads, writes map[int32]usage // by component
 }
 
 type verifier struct {
@@ -125,12 +118,13 @@ type verifier struct {
 	wanted  [][]demand // by rank
 	reduces bool       // report.Operator is set
 
-	queue  []int
-	queued []bool
-	inst   int64
-	gate   gate
-	second *second
-	starts []digest // state when all ranks begin launch 1, 2, …, as far as no packets are used
+	queue   []int
+	queued  []bool
+	inst    int64 // of the last movement, without its element
+	packets bool  // the plan uses them
+	gate    gate
+	second  *second
+	starts  []digest // state when all ranks begin launch 1, 2, …, as far as no packets are used
 }
 
 // port is the sequence of transfers that one thread block pushed into one port channel.
@@ -150,12 +144,11 @@ func newVerifier(p *Plan, r *resolved, sh *messageShape, report *Report, opts *V
 		linkPorts: map[int][]int{},
 		barriers:  map[[2]int]*barrier{}, values: newValues(), waiting: map[int][]int{},
 		repeated: map[int][]access{}, joined: map[[2]*clock]*clock{},
-		began: make([]*clock, len(p.GPUs)), wanted: make([][]demand, len(p.GPUs))}
+		began: make([]*clock, len(p.GPUs)), wanted: make([][]demand, len(p.GPUs)), packets: p.UsesPackets()}
 	v.caller = len(r.programs)
 	steps := int64(0)
 	if r.symmetry != nil {
-		v.quotient = &quotient{Symmetry: r.symmetry, v: v, clocks: map[framedClock]*clock{},
-			origins: map[framedOrigin]*origin{}}
+		v.quotient = &quotient{Symmetry: r.symmetry, v: v, clocks: map[framedClock]*clock{}}
 		v.values.quotient = v.quotient
 	}
 	for b, prog := range r.programs {
@@ -167,7 +160,7 @@ func newVerifier(p *Plan, r *resolved, sh *messageShape, report *Report, opts *V
 			continue
 		}
 		for launch := range report.Launches {
-			if launch > 0 && launch >= len(sh.turns) {
+			if launch > 0 && launch >= len(sh.turns) && sh.present == nil {
 				st.programs = append(st.programs, st.program)
 				continue
 			}
@@ -249,7 +242,7 @@ func (v *verifier) exist(rank int, pl Plane, chunk, launch int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		n := v.shape.windows(v.shape.loops.of(v.p, v.resolved, &Place{rank, pl, chunk, 1}, 0), launch)
 		for i := range v.shape.atoms {
-			if int64(v.shape.atoms[i].window) < n && !yield(i) {
+			if int64(v.shape.atoms[i].window) < n && v.shape.has(i, launch) && !yield(i) {
 				return
 			}
 		}
@@ -276,6 +269,9 @@ func (v *verifier) partOf(m *Move, slice Slice, iter, launch int) []sub {
 	key := partKey{size: m.Src[0].Size, slice: slice, iter: iter, until: 1}
 	if key.slice.Count <= 1 {
 		key.slice = Slice{}
+	}
+	if v.shape.present != nil {
+		key.launch = launch
 	}
 	l := v.shape.loops
 	if iter >= 0 || !l.used {
@@ -311,7 +307,7 @@ func (v *verifier) writer(port int) int { return v.reader(port) + 1 }
 func (v *verifier) layCells() error {
 	v.planes = make([][numPlanes]int, len(v.p.GPUs))
 	v.chunks = make([][numPlanes]int, len(v.p.GPUs))
-	plain, packets := v.p.UsesPlainScratch(), v.p.UsesPackets()
+	plain := v.p.UsesPlainScratch()
 	total := int64(0)
 	for r := range v.p.GPUs {
 		if !v.quotient.own(r) {
@@ -329,7 +325,7 @@ func (v *verifier) layCells() error {
 		if plain {
 			n[ScratchPlane] = s * halves
 		}
-		if packets {
+		if v.packets {
 			n[PacketPlane] = s * halves
 		}
 		for pl, c := range n {

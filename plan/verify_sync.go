@@ -296,16 +296,14 @@ func (b *blockState) nextPhase() {
 // forget drops the clocks from single threads and packets after they have been joined.
 func (b *blockState) forget() {
 	clear(b.lanes)
-	b.packets = b.packets[:0]
+	b.packets, b.pending = b.packets[:0], b.pending[:0]
 }
 
 // syncAll synchronizes all threads of b: a phase ends, and the clocks from single threads and packets are joined into
 // base.
 func (v *verifier) syncAll(b *blockState) {
 	b.nextPhase()
-	b.used = append(b.used, b.pending...)
-	b.pending = b.pending[:0]
-	if len(b.lanes) == 0 && len(b.packets) == 0 {
+	if len(b.lanes) == 0 && len(b.packets) == 0 && len(b.pending) == 0 {
 		return
 	}
 	k := b.base.mutable()
@@ -317,6 +315,8 @@ func (v *verifier) syncAll(b *blockState) {
 	for _, o := range b.packets {
 		k.learnControl(o)
 	}
+	k.prove(b.pending)
+	k.settle()
 	b.forget()
 	b.base = k
 }

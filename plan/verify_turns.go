@@ -24,7 +24,7 @@ func (p *Plan) checkShapes(r *resolved, report *Report, opts *VerifyOptions) err
 		return err
 	}
 	keys := sliceKeys(r)
-	atoms, err := p.sliceAtoms(keys, lo, hi)
+	atoms, sets, err := p.sliceAtoms(keys, lo, hi)
 	if err != nil {
 		return err
 	}
@@ -32,12 +32,28 @@ func (p *Plan) checkShapes(r *resolved, report *Report, opts *VerifyOptions) err
 	if err != nil {
 		return err
 	}
-	c := &checker{p: p, r: r, l: l, report: report, opts: opts, atoms: atoms, lo: lo, hi: hi, ran: map[string]bool{},
+	c := &checker{p: p, r: r, l: l, report: report, opts: opts, atoms: atoms, sets: sets, lo: lo, hi: hi, ran: map[string]bool{},
 		combined: combined{map[string]digest{}, map[string]bool{}}}
 	if !l.used {
-		return c.run(nil)
+		return c.plain()
 	}
-	return c.pipelines()
+	err = c.pipelines()
+	if !c.orders(err) {
+		return err
+	}
+	whole := *c
+	whole.ran, whole.combined, whole.full = map[string]bool{}, combined{map[string]digest{}, map[string]bool{}}, true
+	if err := whole.pipelines(); err != nil {
+		return err
+	}
+	return p.notExamined("its packets pass through slices that are empty in small messages, beside pipelines; use one slice, " +
+		"or a larger min_message_size")
+}
+
+// orders reports whether a plan may have been refused because packets bring order in messages of some sizes only.
+func (c *checker) orders(err error) bool {
+	v := (*Violation)(nil)
+	return errors.As(err, &v) && len(c.sets) > 1 && c.p.UsesPackets()
 }
 
 // checker runs the verifier for the shapes of a plan.
@@ -48,9 +64,37 @@ type checker struct {
 	report *Report
 	opts   *VerifyOptions
 	atoms  []atom
+	sets   [][]bool // of atoms that chunks of one size have
 	lo, hi int64
+	full   bool // messages have all atoms
 	ran    map[string]bool
 	combined
+}
+
+// plain examines a plan without pipelines. Where packets bring order in some sizes only, all sequences of sizes that
+// have different atoms are tried when one run for all of them is refused.
+func (c *checker) plain() error {
+	err := c.run(nil, nil)
+	if !c.orders(err) {
+		return err
+	}
+	runs := 1
+	for range c.report.Launches {
+		if runs *= len(c.sets); runs > maxRuns {
+			return c.p.notExamined("its packets pass through slices that are empty in small messages, in over %d combinations "+
+				"of consecutive messages; use fewer slices, or a larger min_message_size", maxRuns)
+		}
+	}
+	for i := range runs {
+		var present [][]bool
+		for k, rest := 0, i; k <= c.report.Launches; k, rest = k+1, rest/len(c.sets) {
+			present = append(present, c.sets[rest%len(c.sets)])
+		}
+		if err := c.run(nil, present); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // turns is how often each class of pipelines runs. An open class runs as often or more often.
@@ -122,7 +166,7 @@ func (c *checker) balanced() error {
 // plan is wrong.
 func (c *checker) uniform(all []turns) (unsteady error) {
 	for _, t := range all {
-		if err := c.run([]turns{t}); errors.Is(err, errUnsteady) {
+		if err := c.run([]turns{t}, nil); errors.Is(err, errUnsteady) {
 			unsteady = cmp.Or(unsteady, err)
 		} else if err != nil {
 			return err
@@ -145,7 +189,7 @@ func (c *checker) mixed(all []turns) error {
 	}
 	// What needs more iterations than these mostly shows in a long launch behind one that is a little shorter.
 	probe := []turns{all[max(0, len(all)-2)], all[len(all)-1]}
-	if err := c.run(probe); errors.Is(err, errUnsteady) {
+	if err := c.run(probe, nil); errors.Is(err, errUnsteady) {
 		return err
 	}
 	for i := range runs {
@@ -158,7 +202,7 @@ func (c *checker) mixed(all []turns) error {
 		if same {
 			continue
 		}
-		if err := c.run(mixed); err != nil {
+		if err := c.run(mixed, nil); err != nil {
 			return err
 		}
 	}
@@ -191,8 +235,8 @@ func (c *checker) combinations(most int64) []turns {
 }
 
 // run executes the plan for one shape, given by launch; the last entry holds for all further launches.
-func (c *checker) run(byLaunch []turns) error {
-	key := fmt.Sprint(byLaunch)
+func (c *checker) run(byLaunch []turns, present [][]bool) error {
+	key := fmt.Sprint(byLaunch, present)
 	if c.ran[key] {
 		return nil
 	}
@@ -200,13 +244,16 @@ func (c *checker) run(byLaunch []turns) error {
 	for len(each) > 0 && len(each) < c.report.Launches {
 		each = append(each, each[len(each)-1])
 	}
-	if !c.opts.every && c.follows(each) {
+	if c.l.used && !c.opts.every && c.follows(each) {
 		return nil
 	}
 	sh := messageShape{atoms: c.atoms, alignment: c.p.Alignment, parts: map[partKey][]sub{}, loops: c.l, turns: byLaunch,
-		fixed: c.lo == c.hi}
+		fixed: c.lo == c.hi, present: present}
 	if c.l.used {
 		sh.atoms = c.windowed(byLaunch)
+	}
+	for i := range sh.atoms {
+		sh.atoms[i].always = sh.atoms[i].always || c.full
 	}
 	for _, a := range sh.atoms {
 		sh.chunk = max(sh.chunk, a.chunk)

@@ -14,15 +14,15 @@ type walker struct {
 	lane   int32 // for a transfer: the thread that pushes it
 	port   bool  // the transfer goes over a port channel
 
-	from []*origin // packets consumed at this offset
-	made *origin   // origin of the packets written at this offset
+	from    movements // proofs of the packets consumed at this offset
+	carried *clock    // what they carry
+	made    movements // proof of the packets written at this offset
 }
 
 func (w *walker) move(op ReduceOp, m *Move, part sub) error {
 	v := w.v
 	var value int32
-	var carried *clock
-	w.from = w.from[:0]
+	w.from, w.made, w.carried = nil, nil, nil
 	for i := range m.Src {
 		id, carries, err := w.readAt(&m.Src[i], part)
 		if err != nil {
@@ -34,7 +34,7 @@ func (w *walker) move(op ReduceOp, m *Move, part sub) error {
 			value = v.values.combine(value, id, op)
 		}
 		if carries != nil {
-			carried = v.forward(carried, carries)
+			w.carried = v.forward(w.carried, carries)
 		}
 	}
 	if m.Bound != nil {
@@ -42,9 +42,8 @@ func (w *walker) move(op ReduceOp, m *Move, part sub) error {
 			return err
 		}
 	}
-	w.made = nil
 	for i := range m.Dst {
-		if err := w.writeAt(&m.Dst[i], part, value, carried); err != nil {
+		if err := w.writeAt(&m.Dst[i], part, value); err != nil {
 			return err
 		}
 	}
@@ -64,13 +63,13 @@ func (w *walker) readAt(pl *Place, part sub) (int32, *clock, error) {
 }
 
 // writeAt is the write to a destination, of whatever rank.
-func (w *walker) writeAt(pl *Place, part sub, value int32, carried *clock) error {
+func (w *walker) writeAt(pl *Place, part sub, value int32) error {
 	q := w.v.quotient
 	if q == nil || pl.Rank == w.b.rank {
-		return w.write(pl, part, value, carried)
+		return w.write(pl, part, value)
 	}
 	x, home, sub := q.visit(w, pl, part)
-	return x.write(&home, sub, w.v.values.image(x.frame, value), q.clock(x.frame, carried))
+	return x.write(&home, sub, w.v.values.image(x.frame, value))
 }
 
 // forward joins the clocks of two packets. Usually they are the same.

@@ -123,10 +123,10 @@ func (w *walker) late(s *planeState, pl *Place, part sub, write bool) error {
 		does = "writes"
 	}
 	var events []Event
-	for _, uses := range []map[int32]access{s.now.writes, s.now.reads} {
-		for _, a := range uses {
-			if len(events) == 0 || v.before(&a.at, &events[0]) {
-				events = []Event{v.event(a.at, "uses the scratch of rank "+fmt.Sprint(pl.Rank), nil)}
+	for _, uses := range []map[int32]usage{s.now.writes, s.now.reads} {
+		for _, u := range uses {
+			if len(events) == 0 || v.before(&u.last.at, &events[0]) {
+				events = []Event{v.event(u.last.at, "uses the scratch of rank "+fmt.Sprint(pl.Rank), nil)}
 			}
 		}
 		if len(events) > 0 {

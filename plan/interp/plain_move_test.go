@@ -2,7 +2,6 @@ package interp_test
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -55,15 +54,20 @@ func (m *plain) move(b *plainBlock, s plainStep) (bool, error) {
 	return true, nil
 }
 
-// one moves one unit: a single thread does.
+// one moves one unit: a single thread does. It starts when it has its packets, and has read its sources when done.
 func (m *plain) one(b *plainBlock, s plainStep, move *plan.Move, u [2]int, launch int) error {
 	m.insts++
+	start := m.moment(b.begin)
+	done := m.moment(start)
+	m.edges[b.end] = append(m.edges[b.end], edge{done, false})
 	deedOf := func(write bool, pl *plan.Place) *deed {
-		return &deed{from: b.begin, over: b.end, inst: m.insts, write: write, packet: pl.Plane == plan.PacketPlane,
+		d := &deed{from: start, over: done, inst: m.insts, write: write, packet: pl.Plane == plan.PacketPlane,
 			launch: launch, at: fmt.Sprintf("launch %d, %v (%s)", launch+1, s.Pos, s.Op.Name)}
+		if write {
+			d.over = b.end
+		}
+		return d
 	}
-	consumed := maps.Clone(b.insts)
-	var brought []*plainPacket
 	var values []string
 	for k := range move.Src {
 		src := &move.Src[k]
@@ -74,12 +78,9 @@ func (m *plain) one(b *plainBlock, s plainStep, move *plan.Move, u [2]int, launc
 				return fmt.Errorf("a packet of another launch")
 			}
 			c.writer.read = true
-			brought = append(brought, c.packet)
-			maps.Copy(consumed, c.packet.insts)
-			m.edges[b.end] = append(m.edges[b.end], edge{c.packet.moment, true})
-			maps.Copy(b.pending, c.packet.insts)
+			m.edges[start] = append(m.edges[start], edge{c.packet, true})
 			c.deeds = append(c.deeds, d)
-		} else if err := m.access(c, d, nil); err != nil {
+		} else if err := m.access(c, d); err != nil {
 			return err
 		}
 		if err := m.reuse(half, src, d); err != nil {
@@ -90,12 +91,6 @@ func (m *plain) one(b *plainBlock, s plainStep, move *plan.Move, u [2]int, launc
 	value := values[0]
 	if len(values) > 1 {
 		value = combined(values, s.Op.ReduceOp)
-	}
-	packet := &plainPacket{m.moment(), map[int]bool{m.insts: true}}
-	m.edges[packet.moment] = append(m.edges[packet.moment], edge{b.begin, true})
-	for _, p := range brought {
-		m.edges[packet.moment] = append(m.edges[packet.moment], edge{p.moment, true})
-		maps.Copy(packet.insts, p.insts)
 	}
 	for k := range move.Dst {
 		dst := &move.Dst[k]
@@ -109,12 +104,12 @@ func (m *plain) one(b *plainBlock, s plainStep, move *plan.Move, u [2]int, launc
 				return errNotPlain // two packets in a launch
 			}
 			for _, o := range c.deeds {
-				if !o.write && !m.reaches(o.over, d.from, true) && !consumed[o.inst] {
+				if !o.write && !m.reaches(o.over, d.from, true) {
 					return fmt.Errorf("data race: %s, and %s", o.at, d.at)
 				}
 			}
-			c.flag, c.packet, c.writer, c.deeds = launch+1, packet, d, nil
-		} else if err := m.access(c, d, consumed); err != nil {
+			c.flag, c.packet, c.writer, c.deeds = launch+1, done, d, nil
+		} else if err := m.access(c, d); err != nil {
 			return err
 		}
 		if err := m.reuse(half, dst, d); err != nil {
@@ -182,10 +177,22 @@ func (m *plain) result(r int) error {
 			of = []plan.Contribution{{Rank: k / period, Index: r*period + k%period}}
 		case plan.Broadcast:
 			of = []plan.Contribution{{Rank: p.Root, Index: k}}
+		case plan.Reduce:
+			return errNotPlain
 		case plan.SendRecv:
 			of = []plan.Contribution{{Rank: (r + n - 1) % n, Index: k}}
-		default:
-			return errNotPlain
+		}
+		wanted := ""
+		for i := range p.Postcondition {
+			if c := &p.Postcondition[i]; c.Rank == r && c.Index <= k && k < c.Index+c.Size {
+				of, wanted = nil, "op "+string(c.Op)
+				for _, t := range c.Of {
+					of = append(of, plan.Contribution{Rank: t.Rank, Index: t.Index + k - c.Index})
+				}
+			}
+		}
+		if of == nil {
+			continue // not constrained
 		}
 		for x := range per {
 			var terms []string
@@ -194,10 +201,13 @@ func (m *plain) result(r int) error {
 			}
 			slices.Sort(terms)
 			have, op, sum := strings.Cut(m.cell(m.user(l, r, 1, k*per+x)).value, " by ")
-			if sum && m.op != "" && m.op != op {
+			if sum && wanted != "" && op != wanted {
+				return fmt.Errorf("rank %d, chunk %d is combined by %q, not by %q", r, k, op, wanted)
+			}
+			if sum && wanted == "" && m.op != "" && m.op != op {
 				return fmt.Errorf("rank %d, chunk %d is combined by %q and others by %q", r, k, op, m.op)
 			}
-			if sum {
+			if sum && wanted == "" {
 				m.op = op
 			}
 			if want := strings.Join(terms, "+"); have != want {

@@ -7,7 +7,8 @@ import (
 )
 
 // plain is the memory model of docs/verifier.md in the plainest form, for messages of given sizes: a graph of moments,
-// whose edges say that what is known at one is known at the other. It reads the table of ops and shares no code with
+// whose edges say that what is known at one is known at the other. Each movement has a
+// moment when it has read its sources, from which its packets tell. It reads the table of ops and shares no code with
 // the verifier. An access is over at a moment that a path reaches from its end, and visible there if no edge of the
 // path is a packet's. It does not know port channels, and counters and packets with several writers (errNotPlain).
 type plain struct {
@@ -50,14 +51,8 @@ type plainCell struct {
 	value  string
 	input  int // inst by which the caller wrote input here
 	flag   int // launch, from 1
-	packet *plainPacket
+	packet int // the moment that it tells of
 	writer *deed
-}
-
-// plainPacket is what a packet brings besides its payload.
-type plainPacket struct {
-	moment int
-	insts  map[int]bool
 }
 
 type plainCounter struct {
@@ -77,8 +72,6 @@ type plainBlock struct {
 	lanes           map[int]int // moments of single threads
 	arrived, done   bool
 	opening         bool
-	insts           map[int]bool // behind packets that were consumed in earlier phases
-	pending         map[int]bool
 }
 
 type plainStep struct {
@@ -207,7 +200,7 @@ func (m *plain) caller(r int) (bool, error) {
 		for k := range int(l.Size(r, kind) / l.Alignment) {
 			c := m.cell(m.user(l, r, pl, k))
 			d := &deed{from: now, over: after, inst: m.insts, write: true, at: fmt.Sprintf("the caller of rank %d", r)}
-			if err := m.access(c, d, nil); err != nil {
+			if err := m.access(c, d); err != nil {
 				return false, err
 			}
 			c.deeds = []*deed{d}
@@ -225,7 +218,6 @@ func (m *plain) caller(r int) (bool, error) {
 	for _, b := range m.blocks {
 		if b.rank == r {
 			b.steps, b.pc, b.done, b.opening = nil, 0, false, true
-			b.insts, b.pending = map[int]bool{}, map[int]bool{}
 			m.unroll(b, m.p.Program(r, b.index), l)
 			b.begin, b.end, b.lanes = m.moment(after), m.moment(), map[int]int{}
 		}
@@ -267,12 +259,12 @@ func (m *plain) cell(at where) *plainCell {
 }
 
 // access checks a deed against those before it on its cell.
-func (m *plain) access(c *plainCell, d *deed, consumed map[int]bool) error {
+func (m *plain) access(c *plainCell, d *deed) error {
 	for _, o := range c.deeds {
 		if o.inst == d.inst || !o.write && !d.write {
 			continue
 		}
-		if o.write && !m.reaches(o.over, d.from, false) || !o.write && !m.reaches(o.over, d.from, true) && !consumed[o.inst] {
+		if !m.reaches(o.over, d.from, !o.write) {
 			return fmt.Errorf("data race: %s, and %s", o.at, d.at)
 		}
 	}
@@ -287,8 +279,4 @@ func (m *plain) meet(b *plainBlock) {
 		m.edges[b.end] = append(m.edges[b.end], edge{at, false})
 	}
 	b.begin, b.end, b.lanes = b.end, m.moment(), map[int]int{}
-	for i := range b.pending {
-		b.insts[i] = true
-	}
-	clear(b.pending)
 }
