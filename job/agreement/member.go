@@ -177,18 +177,6 @@ func (m *Member) GivenUp(joint uint64) (blames int, err error) {
 	return -1, nil
 }
 
-// LatestGivenUp returns the number of the latest joint call that a peer has given up.
-func (m *Member) LatestGivenUp() (joint uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, msg := range m.gaveUp {
-		if msg != nil && msg.place.number != EveryJoint {
-			joint = max(joint, msg.place.number)
-		}
-	}
-	return joint
-}
-
 // Begin begins a call and returns its number, which is not below least.
 func (m *Member) Begin(least uint64) uint64 {
 	m.mu.Lock()

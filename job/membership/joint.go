@@ -42,7 +42,7 @@ func (g *Group) BeginJoint(ctx context.Context, op string) (context.Context, *Jo
 	bounded, stop := g.Status.Bound(ctx)
 	j := &JointCall{g: g, Last: last}
 	g.Agreement.Listen()
-	j.number.Store(max(g.joint.Load(), g.Agreement.LatestGivenUp()) + 1)
+	j.number.Store(g.joint.Load() + 1)
 	begun := time.Now()
 	done := make(chan struct{})
 	go func() {
