@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ipc"
+	"github.com/goccl/goccl/transport/link"
 )
 
 // Connection is one direction between two endpoints, seen from the local one: the host writes to the peer's memory,
@@ -110,7 +111,7 @@ func (c *Connection) wrap(err error, op string) error {
 		return nil
 	}
 	switch {
-	case errors.Is(err, transport.ErrPeerGone):
+	case errors.Is(err, transport.ErrPeerGone), errors.Is(err, link.ErrStuck):
 		err = fmt.Errorf("%w: %w", ErrPeerDead, err)
 	case errors.Is(err, transport.ErrClosed), errors.Is(err, transport.ErrPeerClosed), errors.Is(err, device.ErrClosed):
 		err = fmt.Errorf("%w: %w", ErrClosed, err)

@@ -17,9 +17,7 @@ const (
 	Flat      = 7 // goccl, Comm.RegisterFlat: share.Windows
 	Verdict   = 9 // goccl, watchdog: records that ranks compare
 
-	PlanRequest = 10 // plan/executor: a link (transport/link) asks the receiver of the peer
-	PlanReply   = 11 // plan/executor: the receiver answers
-	PlanLinks   = 12 // plan/executor: as Links, for plans on GPUs
+	PlanLinks = 12 // plan/executor: as Links, for plans
 
 	CheckSent     = 13 // goccl, dataCheck: checksums of what was sent
 	CheckReceived = 14 // goccl, dataCheck: checksums of what came

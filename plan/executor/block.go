@@ -22,8 +22,6 @@ type block struct {
 	at       int64
 	seenMove int
 	seenSrc  int
-	flushes  bool     // the op waits for its flush
-	until    []uint64 // by link of the op: what its outbox must have given for the flush
 
 	// Pipeline state; unit is 0 outside.
 	iter, iters int
@@ -37,7 +35,7 @@ func (b *block) reset(r *run, index int, prog []instr) {
 
 // next moves to the op at pc.
 func (b *block) next(pc int) {
-	b.pc, b.entry, b.begun, b.move, b.at, b.seenMove, b.seenSrc, b.flushes = pc, 0, false, 0, 0, 0, 0, false
+	b.pc, b.entry, b.begun, b.move, b.at, b.seenMove, b.seenSrc = pc, 0, false, 0, 0, 0, 0
 	b.done = pc == len(b.prog)
 }
 
@@ -65,11 +63,8 @@ func (b *block) step(in *instr, w *worker) (over, moved bool, err error) {
 	h := b.r.h
 	own := h.arenas[h.x.e.rank]
 	switch in.code {
-	case plan.CodeNop:
+	case plan.CodeNop, plan.CodeFlush: // a transfer is over with its op, also to another host: see network
 		return true, true, nil
-	case plan.CodeFlush:
-		moved = b.flush(in)
-		return b.flushed(in), moved, nil
 	case plan.CodeLoop:
 		if b.iter, b.iters = 0, int(b.r.layout.Iterations(in.op)); b.iters == 0 {
 			b.next(in.to)
@@ -127,9 +122,6 @@ func (b *block) step(in *instr, w *worker) (over, moved bool, err error) {
 // transfer is step for an op that moves data. It begins when the peers have published their buffers and the packets
 // have arrived.
 func (b *block) transfer(in *instr, w *worker) (over, moved bool, err error) {
-	if b.flushes {
-		return b.flushed(in), false, nil
-	}
 	if !b.begun {
 		if !b.ready() {
 			return false, false, nil
@@ -154,10 +146,6 @@ func (b *block) transfer(in *instr, w *worker) (over, moved bool, err error) {
 	}
 	if over && in.signal {
 		b.signal(in)
-	}
-	if over && in.far && in.does.Has(plan.Flushes) {
-		b.flush(in)
-		over = b.flushed(in)
 	}
 	return over, true, nil
 }
@@ -190,8 +178,8 @@ func (b *block) lost(in *instr) int {
 
 func (b *block) signal(in *instr) {
 	h := b.r.h
-	if in.far {
-		h.far.signals(in)
+	if in.remote {
+		h.remote.signals(in)
 	}
 	for i, l := range in.links {
 		if h.x.e.otherHost(h.x.program.peer[l]) {
@@ -238,12 +226,7 @@ func (b *block) ready() bool {
 		return b.r.h.semaphores[in.op.SemaphoreIDs[b.entry]].Load() > 0
 	case plan.CodeBarrier:
 		return b.entry == 0 || b.assembled(in)
-	case plan.CodeFlush:
-		return !b.flushes || b.flushed(in)
 	case plan.CodeData:
-		if b.flushes {
-			return b.flushed(in)
-		}
 		if b.lost(in) >= 0 {
 			return false
 		}
@@ -278,10 +261,6 @@ func (b *block) waiting() (peer int, where string) {
 		return -1, fmt.Sprintf("waiting for semaphore %d at %s", in.op.SemaphoreIDs[b.entry], at)
 	case plan.CodeBarrier:
 		return -1, fmt.Sprintf("waiting at barrier %d at %s", in.op.BarrierID, at)
-	}
-	if b.flushes {
-		peer = b.unflushed(in)
-		return peer, fmt.Sprintf("waiting until the puts to rank %d%s are sent at %s", peer, b.r.h.x.e.across(peer), at)
 	}
 	if p := b.lost(in); p >= 0 {
 		return p, fmt.Sprintf("rank %d has left, at %s", p, at)

@@ -36,7 +36,7 @@ func (prog *program) coalesce() {
 	lists := make([][]instr, len(prog.blocks))
 	for b := range prog.blocks {
 		list := slices.DeleteFunc(slices.Clone(prog.blocks[b]),
-			func(in instr) bool { return in.code == plan.CodeNop || in.code == plan.CodeFlush && !in.far })
+			func(in instr) bool { return in.code == plan.CodeNop || in.code == plan.CodeFlush })
 		lists[b] = list
 		key := kinds(list)
 		if key == "" { // a group of its own, under a unique key
@@ -142,7 +142,7 @@ func merge(lists [][]instr, members []int) []instr {
 		for _, b := range members {
 			in := &lists[b][i]
 			m.moves = append(m.moves, in.moves...)
-			m.waits, m.far = m.waits || in.waits, m.far || in.far
+			m.waits, m.remote = m.waits || in.waits, m.remote || in.remote
 			for k, l := range in.links {
 				if at := slices.Index(m.links, l); at >= 0 {
 					m.times[at] += in.times[k]

@@ -56,10 +56,11 @@ type Executor struct {
 	nic     int
 
 	hosts []int               // by rank; nil if there is one
-	near  []int               // the ranks of this host; set by the first Load, as the next two
-	here  bootstrap.Bootstrap // group of near
-	ports *ports              // to ranks of other hosts; guarded by mu. nil if there are none, or the device is a GPU
-	rings *rings              // as ports, on a GPU
+	local []int               // the ranks of this host; set by the first Load, as the next two
+	here  bootstrap.Bootstrap // group of local
+	// network leads to ranks of other hosts, rings the same from a GPU; nil if there are none. Guarded by mu.
+	network *network
+	rings   *rings
 
 	ending  chan struct{} // closed by Abort
 	aborted atomic.Uint32 // abort word of all waits; nonzero once cause is set
@@ -110,7 +111,7 @@ func (e *Executor) Abort(cause error) {
 	e.aborted.Store(1)
 	close(e.ending)
 	e.mu.Lock()
-	e.ports.halt()
+	e.network.halt()
 	e.rings.halt(cause)
 	for _, x := range e.plans {
 		x.engine.wake()
@@ -158,7 +159,7 @@ func (e *Executor) Close() error {
 	if e.gpu != nil {
 		errs = append(errs, e.gpu.close())
 	}
-	errs = append(errs, e.buffers.close(), e.ports.close(), e.rings.close())
+	errs = append(errs, e.buffers.close(), e.network.close(), e.rings.close())
 	if e.here != nil && e.here != e.boot {
 		errs = append(errs, e.here.Close())
 	}

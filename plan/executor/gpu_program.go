@@ -147,7 +147,7 @@ func (e *gpuEncoder) data(in *instr, port bool) error {
 	}
 	for i := 0; i < len(in.moves); {
 		m := &in.moves[i]
-		if port && e.prog.isFar(m.Dst[0].Rank) {
+		if port && e.prog.isRemote(m.Dst[0].Rank) {
 			e.push(in, m, meet)
 			meet = 0
 			i++
@@ -156,7 +156,7 @@ func (e *gpuEncoder) data(in *instr, port bool) error {
 		dst := slices.Clone(m.Dst)
 		k := i + 1
 		for ; k < len(in.moves) && len(m.Src) == 1 && len(in.moves[k].Src) == 1 && in.moves[k].Src[0] == m.Src[0] &&
-			!e.prog.isFar(in.moves[k].Dst[0].Rank); k++ {
+			!e.prog.isRemote(in.moves[k].Dst[0].Rank); k++ {
 			dst = append(dst, in.moves[k].Dst...)
 		}
 		if err := e.split(in, m.Src, dst, meet); err != nil {

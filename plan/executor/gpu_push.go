@@ -31,18 +31,18 @@ func (e *gpuEncoder) push(in *instr, m *move, flags uint8) {
 
 // signals encodes the signals of an op. Those of links to other hosts have an op of their own, or go with their puts.
 func (e *gpuEncoder) signals(in *instr, flags uint8, pushed bool) {
-	far := func(l int) bool { return e.prog.isFar(e.prog.peer[l]) }
-	near := slices.DeleteFunc(slices.Clone(in.links), far)
-	if len(near) > 0 {
-		o := e.links(near)
+	remote := func(l int) bool { return e.prog.isRemote(e.prog.peer[l]) }
+	local := slices.DeleteFunc(slices.Clone(in.links), remote)
+	if len(local) > 0 {
+		o := e.links(local)
 		o.code, o.flags = uint8(plan.CodeSignal), flags
 		e.add(in, o)
 	}
-	if len(near) == len(in.links) || pushed {
+	if len(local) == len(in.links) || pushed {
 		return
 	}
 	first := len(e.items)
-	o := e.links(slices.DeleteFunc(slices.Clone(in.links), func(l int) bool { return !far(l) }))
+	o := e.links(slices.DeleteFunc(slices.Clone(in.links), func(l int) bool { return !remote(l) }))
 	for i := range e.items[first:] {
 		e.items[first+i].within = 1
 	}

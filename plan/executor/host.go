@@ -22,7 +22,7 @@ type hostEngine struct {
 	control *arena
 	arenas  []controlArena // by rank; without memory for ranks of other hosts
 	local   bool           // all ranks of this host are in this process
-	far     *far           // what ranks of other hosts reach; nil if there are none
+	remote  *remote        // what ranks of other hosts reach; nil if there are none
 	policy  *wait.Policy
 	stall   *wait.Stall
 	cores   int // that this rank may use
@@ -68,7 +68,7 @@ func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
 	if h.control, err = x.e.newArena(ctx, dev, controlBytes(x.program.maxLinks)); err != nil {
 		return nil, err
 	}
-	n, here := len(x.e.near), 0
+	n, here := len(x.e.local), 0
 	h.arenas = make([]controlArena, x.e.size)
 	for r := range h.arenas {
 		h.arenas[r] = controlArena{pointer(h.control.Ptr[r])}
@@ -97,8 +97,8 @@ func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
 		h.met[b] = make([]uint64, prog.barriers)
 	}
 	h.run = newRun(h)
-	if x.e.ports != nil {
-		h.far = openFar(h)
+	if x.e.network != nil {
+		h.remote = openRemote(h)
 		// The network's goroutines belong to this process, and every wait needs them.
 		p := *wait.For(here, n+1)
 		p.GoschedEvery = 1
@@ -123,8 +123,8 @@ func (h *hostEngine) reserve(ctx context.Context, chunk int64) error {
 		size = max(size, l.Size)
 	}
 	var err error
-	if s.arena, err = h.x.e.newArena(ctx, h.dev, max(size, 64)); h.far != nil {
-		err = h.far.offer(ctx, s, err)
+	if s.arena, err = h.x.e.newArena(ctx, h.dev, max(size, 64)); h.remote != nil {
+		err = h.remote.offer(ctx, s, err)
 	}
 	if err != nil {
 		return err
@@ -260,7 +260,7 @@ func (h *hostEngine) quit() {
 			time.Sleep(10 * time.Microsecond) // a mover lowers its flag after quantum bytes
 		}
 	}
-	h.far.leave()
+	h.remote.leave()
 }
 
 // closeTimeout is how long close waits for a running launch. A launch that waits leaves within microseconds of the
@@ -281,7 +281,7 @@ func (h *hostEngine) close() error {
 			return fmt.Errorf("executor: a launch of plan %s still runs %v after it was aborted", h.x.plan.Name, closeTimeout)
 		}
 	}
-	errs := []error{h.far.close()}
+	errs := []error{h.remote.close()}
 	for _, a := range h.stages {
 		if a != nil {
 			errs = append(errs, a.Close())

@@ -43,7 +43,7 @@ func (b *block) data(in *instr, w *worker) (bool, error) {
 				return false, nil
 			}
 			n := min(hi-b.at, left)
-			if len(m.Dst) > 1 && !in.far {
+			if len(m.Dst) > 1 && !in.remote {
 				n = min(n, tile)
 			}
 			n, err := b.piece(in, m, w, b.at, n)
@@ -86,7 +86,7 @@ func (b *block) piece(in *instr, m *move, w *worker, at, n int64) (int64, error)
 	}
 	for i := range m.Dst {
 		if m.Dst[i].Plane == plan.PacketPlane && r.h.x.e.otherHost(m.Dst[i].Rank) {
-			r.h.far.announce(r, &m.Dst[i], at, n)
+			r.h.remote.announce(r, &m.Dst[i], at, n)
 		} else if m.Dst[i].Plane == plan.PacketPlane {
 			r.flags(&m.Dst[i]).set(r.packetOffset(&m.Dst[i], at), n, r.epoch)
 		}
@@ -144,7 +144,7 @@ func (r *run) fold(in *instr, m *move, w *worker, at, n int64) error {
 	}
 	for i := next; i < len(m.Dst); i++ {
 		if r.h.x.e.otherHost(m.Dst[i].Rank) {
-			if err := r.h.far.put(r, in, &m.Dst[i], at, from); err != nil {
+			if err := r.h.remote.put(r, in, &m.Dst[i], at, from); err != nil {
 				return err
 			}
 			continue

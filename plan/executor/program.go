@@ -54,11 +54,11 @@ type instr struct {
 	io     []int    // other ranks whose input or output is touched
 	wakes  []int    // other ranks that receive packets
 	waits  bool     // has packet sources
-	far    bool     // a link leads to another host
+	remote bool     // a link leads to another host
 }
 
-// isFar reports whether a rank is on another host.
-func (prog *program) isFar(r int) bool {
+// isRemote reports whether a rank is on another host.
+func (prog *program) isRemote(r int) bool {
 	return prog.hosts != nil && prog.hosts[r] != prog.hosts[prog.rank]
 }
 
@@ -125,7 +125,7 @@ func (prog *program) link(p *plan.Plan) {
 		case l.Peer == prog.rank:
 			other = l.Rank
 		}
-		if other >= 0 && prog.isFar(other) && !slices.Contains(prog.distant, other) {
+		if other >= 0 && prog.isRemote(other) && !slices.Contains(prog.distant, other) {
 			prog.distant = append(prog.distant, other)
 		}
 	}
@@ -153,7 +153,7 @@ func (prog *program) instr(s *plan.Step, nmem int) instr {
 		}
 		if s.Op.ChannelType != plan.SwitchChannel {
 			in.links, in.times = append(in.links, id), append(in.times, 1)
-			in.far = in.far || prog.isFar(prog.peer[id])
+			in.remote = in.remote || prog.isRemote(prog.peer[id])
 		}
 	}
 	if s.Does.Has(plan.Joins) {
@@ -168,7 +168,7 @@ func (prog *program) instr(s *plan.Step, nmem int) instr {
 		}
 		for _, pl := range m.Dst {
 			in.touches(prog, &pl)
-			if pl.Plane == plan.PacketPlane && pl.Rank != prog.rank && !prog.isFar(pl.Rank) &&
+			if pl.Plane == plan.PacketPlane && pl.Rank != prog.rank && !prog.isRemote(pl.Rank) &&
 				!slices.Contains(in.wakes, pl.Rank) {
 				in.wakes = append(in.wakes, pl.Rank)
 			}
@@ -178,7 +178,7 @@ func (prog *program) instr(s *plan.Step, nmem int) instr {
 }
 
 func (in *instr) touches(prog *program, pl *plan.Place) {
-	if pl.Rank != prog.rank && !prog.isFar(pl.Rank) && pl.Plane <= plan.OutputPlane && !slices.Contains(in.io, pl.Rank) {
+	if pl.Rank != prog.rank && !prog.isRemote(pl.Rank) && pl.Plane <= plan.OutputPlane && !slices.Contains(in.io, pl.Rank) {
 		in.io = append(in.io, pl.Rank)
 	}
 }
@@ -190,14 +190,14 @@ func (prog *program) touch(p *plan.Plan) {
 		mine := false
 		for i := range g.RemoteBuffers {
 			b := &g.RemoteBuffers[i]
-			prog.remote = prog.remote || b.Type != plan.Scratch && !prog.isFar(r) && !prog.isFar(b.Rank)
-			if r == prog.rank || b.Rank != prog.rank || b.Type == plan.Scratch || prog.isFar(r) {
+			prog.remote = prog.remote || b.Type != plan.Scratch && !prog.isRemote(r) && !prog.isRemote(b.Rank)
+			if r == prog.rank || b.Rank != prog.rank || b.Type == plan.Scratch || prog.isRemote(r) {
 				continue
 			}
 			prog.touched[plane(b.Type)], mine = true, true
 		}
 		for _, sw := range g.SwitchGroups() {
-			prog.remote = prog.remote || sw.Buffer != plan.Scratch && len(sw.Ranks) > 1 && !prog.isFar(r)
+			prog.remote = prog.remote || sw.Buffer != plan.Scratch && len(sw.Ranks) > 1 && !prog.isRemote(r)
 			if r != prog.rank && sw.Buffer != plan.Scratch && slices.Contains(sw.Ranks, prog.rank) {
 				prog.touched[plane(sw.Buffer)], mine = true, true
 			}

@@ -18,8 +18,8 @@ func (e *Executor) meet(ctx context.Context) (err error) {
 	if e.here != nil {
 		return nil
 	}
-	e.near = bootstrap.LocalRanks(e.boot)
-	if len(e.near) == e.size {
+	e.local = bootstrap.LocalRanks(e.boot)
+	if len(e.local) == e.size {
 		e.here = e.boot
 		return nil
 	}
@@ -27,22 +27,22 @@ func (e *Executor) meet(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	bootstrap.NameAs(group, e.near)
-	var p *ports
+	bootstrap.NameAs(group, e.local)
+	var n *network
 	var r *rings
 	if e.dev.ID().Kind == device.CUDA {
 		r, err = openRings(e)
 	} else {
-		p, err = openPorts(e)
+		n, err = openNetwork(e)
 	}
 	if err != nil {
 		return errors.Join(err, group.Close())
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.here, e.ports, e.rings = group, p, r
+	e.here, e.network, e.rings = group, n, r
 	if cause := e.cause.Err(); cause != nil {
-		p.halt()
+		n.halt()
 		r.halt(cause)
 	}
 	return nil
@@ -53,7 +53,7 @@ func (e *Executor) connect(ctx context.Context, peers []int) error {
 	if e.rings != nil {
 		return e.rings.connect(ctx, peers)
 	}
-	return e.ports.connect(ctx, peers)
+	return e.network.connect(ctx, peers)
 }
 
 // otherHost reports whether rank r is on another host than this rank.
@@ -63,19 +63,19 @@ func (e *Executor) otherHost(r int) bool { return e.hosts != nil && e.hosts[r] !
 // the hosts by rank.
 func reaches(p *plan.Plan, hosts []int) error {
 	for r := range p.GPUs {
-		far := func(q int) bool { return hosts[q] != hosts[r] }
+		elsewhere := func(q int) bool { return hosts[q] != hosts[r] }
 		g := &p.GPUs[r]
-		if i := slices.IndexFunc(g.Peers(plan.MemoryChannel), far); i >= 0 {
+		if i := slices.IndexFunc(g.Peers(plan.MemoryChannel), elsewhere); i >= 0 {
 			return refuse(r, g.Peers(plan.MemoryChannel)[i], fmt.Sprint("memory channel ", i))
 		}
 		for i, sw := range g.SwitchGroups() {
-			if k := slices.IndexFunc(sw.Ranks, far); k >= 0 {
+			if k := slices.IndexFunc(sw.Ranks, elsewhere); k >= 0 {
 				return refuse(r, sw.Ranks[k], fmt.Sprint("switch channel ", i))
 			}
 		}
 		for i := range g.RemoteBuffers {
 			b := &g.RemoteBuffers[i]
-			if far(b.Rank) && slices.Contains(b.Access, plan.MemoryChannel) {
+			if elsewhere(b.Rank) && slices.Contains(b.Access, plan.MemoryChannel) {
 				return refuse(r, b.Rank, fmt.Sprint("memory access to remote buffer ", i))
 			}
 		}

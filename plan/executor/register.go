@@ -27,7 +27,7 @@ func (e *Executor) Register(ctx context.Context, p device.Ptr) error {
 		err = e.gpu.add(region{r, e.byRank(r.Ptr)})
 	}
 	if err != nil {
-		return &collective.Error{Comm: e.name, Op: "register", Rank: e.rank, Peer: e.nearPeer(err),
+		return &collective.Error{Comm: e.name, Op: "register", Rank: e.rank, Peer: e.localPeer(err),
 			Err: errors.Join(err, r.Close())}
 	}
 	e.mu.Lock()

@@ -171,14 +171,14 @@ func (r *run) begin() error {
 		for i := range r.blocks {
 			r.blocks[i].reset(r, prog.mergedAt[i], prog.merged[i])
 		}
-		r.h.far.begin(r)
+		r.h.remote.begin(r)
 		return nil
 	}
 	r.blocks = r.all
 	for i := range r.blocks {
 		r.blocks[i].reset(r, i, prog.blocks[i])
 	}
-	r.h.far.begin(r)
+	r.h.remote.begin(r)
 	return nil
 }
 
@@ -323,7 +323,7 @@ func (r *run) finish() error {
 // compare checks a peer's record of the launch with the same number, if the peer's arena holds it.
 func (r *run) compare(peer int) error {
 	if r.h.x.e.otherHost(peer) {
-		if !r.h.far.agrees(peer, r) {
+		if !r.h.remote.agrees(peer, r) {
 			return mismatch("rank %d executes the plan with another message size, type or operator", peer)
 		}
 		return nil

@@ -91,8 +91,8 @@ func (t *ticket) begin() error {
 // end is step 4.
 func (t *ticket) end(err error) error {
 	h, r := t.h, t.h.run
-	if err == nil && h.far != nil {
-		err = h.far.settle(r)
+	if err == nil && h.remote != nil {
+		err = h.remote.settle()
 	}
 	if err == nil {
 		err = r.finish()

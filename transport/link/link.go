@@ -15,6 +15,9 @@ import (
 	"github.com/goccl/goccl/transport/peer"
 )
 
+// ErrStuck breaks a Link after Options.Timeout.
+var ErrStuck = errors.New("link: the peer's process applies nothing")
+
 // Options configures a Link.
 type Options struct {
 	// Source is the device whose memory Write reads; nil is the host.
@@ -201,7 +204,7 @@ func (l *Link) slot() (int, error) {
 func (l *Link) awaitCredit(n uint64) error {
 	ctx, late := l.limit, error(nil)
 	if l.opt.Timeout > 0 {
-		late = fmt.Errorf("%w: it has applied nothing for %v", transport.ErrPeerGone, l.opt.Timeout)
+		late = fmt.Errorf("%w for %v", ErrStuck, l.opt.Timeout)
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, l.opt.Timeout, late)
 		defer stop()

@@ -331,7 +331,7 @@ func TestAStuckPeer(t *testing.T) {
 			}
 			want := transport.ErrClosed
 			if how == "timeout" {
-				r.link.opt.Timeout, want = 10*time.Millisecond, transport.ErrPeerGone
+				r.link.opt.Timeout, want = 10*time.Millisecond, ErrStuck
 			}
 			ended := make(chan error)
 			go func() {

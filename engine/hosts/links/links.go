@@ -27,6 +27,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/link"
 )
 
 // Config configures Links. Offer and Ready are called once for each peer, Offer first, from any goroutine, for several
@@ -136,6 +137,8 @@ func Kind(err error) error {
 	switch {
 	case errors.Is(err, transport.ErrPeerGone):
 		return fmt.Errorf("%w: %w", collective.ErrPeerDead, err)
+	case errors.Is(err, link.ErrStuck):
+		return fmt.Errorf("%w: %w", collective.ErrTimeout, err)
 	case errors.Is(err, transport.ErrPeerClosed) || errors.Is(err, transport.ErrClosed):
 		return fmt.Errorf("%w: %w", collective.ErrAborted, err)
 	}

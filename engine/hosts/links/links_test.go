@@ -3,13 +3,16 @@ package links_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/engine/hosts/links"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/link"
 )
 
 // A port makes peers, or fails.
@@ -124,5 +127,15 @@ func TestAPeerThatIsGone(t *testing.T) {
 				t.Fatal("the rank waits for its deadline")
 			}
 		})
+	}
+}
+
+// TestKind: a peer that applies nothing is late, not dead.
+func TestKind(t *testing.T) {
+	for err, want := range map[error]error{link.ErrStuck: collective.ErrTimeout,
+		transport.ErrPeerGone: collective.ErrPeerDead, transport.ErrPeerClosed: collective.ErrAborted} {
+		if got := links.Kind(fmt.Errorf("a link: %w", err)); !errors.Is(got, want) || !errors.Is(got, err) {
+			t.Errorf("%v is %v", err, got)
+		}
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"unsafe"
 )
 
-// TestSignalsInOneRecord: links at equal distances are one record, and each link gets its signals at the peer.
-func TestSignalsInOneRecord(t *testing.T) {
+// TestSignalsInOneCommand: links at equal distances are one command, and each link gets its signals at the peer.
+func TestSignalsInOneCommand(t *testing.T) {
 	for _, c := range []struct {
-		links   []int
-		times   []uint64
-		records int
+		links    []int
+		times    []uint64
+		commands int
 	}{
 		{[]int{2}, []uint64{3}, 1},
 		{[]int{0, 1, 2, 3}, []uint64{1, 1, 1, 1}, 1},
@@ -26,20 +26,18 @@ func TestSignalsInOneRecord(t *testing.T) {
 		memory := make([]uint64, (controlBytes(links)+63)/8+8)
 		base := unsafe.Pointer(&memory[0])
 		base = unsafe.Add(base, -uintptr(base)&63)
-		out := &outbox{}
-		out.more.L = &out.mu
-		e := &Executor{hosts: prog.hosts, ports: &ports{out: []*outbox{nil, out}}}
+		e := &Executor{hosts: prog.hosts}
 		h := &hostEngine{x: &ExecutionPlan{e: e, program: prog}, arenas: []controlArena{{base}}}
-		f := &far{h: h, wake: func() {}}
-		f.signals(&instr{links: c.links, times: c.times, far: true})
-		if len(out.queue) != c.records {
-			t.Errorf("%v: %d records, not %d", c.links, len(out.queue), c.records)
-		}
-		m := &farSignal{farMemory{f}}
-		for _, x := range out.queue {
-			if err := m.Add(int64(x.dst.Offset), x.value); err != nil {
-				t.Fatal(err)
+		m := &remoteSignal{remoteMemory{&remote{h: h, wake: func() {}}}}
+		commands := 0
+		prog.remoteSignals(&instr{links: c.links, times: c.times, remote: true}, func(peer, first int, s several) {
+			commands++
+			if err := m.Add(8*int64(first), s.word()); err != nil || peer != 1 {
+				t.Fatal(peer, err)
 			}
+		})
+		if commands != c.commands {
+			t.Errorf("%v: %d commands, not %d", c.links, commands, c.commands)
 		}
 		want := make([]uint64, links)
 		for i, l := range c.links {

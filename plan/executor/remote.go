@@ -1,0 +1,254 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/wait"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/link"
+)
+
+// remote is the part of a host engine that works with ranks of other hosts, over the executor's network. Its memories
+// (remote_memory.go) have the same names on all ranks: the plan's number in the executor, and the kind.
+type remote struct {
+	h      *hostEngine
+	number uint64
+	wake   func()
+	begun  [][2]atomic.Uint64 // by rank and launch's parity: what that rank executes, from its begin
+
+	mu      sync.RWMutex // read-locked while a put of a peer is copied to input or output; guards granted
+	granted bool         // a launch runs, and its input and output can be written
+
+	scratch []transport.Region // registered generations of scratch
+}
+
+// The kinds of memory, the low bits of a name.
+const (
+	remoteSignals = iota
+	remoteBegins
+	remoteInput
+	remoteOutput
+	remoteScratch
+	remotePackets // announcements of packets for even launches; one more for odd ones
+)
+
+// scratchKinds is the number of kinds from remoteScratch on: each generation of scratch has them.
+const scratchKinds = 3
+
+// name is that of a memory. generation is 0 except for scratch.
+func (f *remote) name(kind, generation int) uint64 {
+	return f.number<<32 | uint64(generation)<<8 | uint64(kind)
+}
+
+// openRemote registers what exists for the plan's life. All ranks open their plans in the same order, and agree that they
+// have before any of them posts.
+func openRemote(h *hostEngine) *remote {
+	e := h.x.e
+	f := &remote{h: h, number: e.network.plans, wake: func() { h.arenas[e.rank].door().Wake() },
+		begun: make([][2]atomic.Uint64, e.size)}
+	e.network.plans++
+	fixed := remoteMemory{f: f}
+	e.network.receiver.Register(f.name(remoteSignals, 0), &remoteSignal{fixed})
+	e.network.receiver.Register(f.name(remoteBegins, 0), &remoteBegin{fixed})
+	for k := range 2 {
+		e.network.receiver.Register(f.name(remoteInput+k, 0), &remoteBuffer{fixed, k})
+	}
+	for _, p := range h.x.program.distant {
+		for kind := remoteSignals; kind <= remoteOutput; kind++ {
+			_ = e.network.out[p].Load().link.Import(f.name(kind, 0), nil) // fails for keys only
+		}
+	}
+	return f
+}
+
+// offer registers a generation of scratch and learns those of the peers. failed is this rank's reason to have none. It
+// is collective among all ranks; all of them succeed or none.
+func (f *remote) offer(ctx context.Context, s *scratch, failed error) error {
+	h, e := f.h, f.h.x.e
+	s.generation = len(f.scratch)
+	var key []byte
+	if failed == nil {
+		own := s.arena.Ptr[e.rank]
+		var region transport.Region
+		if region, failed = e.network.port.Register(h.dev, own, max(64, s.layouts[e.rank].Size)); failed == nil {
+			f.scratch, key = append(f.scratch, region), region.Key()
+		}
+	}
+	if failed == nil {
+		fixed := remoteMemory{f: f}
+		e.network.receiver.Register(f.name(remoteScratch, s.generation), &remoteScratchMemory{fixed, s})
+		for k := range 2 {
+			e.network.receiver.Register(f.name(remotePackets+k, s.generation), &remotePacket{fixed, s, k})
+		}
+	}
+	word := append([]byte{1}, key...)
+	if failed != nil {
+		word = append([]byte{0}, failed.Error()...)
+	}
+	all, err := e.boot.AllGather(ctx, word)
+	if failed != nil || err != nil {
+		return errors.Join(failed, err)
+	}
+	for r, w := range all {
+		if len(w) == 0 || w[0] == 0 {
+			return h.x.fail(0, r, fmt.Errorf("rank %d has no scratch: %s", r, w[min(1, len(w)):]))
+		}
+	}
+	for _, p := range h.x.program.distant {
+		to := e.network.out[p].Load().link
+		if err := to.Import(f.name(remoteScratch, s.generation), all[p][1:]); err != nil {
+			return h.x.fail(0, p, fmt.Errorf("%w: scratch of rank %d: %w", bootstrap.ErrProtocol, p, err))
+		}
+		for k := range 2 {
+			_ = to.Import(f.name(remotePackets+k, s.generation), nil)
+		}
+	}
+	return nil
+}
+
+// begin tells the peers what this rank executes, before anything else of the launch, and lets them write.
+func (f *remote) begin(r *run) {
+	if f == nil {
+		return
+	}
+	f.grant(true)
+	dst := transport.Remote{Region: f.name(remoteBegins, 0), Offset: 16*uint64(f.h.x.e.rank) + 8*(r.number&1)}
+	for _, p := range f.h.x.program.distant {
+		f.h.x.e.network.send(p, func(l *link.Link) error { return l.Store(dst, f.word(r)) })
+	}
+}
+
+// word says what a launch executes: the launch's number and a hash.
+func (f *remote) word(r *run) uint64 { return (r.number+1)<<32 | uint64(signature32(&r.Args)) }
+
+// agrees reports whether a peer executes the same, as far as this rank has received that.
+func (f *remote) agrees(peer int, r *run) bool {
+	its, own := f.begun[peer][r.number&1].Load(), f.word(r)
+	return its>>32 != own>>32 || its == own
+}
+
+// put sends from to offset at of an operand.
+func (f *remote) put(r *run, in *instr, pl *plan.Place, at int64, from []byte) error {
+	n, off := int64(len(from)), r.offset(pl, at)
+	dst := transport.Remote{Region: f.name(remoteInput+int(pl.Plane), 0), Offset: uint64(off)}
+	size := int64(0)
+	switch pl.Plane {
+	case plan.InputPlane:
+		size = r.layout.Size(pl.Rank, plan.Input)
+	case plan.OutputPlane:
+		size = r.layout.Size(pl.Rank, plan.Output)
+	default:
+		sl := &r.scratch.layouts[pl.Rank]
+		size = r.scratch.plain[pl.Rank]
+		base := sl.Plain[r.number&1]
+		if pl.Plane == plan.PacketPlane {
+			base = sl.Packets[r.number&1]
+		}
+		dst = transport.Remote{Region: f.name(remoteScratch, r.scratch.generation), Offset: uint64(base + off)}
+	}
+	if off < 0 || off > size-n {
+		return r.outside(in, pl, off, n, size)
+	}
+	src := device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(from))))
+	f.h.x.e.network.send(pl.Rank, func(l *link.Link) error { return l.Write(dst, src, n) })
+	return nil
+}
+
+// announce says that the packets of n bytes are there.
+func (f *remote) announce(r *run, pl *plan.Place, at, n int64) {
+	dst := transport.Remote{Region: f.name(remotePackets+int(r.number&1), r.scratch.generation),
+		Offset: uint64(r.packetOffset(pl, at))}
+	word := uint64(r.epoch)<<32 | uint64(n)
+	f.h.x.e.network.send(pl.Rank, func(l *link.Link) error { return l.Store(dst, word) })
+}
+
+// signals sends the op's signals to other hosts.
+func (f *remote) signals(in *instr) {
+	region := f.name(remoteSignals, 0)
+	f.h.x.program.remoteSignals(in, func(peer, first int, s several) {
+		f.h.x.e.network.send(peer, func(l *link.Link) error {
+			return l.Add(transport.Remote{Region: region, Offset: 8 * uint64(first)}, s.word())
+		})
+	})
+}
+
+// remoteSignals calls send for the op's signals to other hosts. Merged blocks signal links at equal distances: one
+// command for these.
+func (prog *program) remoteSignals(in *instr, send func(peer, first int, s several)) {
+	for i := 0; i < len(in.links); {
+		peer, first, times := prog.peer[in.links[i]], prog.pair[in.links[i]], in.times[i]
+		if !prog.isRemote(peer) {
+			i++
+			continue
+		}
+		count, stride := 1, 0
+		for i++; i < len(in.links) && prog.peer[in.links[i]] == peer && in.times[i] == times; i++ {
+			step := prog.pair[in.links[i]] - prog.pair[in.links[i-1]]
+			if step <= 0 || count > 1 && step != stride {
+				break
+			}
+			count, stride = count+1, step
+		}
+		send(peer, first, several{uint32(times), uint16(count), uint16(stride)})
+	}
+}
+
+// several is a number of signals on each of count links, stride apart.
+type several struct {
+	times         uint32
+	count, stride uint16
+}
+
+func (s several) word() uint64 { return uint64(s.times) | uint64(s.count)<<32 | uint64(s.stride)<<48 }
+
+func severalOf(w uint64) several { return several{uint32(w), uint16(w >> 32), uint16(w >> 48)} }
+
+// settle ends a launch: no peer writes to its buffers any more.
+func (f *remote) settle() error {
+	f.grant(false)
+	if f.h.x.e.aborted.Load() != 0 { // operations may have been dropped
+		return f.h.x.e.ended(wait.ErrAborted, "it ended")
+	}
+	return nil
+}
+
+// leave is settle after a failure.
+func (f *remote) leave() {
+	if f != nil {
+		f.grant(false)
+	}
+}
+
+// grant lets peers write to input and output, or ends that.
+func (f *remote) grant(granted bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.granted = granted
+}
+
+// close revokes the plan's memories.
+func (f *remote) close() error {
+	if f == nil {
+		return nil
+	}
+	receiver := f.h.x.e.network.receiver
+	for kind := remoteSignals; kind <= remoteOutput; kind++ {
+		receiver.Unregister(f.name(kind, 0))
+	}
+	var err error
+	for g, region := range f.scratch {
+		for k := range scratchKinds {
+			receiver.Unregister(f.name(remoteScratch+k, g))
+		}
+		err = errors.Join(err, region.Close())
+	}
+	return err
+}
