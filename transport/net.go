@@ -7,7 +7,7 @@ import (
 )
 
 // Net is a network: TCP, verbs, or a plugin of ncclNet. It moves bytes one-sided between registered memory of two
-// processes. Its only ordering rule is that of Put: users must assume that puts of one Peer arrive in any order.
+// processes. Its only ordering rule is stated at Put: users must assume that puts of one Peer arrive in any order.
 type Net interface {
 	// Name is "tcp", "ib", or the name of the plugin.
 	Name() string

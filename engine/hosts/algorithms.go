@@ -2,7 +2,7 @@ package hosts
 
 import "github.com/goccl/goccl/collective"
 
-// Algorithms implements collective.Engine. The engine's own come first, then those of the local engine, which do the
+// Algorithms implements collective.Engine. The engine's own come first, then the local engine's, which do the
 // part of a collective that is inside a host. Where there is a choice, GOCCL_ALGO can force it:
 //
 //	leaders   one rank of each host sends and receives for its host

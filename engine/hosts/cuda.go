@@ -12,7 +12,7 @@ import (
 // CUDAOrder is the Order of a GPU.
 type CUDAOrder struct{ *cuda.Order }
 
-// NewCUDAOrder makes an order of work on dev. graphs is that of cuda.Device.NewOrder.
+// NewCUDAOrder makes an order of work on dev. graphs is passed to cuda.Device.NewOrder.
 func NewCUDAOrder(dev *cuda.Device, graphs cuda.GraphOrder) (*CUDAOrder, error) {
 	o, err := dev.NewOrder(0, graphs)
 	return &CUDAOrder{o}, err

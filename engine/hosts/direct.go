@@ -32,7 +32,7 @@ func (b *builder) straight() bool {
 	return b.r.Collective == collective.AllToAll && b.choose(b.r.Count*b.elem*int64(b.size())) == namePairs
 }
 
-// mostTogether bounds the messages of a phase with those of several chunks. It is less than what fits into a launch.
+// mostTogether bounds the messages of a phase that combines several chunks. It is less than what fits into a launch.
 const mostTogether = 64
 
 // allToAllDirect, for each chunk of every block: messages between each two ranks, by the local engine or the wire. An

@@ -11,7 +11,7 @@ import (
 //  1. Inside a host, a reduce-scatter gives each rail its shard. A host with fewer ranks than rails makes one reduction
 //     for each rail.
 //  2. The ranks of a rail divide their shard among the hosts, reduce the parts in the order of hosts, and gather them.
-//     Two ranks exchange the whole shard instead: as many bytes, one message less to wait for.
+//     Two ranks exchange the whole shard instead: the same number of bytes, and one message less to wait for.
 //  3. Inside a host, an all-gather of the shards.
 //
 // Small messages, and the few elements that the rails cannot divide, go over one rank of each host;

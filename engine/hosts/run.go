@@ -58,7 +58,7 @@ func (e *Engine) run(s device.Stream, seq uint64, reqs []collective.Request) err
 // for kernels that are earlier in the order of the calls, which is the same on all ranks.
 func Crowded(ranks int) bool { return ranks > 1 && 3*ranks > 8 }
 
-// chain enqueues a chunk on one stream, but for what may run beside its phases.
+// chain enqueues a chunk on one stream, except for work that may run beside its phases.
 func (e *Engine) chain(s device.Stream, op wire.Op, c *chunk) error {
 	if err := e.work(s, op, c.before); err != nil {
 		return err

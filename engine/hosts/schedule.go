@@ -57,7 +57,7 @@ const (
 	leastGPUChunk = 8 << 20
 )
 
-// build returns the chunks of a request. Every rank must make as many.
+// build returns the chunks of a request. Every rank must make the same number.
 func (b *builder) build() ([]*chunk, error) {
 	switch b.r.Collective {
 	case collective.AllReduce:
@@ -127,7 +127,7 @@ func (b *builder) request(c collective.Collective, send, recv device.Ptr, count 
 		PartOf: b.r.Called(), MinCTAs: b.r.MinCTAs, MaxCTAs: b.r.MaxCTAs, CTAPolicy: b.r.CTAPolicy}
 }
 
-// partial is a local reduction, of which other hosts have the rest. Each rank's factor is applied at the beginning. An
+// partial is a local reduction: other hosts have the other terms. Each rank's factor is applied at the beginning. An
 // average of integers is divided at the end. Floats are averaged inside each host and then over hosts, because a host's
 // sum may be infinite; where hosts have different numbers of ranks, the terms of the sum are scaled.
 func (b *builder) partial(c collective.Collective, send, recv device.Ptr, count int64) collective.Request {

@@ -10,7 +10,7 @@ import (
 
 // The sizes of one of the two areas of scratch. They are also the bound of a chunk: GPUs have faster networks. Requests
 // of the host device whose buffers are not larger than smallRoom have areas of that size, so that a communicator
-// without larger ones does not take the memory. All ranks decide alike.
+// without larger ones does not take the memory. All ranks decide the same.
 const (
 	smallRoom = 128 << 10
 	hostRoom  = 8 << 20

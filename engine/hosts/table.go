@@ -123,7 +123,7 @@ func (e *Engine) load(cfg *Config) error {
 	return nil
 }
 
-// agree loads the rules and compares them with those of all ranks: ranks that differ would send each other other
+// agree loads the rules and compares them with the rules of all ranks: ranks that differ would send each other other
 // messages than they expect.
 func (e *Engine) agree(ctx context.Context, cfg *Config) error {
 	own := e.load(cfg)
@@ -135,7 +135,7 @@ func (e *Engine) agree(ctx context.Context, cfg *Config) error {
 	}
 	for r, b := range all {
 		if string(b) != string(h.Sum(nil)) {
-			return fmt.Errorf("%w: rank %d has another GOCCL_TUNING or GOCCL_ALGO than rank %d: set them alike on all hosts",
+			return fmt.Errorf("%w: rank %d has another GOCCL_TUNING or GOCCL_ALGO than rank %d: set the same on all hosts",
 				collective.ErrMismatch, r, e.rank)
 		}
 	}

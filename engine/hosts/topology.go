@@ -51,7 +51,7 @@ func (t *topology) railMembers(k int) []int {
 	return list
 }
 
-// isEven reports whether every host has as many ranks.
+// isEven reports whether all hosts have the same number of ranks.
 func (t *topology) isEven() bool {
 	for _, m := range t.members {
 		if len(m) != t.rails {

@@ -154,8 +154,8 @@ func (c *Config) offer(kind string, open func() (transport.Net, error)) offer {
 	case len(nics) == 0:
 		o.Why = "no adapter"
 	default:
-		near := topo.Nearest(c.busID(), paths(nics))
-		o.nic = near[bootstrap.LocalRank(c.Bootstrap)%len(near)]
+		nearest := topo.Nearest(c.busID(), paths(nics))
+		o.nic = nearest[bootstrap.LocalRank(c.Bootstrap)%len(nearest)]
 		o.NIC = nics[o.nic].Name
 	}
 	return o

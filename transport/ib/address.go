@@ -8,7 +8,7 @@ import (
 	"github.com/goccl/goccl/transport/wire"
 )
 
-// address is what a Peer tells its other half.
+// address is what a Peer sends to its other half.
 type address struct {
 	gid        verbs.GID
 	lid        uint16

@@ -15,7 +15,7 @@ var (
 	ErrKey = fmt.Errorf("%w: the peer's adapter refused the key", transport.ErrBounds)
 	// ErrNoAnswer: a packet was sent as often as allowed and never acknowledged. It wraps transport.ErrPeerGone.
 	ErrNoAnswer = fmt.Errorf("%w: no acknowledgement", transport.ErrPeerGone)
-	// ErrQueuePair: the connection is in its error state, for a reason that the adapter did not tell. It wraps
+	// ErrQueuePair: the connection is in its error state, for a reason that the adapter did not report. It wraps
 	// transport.ErrPeerGone.
 	ErrQueuePair = fmt.Errorf("%w: the queue pair has failed", transport.ErrPeerGone)
 	// ErrAdapter: the adapter itself failed. It wraps transport.ErrPeerGone.

@@ -12,7 +12,7 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// Options are those of a Net. The zero value of a number means the default.
+// Options configures a Net. The zero value of a number means the default.
 type Options struct {
 	setting.IB
 	SendDepth    int // work requests in the adapter, of one Peer: 256

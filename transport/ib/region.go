@@ -37,7 +37,7 @@ func (r *remoteRegion) Size() int64 { return r.size }
 const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic |
 	verbs.AccessRelaxed
 
-// exporter is a device whose memory can be exported as a DMA-BUF. offset is that of p in it; the caller closes fd.
+// exporter is a device whose memory can be exported as a DMA-BUF, in which p is at offset. The caller closes fd.
 type exporter interface {
 	DMABuf(p device.Ptr, size int64) (fd int, offset int64, err error)
 }

@@ -55,7 +55,7 @@ type adapter struct {
 	sysfs     sysfs
 }
 
-// name is that of the device, and of its port unless it is the only one.
+// name returns device[:port]; the port only if there are several.
 func (a *adapter) name() string {
 	if a.firstPort {
 		return a.device
@@ -100,7 +100,7 @@ type gid struct {
 	v2    bool       // RoCE v2
 }
 
-// gids reads the table from files, for libraries that cannot tell it.
+// gids reads the table from files, for libraries that cannot report it.
 func (a *adapter) gids() []gid {
 	var table []gid
 	s, dir := a.sysfs, filepath.Join(a.device, "ports", strconv.Itoa(a.port))

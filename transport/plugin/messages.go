@@ -34,7 +34,7 @@ func (p *Peer) readControl() (did bool, err error) {
 		b, _ := p.slot(inFlight + s.next)
 		s.posted[s.next] = 0
 		s.next = (s.next + 1) % inFlight
-		did, s.heard = true, time.Now()
+		did, s.lastReceived = true, time.Now()
 		if n >= 0 && n != controlSize {
 			return did, fmt.Errorf("%w: plugin: a control message of %d bytes", transport.ErrPeerGone, n)
 		}
@@ -161,7 +161,7 @@ func (p *Peer) writeControl() (did bool, err error) {
 		did, s.said = true, time.Now()
 		switch {
 		case c.kind == kindAck:
-			s.told = c.number
+			s.acked = c.number
 		case announced:
 			p.announced()
 		}
@@ -174,7 +174,7 @@ func (p *Peer) nextControl() (c control, announced, ok bool) {
 	p.queueMu.Lock()
 	defer p.queueMu.Unlock()
 	switch {
-	case s.upTo != s.told:
+	case s.upTo != s.acked:
 		return control{kind: kindAck, number: s.upTo}, false, true
 	case len(p.pieces) > 0 && len(s.sends) < 2*inFlight:
 		return p.pieces[0].control, true, true

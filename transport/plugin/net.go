@@ -77,7 +77,7 @@ func files(name string) []string {
 // Name is the plugin's own name.
 func (n *Net) Name() string { return n.lib.Name() }
 
-// Version is that of the plugin's interface.
+// Version is the version of the plugin's interface.
 func (n *Net) Version() int { return n.lib.Version() }
 
 // NICs lists the plugin's adapters.

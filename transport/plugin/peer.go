@@ -282,7 +282,7 @@ func (p *Peer) Flush(ctx context.Context) error {
 	return p.pending.Flush(ctx, p.failure, p.wake)
 }
 
-// Failed and Err tell of the failure.
+// Failed and Err report the failure.
 func (p *Peer) Failed() <-chan struct{} { return p.failure.Failed() }
 func (p *Peer) Err() error              { return p.failure.Err() }
 

@@ -24,12 +24,12 @@ type progress struct {
 	sends    []transfer // announced; those with a request are being sent
 	receives []transfer // the same of this side's receives
 
-	arriving map[uint64]uint64   // pieces to come, of puts of which some have
-	arrived  map[uint64]struct{} // puts beyond upTo
-	upTo     uint64              // every put up to this number has arrived
-	told     uint64
-	heard    time.Time
-	said     time.Time
+	arriving     map[uint64]uint64   // pieces to come, of puts of which some have
+	arrived      map[uint64]struct{} // puts beyond upTo
+	upTo         uint64              // every put up to this number has arrived
+	acked        uint64
+	lastReceived time.Time
+	said         time.Time
 }
 
 // transfer is a data message.
@@ -54,7 +54,7 @@ func (p *Peer) prepare() error {
 		}
 	}
 	s.arriving, s.arrived = map[uint64]uint64{}, map[uint64]struct{}{}
-	s.heard, s.said = time.Now(), time.Now()
+	s.lastReceived, s.said = time.Now(), time.Now()
 	return nil
 }
 
@@ -105,8 +105,8 @@ func (p *Peer) step() (did bool, err error) {
 		}
 		did = did || d
 	}
-	if time.Since(p.progress.heard) > p.port.net.opt.Silence {
-		return did, fmt.Errorf("%w: plugin: nothing was heard for %v", transport.ErrPeerGone, p.port.net.opt.Silence)
+	if time.Since(p.progress.lastReceived) > p.port.net.opt.Silence {
+		return did, fmt.Errorf("%w: plugin: nothing was received for %v", transport.ErrPeerGone, p.port.net.opt.Silence)
 	}
 	return did, nil
 }

@@ -14,7 +14,7 @@ const (
 	maxSockets = 64
 )
 
-// address is what one half of a Peer tells the other.
+// address is what one half of a Peer sends to the other.
 type address struct {
 	at      netip.AddrPort
 	cred    Credential

@@ -153,14 +153,14 @@ func (l *lane) pump() error {
 // striped reports whether the lane takes packets of large puts: all do but the first, unless it is alone.
 func (l *lane) striped() bool { return l.index > 0 || l.peer.count.Load() == 1 }
 
-// fill makes the next batch: packets without a number, then those of puts.
+// fill makes the next batch: packets without a number, then packets of puts.
 func (l *lane) fill() error {
 	b := &l.out
 	b.reset()
 	unsent := l.base + uint64(len(l.queue)) - l.next
-	if n := l.received.Load(); l.ackNow || n != l.told && unsent > 0 {
+	if n := l.received.Load(); l.ackNow || n != l.acknowledged && unsent > 0 {
 		b.add(&packet{kind: packetAck, value: n}, nil, 0)
-		l.told, l.ackNow = n, false
+		l.acknowledged, l.ackNow = n, false
 	}
 	if l.beat {
 		b.add(&packet{kind: packetBeat}, nil, 0)
@@ -181,7 +181,8 @@ func (l *lane) fill() error {
 		b.add(&f.packet, f.src, f.srcOff)
 		bytes += int(f.length)
 	}
-	// After the last packet that it is about: those of large puts that no lane has taken yet may become this lane's.
+	// The urge follows the last packet that it covers. Packets of large puts that no lane has taken yet may still be sent
+	// on this lane.
 	if l.urging && l.next == l.base+uint64(len(l.queue)) && (!l.striped() || l.peer.bulk.empty()) {
 		if len(l.queue) > 0 {
 			b.add(&packet{kind: packetUrge}, nil, 0)

@@ -9,7 +9,7 @@ type bulkList struct {
 	dead error
 }
 
-// bulkPut is the rest of a large put. The frame's offsets are those of the rest.
+// bulkPut is the part of a large put that no lane has taken. The frame's offsets are where that part begins.
 type bulkPut struct {
 	frame
 	left, piece int64

@@ -45,30 +45,30 @@ type lane struct {
 	kick  chan struct{} // wakes the writer
 
 	received atomic.Uint64 // packets of the peer that are applied
-	heard    atomic.Int64  // when bytes last arrived, by wait.Now
+	lastData atomic.Int64  // when bytes last arrived, by wait.Now
 
 	replacing sync.Mutex // of the half that listens: see replace
 
-	mu        sync.Mutex // guards the fields below
-	line      *line      // nil between connections
-	last      *line      // the same, also after its loss
-	dead      error
-	reached   uint64    // packets sent and received when the last connection was lost
-	fruitless int       // connections that were lost since, with no packet more
-	since     time.Time // when reached was noted
-	queue     []frame   // packets base, base+1, …: not acknowledged
-	base      uint64
-	next      uint64 // the next packet to send: in base … base+len(queue)
-	told      uint64 // the number of the last acknowledgement sent
-	ackNow    bool   // an acknowledgement is due
-	beat      bool   // the same for the other packets without a number
-	urging    bool
-	leave     bool
-	refused   uint8 // a status to send
-	sent      time.Time
-	blocked   bool // the socket was full: only the writer sends
-	held      int  // calls of hold without release: send only queues
-	out       batch
+	mu           sync.Mutex // guards the fields below
+	line         *line      // nil between connections
+	last         *line      // the same, also after its loss
+	dead         error
+	reached      uint64    // packets sent and received when the last connection was lost
+	fruitless    int       // connections that were lost since, with no packet more
+	since        time.Time // when reached was noted
+	queue        []frame   // packets base, base+1, …: not acknowledged
+	base         uint64
+	next         uint64 // the next packet to send: in base … base+len(queue)
+	acknowledged uint64 // the number of the last acknowledgement sent
+	ackNow       bool   // an acknowledgement is due
+	beat         bool   // the same for the other packets without a number
+	urging       bool
+	leave        bool
+	refused      uint8 // a status to send
+	sent         time.Time
+	blocked      bool // the socket was full: only the writer sends
+	held         int  // calls of hold without release: send only queues
+	out          batch
 }
 
 func newLane(p *Peer, index int) *lane {
@@ -134,7 +134,7 @@ func (l *lane) urge() {
 // acknowledge sends the number of applied packets, if the peer does not know it.
 func (l *lane) acknowledge() {
 	l.mu.Lock()
-	if l.told == l.received.Load() {
+	if l.acknowledged == l.received.Load() {
 		l.mu.Unlock()
 		return
 	}

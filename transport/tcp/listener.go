@@ -22,7 +22,7 @@ import (
 // and its dialler retries.
 const maxPending = 256
 
-// listener admits connections to the endpoints of this process, and dials those of others. It serves the Peers of a
+// listener admits connections to the endpoints of this process, and dials the endpoints of others. It serves the Peers of a
 // Port, and the exchanges of others.
 type listener struct {
 	timeout time.Duration // bounds a dial and an exchange

@@ -83,7 +83,7 @@ func (p *Peer) Connect(ctx context.Context, remote []byte) error {
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
 	if a.cred.Endpoint == p.cred.Endpoint {
-		return errors.New("tcp: connect: the address is this half's own: give it that of the other half")
+		return errors.New("tcp: connect: the address is this half's own: give it the other half's")
 	}
 	if err := p.meet(&a); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (p *Peer) meet(a *address) error {
 	case p.remote != nil:
 		return errors.New("tcp: connect: this half is connected already: make another with NewPeer")
 	case p.from != 0 && p.from != a.cred.Endpoint:
-		return fmt.Errorf("%w: another half than that of the address has connected", ErrAuth)
+		return fmt.Errorf("%w: a half with another address has connected", ErrAuth)
 	}
 	p.remote, p.from = a, a.cred.Endpoint
 	p.keep(a.sockets)
@@ -244,7 +244,7 @@ func (p *Peer) Flush(ctx context.Context) error {
 	})
 }
 
-// Failed and Err tell of the failure.
+// Failed and Err report the failure.
 func (p *Peer) Failed() <-chan struct{} { return p.failure.Failed() }
 func (p *Peer) Err() error              { return p.failure.Err() }
 

@@ -21,7 +21,7 @@ type Port struct {
 	peers   map[*Peer]struct{}
 }
 
-// NewPeer makes an endpoint of the listener, with a secret of its own.
+// NewPeer makes an endpoint of the listener, with its own secret.
 func (p *Port) NewPeer() (transport.Peer, error) {
 	peer := newPeer(p)
 	p.mu.Lock()

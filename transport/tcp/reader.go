@@ -100,7 +100,7 @@ func (r *reader) step(fd uintptr) error {
 		if n == 0 {
 			return io.EOF
 		}
-		r.lane.heard.Store(int64(wait.Now()))
+		r.lane.lastData.Store(int64(wait.Now()))
 		short := r.polled && n < r.asked
 		k := 0
 		if r.line.in == nil {

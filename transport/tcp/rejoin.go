@@ -184,9 +184,9 @@ func (p *Peer) attach(l *lane, w *line, n uint64) bool {
 		return false
 	}
 	l.out.reset()
-	l.line, l.last, l.next, l.told, l.blocked = w, w, n, l.received.Load(), false
+	l.line, l.last, l.next, l.acknowledged, l.blocked = w, w, n, l.received.Load(), false
 	l.urging = len(l.queue) > 0 // a flush may have asked on the connection before
-	l.heard.Store(int64(wait.Now()))
+	l.lastData.Store(int64(wait.Now()))
 	l.mu.Unlock()
 	if first {
 		p.goes(l.write)

@@ -45,7 +45,7 @@ func (p *Peer) watch() {
 	for _, l := range p.lanes() {
 		if w := l.pulse(); w != nil {
 			lines++
-			quiet = min(quiet, time.Duration(int64(wait.Now())-l.heard.Load()), w.silence())
+			quiet = min(quiet, time.Duration(int64(wait.Now())-l.lastData.Load()), w.silence())
 		}
 	}
 	p.mu.Lock()

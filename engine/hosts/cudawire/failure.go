@@ -13,7 +13,7 @@ import (
 )
 
 // submitted records the operation that is enqueued, to name it in errors. A kernel runs later than it is submitted, so
-// the number is that of the latest operation that can have failed.
+// the number is the latest operation that can have failed.
 func (w *Wire) submitted(op wire.Op) {
 	if last := w.latest.Load(); last == nil || *last != op {
 		w.latest.Store(&op)
@@ -66,10 +66,10 @@ func (w *Wire) Err() error {
 	return w.cause.Err()
 }
 
-// fail ends the wire for a reason of its own.
+// fail ends the wire because of its own failure.
 func (w *Wire) fail(err error) {
 	w.Abort(err)
-	w.told.Do(func() {
+	w.reported.Do(func() {
 		if w.cfg.OnFailure != nil {
 			w.cfg.OnFailure(err)
 		}

@@ -35,7 +35,7 @@ func (g geometry) chunks(bytes int64) (size, count int64) {
 	return size, max(1, (bytes+size-1)/size)
 }
 
-// data is the counter at the peer, an immediate, of a slot; credit is that of a lane's credits.
+// data returns the immediate that counts the arrivals in a slot; credit returns the one that counts a lane's credits.
 func (g geometry) data(lane, slot int64) uint32 { return uint32(lane*g.slots + slot) }
 func (g geometry) credit(lane int64) uint32     { return uint32(g.lanes*g.slots + lane) }
 

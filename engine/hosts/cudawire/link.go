@@ -23,7 +23,7 @@ type link struct {
 	batch transport.Batcher // peer, or nil if it is none
 
 	words *cuda.HostMemory
-	rings device.Allocation // those of sends, then those of receives
+	rings device.Allocation // the rings of sends, then the rings of receives
 	from  transport.Region  // the sends' rings: the source of puts
 	into  transport.Region  // the receives' rings: the peer's destination
 	to    transport.RemoteRegion
@@ -122,7 +122,7 @@ func (l *link) listen(first uint32, words []atomic.Uint64, scale uint64) {
 	}
 }
 
-// describe tells kernels of the link. No kernel uses it before Connect has returned.
+// describe makes the link known to kernels. No kernel uses it before Connect has returned.
 func (w *Wire) describe(l *link) error {
 	slots, lanes, _ := w.geo.wordsArea()
 	words, rings := uint64(l.words.Ptr()), uint64(l.rings.Ptr())

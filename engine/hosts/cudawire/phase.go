@@ -200,7 +200,7 @@ func (b *builder) reduce(r *wire.Reduction, moves uint16) error {
 	return nil
 }
 
-// few copies the parameters to those of a smaller launch, if they fit.
+// few copies the parameters to the shorter list of a smaller launch, if they fit.
 func (b *builder) few(to *fewArgs) bool {
 	if b.items > fewItems || b.tasks > fewItems || b.reductions > fewReductions || b.listed > fewPeers {
 		return false

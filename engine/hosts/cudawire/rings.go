@@ -8,7 +8,7 @@ import (
 
 // Rings is what kernels of others need to use a Wire's rings (kernels/hosts/ring.cuh).
 type Rings struct {
-	// Links are the structures Link by rank, in device memory. Those of connected peers are set.
+	// Links are the structures Link by rank, in device memory. An entry is set once its peer is connected.
 	Links                   device.Ptr
 	Lanes, Slots, SlotBytes uint32
 }
@@ -20,7 +20,7 @@ func (w *Wire) Rings() Rings {
 }
 
 // Begin comes before the launch of a kernel that uses the rings to peers, and Launched after it, when the Order has
-// the launch: the proxy rests while the Order is idle. The kernel polls an abort word of the caller's, which the
+// the launch: the proxy sleeps while the Order is idle. The kernel polls an abort word of the caller, which the
 // caller sets when OnFailure is called.
 func (w *Wire) Begin(s *cuda.Stream, op wire.Op, peers []int) error {
 	if err := w.Err(); err != nil {
@@ -34,5 +34,5 @@ func (w *Wire) Begin(s *cuda.Stream, op wire.Op, peers []int) error {
 	return w.begin(s, op)
 }
 
-// Launched tells the proxy to look for what the kernel posts.
+// Launched makes the proxy look for what the kernel posts.
 func (w *Wire) Launched() { w.launched() }

@@ -40,12 +40,12 @@ type Config struct {
 	Blocks int
 	// Overlap lets small launches start before the previous kernel has ended: no other rank uses this GPU.
 	Overlap bool
-	// Graphs is that of cuda.Device.NewOrder.
+	// Graphs is passed to cuda.Device.NewOrder.
 	Graphs cuda.GraphOrder
 	// Order, if it is not nil, is the order of kernels of the caller's, which use the rings instead of the wire's own: see
 	// Rings. It must live until Close has returned, and Run is not called.
 	Order *cuda.Order
-	// Tag is that of links.Config: tags.Links, but for Wires with an Order.
+	// Tag is passed to links.Config. Wires without an Order use tags.Links.
 	Tag int
 	// OnFailure, if it is not nil, is called once, from any goroutine, when the wire fails by itself.
 	OnFailure func(error)
@@ -84,9 +84,9 @@ type Wire struct {
 	stop                      chan struct{}
 	tasks                     sync.WaitGroup
 
-	cause abort.Cause
-	told  sync.Once
-	once  sync.Once
+	cause    abort.Cause
+	reported sync.Once
+	once     sync.Once
 }
 
 var (

@@ -186,7 +186,7 @@ func (x *exchange) receive(in *incoming) (moved bool, err error) {
 }
 
 // reduce combines pieces of reduction i that have arrived from all of its peers. The slots of all inboxes have one
-// size, so the peers cut their messages alike.
+// size, so the peers cut their messages at the same places.
 func (x *exchange) reduce(i int) (moved bool, err error) {
 	s := &x.sums[i]
 	total := s.Count * s.Type.Size()
