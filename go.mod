@@ -3,7 +3,6 @@ module github.com/goccl/goccl
 go 1.26.0
 
 require (
-	github.com/google/go-cmp v0.7.0
 	github.com/klauspost/compress v1.20.4
 	github.com/rogpeppe/go-internal v1.16.0
 	golang.org/x/sys v0.49.0

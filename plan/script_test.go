@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
@@ -35,7 +34,7 @@ func TestScripts(t *testing.T) {
 				return
 			}
 			if want := string(ar.Files[1].Data); got != want {
-				t.Errorf("(-want +got)\n%s", cmp.Diff(want, got))
+				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})
 	}

@@ -1,6 +1,6 @@
 // Package fault has the errors by which ranks tell each other apart: one set of kinds for errors.Is, and one Error that
-// names the rank that failed, its operation and the peer to blame. It imports nothing of the project, so that every part
-// of it can use them. Verdict says why an operation waits.
+// names the rank that failed, its operation and the peer to blame. It imports nothing of the project, so that all parts
+// can use them. Verdict says why an operation waits.
 package fault
 
 import (

@@ -9,12 +9,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/goccl/goccl/internal/driver/nvml"
 	"github.com/goccl/goccl/test/mutate"
@@ -53,8 +52,8 @@ func TestFixtures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(m, again); d != "" {
-			t.Errorf("%s: %s", name, d)
+		if !reflect.DeepEqual(m, again) {
+			t.Errorf("%s: decoded %+v, want %+v", name, again, m)
 		}
 		if *update {
 			_ = os.WriteFile(f, got, 0o644)
@@ -70,8 +69,8 @@ func TestFixtures(t *testing.T) {
 			_ = os.WriteFile(golden, table.Bytes(), 0o644)
 		}
 		text, _ := os.ReadFile(golden)
-		if d := cmp.Diff(string(text), table.String()); d != "" {
-			t.Errorf("%s: %s", golden, d)
+		if table.String() != string(text) {
+			t.Errorf("%s: not what WriteTable writes:\n%s", golden, table.String())
 		}
 		var svg bytes.Buffer
 		if err := m.WriteSVG(&svg); err != nil {
@@ -272,8 +271,8 @@ func TestDetectFromFakeSys(t *testing.T) {
 		Paths: []Path{PathNode, PathNode, PathNode, PathSys}},
 		{Name: "ib0", Kind: "infiniband", BusID: "0000:1b:00.0", SpeedMbps: 400000, Up: true, RDMA: "mlx5_0",
 			Paths: []Path{PathPIX, PathPXB, PathPHB, PathSys}}}
-	if d := cmp.Diff(want, m.NICs); d != "" {
-		t.Error(d)
+	if !reflect.DeepEqual(m.NICs, want) {
+		t.Errorf("%+v, want %+v", m.NICs, want)
 	}
 }
 
