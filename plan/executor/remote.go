@@ -48,8 +48,8 @@ func (f *remote) name(kind, generation int) uint64 {
 	return f.number<<32 | uint64(generation)<<8 | uint64(kind)
 }
 
-// openRemote registers what exists for the plan's life. All ranks open their plans in the same order, and agree that they
-// have before any of them posts.
+// openRemote registers what exists for the plan's life. All ranks open their plans in the same order, and agree that
+// they have before any of them posts.
 func openRemote(h *hostEngine) *remote {
 	e := h.x.e
 	f := &remote{h: h, number: e.network.plans, wake: func() { h.arenas[e.rank].door().Wake() },

@@ -9,9 +9,9 @@ import (
 	"github.com/goccl/goccl/transport/link"
 )
 
-// remoteMemory is what the memories have in common that links of other hosts' ranks change: each takes one kind of command,
-// applied on a goroutine of the network. A command that a plan should not send ends this rank's executor, with a named
-// reason, and then the link.
+// remoteMemory is what the memories have in common that links of other hosts' ranks change: each takes one kind of
+// command, applied on a goroutine of the network. A command that a plan should not send ends this rank's executor, with
+// a named reason, and then the link.
 type remoteMemory struct{ f *remote }
 
 var (
@@ -103,7 +103,8 @@ func (m *remoteScratchMemory) Write(p []byte, off int64) error {
 	return nil
 }
 
-// remotePacket takes announcements: a store of epoch and n at off says that the packets of n bytes from off on are there.
+// remotePacket takes announcements: a store of epoch and n at off says that the packets of n bytes from off on are
+// there.
 type remotePacket struct {
 	remoteMemory
 	s      *scratch

@@ -33,8 +33,8 @@ func compilerAt(dirs []string) (*jit.Compiler, error) {
 	return c, nil
 }
 
-// KernelCompile compiles a user's kernels for a compute capability (0.0: the capability of dev) with goccl's headers. The
-// text of a failure holds the compiler's log.
+// KernelCompile compiles a user's kernels for a compute capability (0.0: the capability of dev) with goccl's headers.
+// The text of a failure holds the compiler's log.
 func KernelCompile(dev Handle, major, minor int, source []byte, name string, options,
 	dirs []string) ([]byte, error) {
 	if major == 0 {

@@ -13,7 +13,8 @@ const residentBlocks = 2
 const (
 	mostThreads  = 256
 	leastThreads = 64
-	// carveout equals the one of engine/nvlink: kernels with different parts of an SM as shared memory are never on it together.
+	// carveout equals the one of engine/nvlink: kernels with different parts of an SM as shared memory are never on it
+	// together.
 	carveout = 14
 )
 
