@@ -146,7 +146,9 @@ func (g *acceptor) shut() {
 	for _, l := range g.listeners {
 		_ = l.Close()
 	}
-	g.lobby.Close()
+	if g.lobby != nil { // it has served
+		g.lobby.Close()
+	}
 }
 
 func (g *acceptor) wait() { g.wg.Wait() }

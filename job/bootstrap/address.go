@@ -219,11 +219,14 @@ func (a rootAddress) listen(ctx context.Context, spec string, family int) (
 		return nil, "", a.notOurs()
 	}
 	if foreign {
-		elsewhere = fmt.Sprintf("rank 0 was told to listen at %s, which is not an address of its host %q; it listens at "+
-			"%s, where others come only if %s leads there",
-			a, hostname(), ls[0].Addr(), a.host)
+		elsewhere = a.elsewhere(ls[0])
 	}
 	return ls, elsewhere, nil
+}
+
+func (a rootAddress) elsewhere(l net.Listener) string {
+	return fmt.Sprintf("rank 0 was told to listen at %s, which is not an address of its host %q; it listens at %s, where "+
+		"others come only if %s leads there", a, hostname(), l.Addr(), a.host)
 }
 
 // notOurs returns the error of a rank 0 that was given another host's address.

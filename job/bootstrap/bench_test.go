@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 )
 
 func BenchmarkBarrier(b *testing.B) {
@@ -53,10 +54,10 @@ func BenchmarkPingPong(b *testing.B) {
 }
 
 func BenchmarkJoin(b *testing.B) {
-	for _, n := range []int{8, 64} {
+	for _, n := range []int{8, 64, 127, 512} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for range b.N {
-				closeAll(tcpGroup(b, n))
+				closeAll(tcpGroup(b, n, WithTimeout(10*time.Minute)))
 			}
 		})
 	}

@@ -100,3 +100,35 @@ func LocalSize(b Bootstrap) int { return len(LocalRanks(b)) }
 func SplitByHost(ctx context.Context, b Bootstrap) (Bootstrap, error) {
 	return b.Sub(ctx, LocalRanks(b), tags.SpaceOfHost)
 }
+
+// apart is a group whose ranks count as hosts of their own.
+type apart struct{ *group }
+
+// Apart returns b with every rank on a host of its own, for ranks of one host that share no memory.
+func Apart(b Bootstrap) Bootstrap {
+	if g, ok := b.(*group); ok {
+		return apart{g}
+	}
+	return b
+}
+
+// Hosts implements Bootstrap.
+func (a apart) Hosts() []int {
+	hosts := make([]int, a.WorldSize())
+	for r := range hosts {
+		hosts[r] = r
+	}
+	return hosts
+}
+
+// MostAlike returns the largest number of ranks that give the same key, such as the name of their GPU. It is
+// collective.
+func MostAlike(ctx context.Context, b Bootstrap, key string) (most int, err error) {
+	all, err := b.AllGather(ctx, []byte(key))
+	count := map[string]int{}
+	for _, k := range all {
+		count[string(k)]++
+		most = max(most, count[string(k)])
+	}
+	return most, err
+}

@@ -76,11 +76,11 @@ func implementations(t *testing.T, n int, f func(t *testing.T, bs []Bootstrap)) 
 		f(t, bs)
 	})
 	t.Run("tcp", func(t *testing.T) { f(t, tcpGroup(t, n)) })
-	t.Run("web", func(t *testing.T) { f(t, tcpGroup(t, n, asWeb)) })
+	t.Run("sparse", func(t *testing.T) { f(t, tcpGroup(t, n, asLarge)) })
 }
 
-// asWeb gives a small job the connections of a large one.
-func asWeb(c *config) { c.webFrom = 1 }
+// asLarge gives a small job the overlay of a large one.
+func asLarge(c *config) { c.sparseFrom = 1 }
 
 func TestCollectives(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 8} {
@@ -193,4 +193,17 @@ func TestNothingLeaks(t *testing.T) {
 		buf := make([]byte, 1<<20)
 		t.Fatalf("goroutines %d → %d, descriptors %d → %d\n%s", goroutines, g, fds, f, buf[:runtime.Stack(buf, true)])
 	}
+}
+
+func TestMostAlike(t *testing.T) {
+	keys := []string{"a", "b", "a", "c", "a"}
+	var ranks sync.WaitGroup
+	for r, b := range NewLocalGroup(len(keys)) {
+		ranks.Go(func() {
+			if n, err := MostAlike(context.Background(), b, keys[r]); n != 3 || err != nil {
+				t.Errorf("rank %d: %d, %v, want 3", r, n, err)
+			}
+		})
+	}
+	ranks.Wait()
 }

@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -11,14 +12,20 @@ import (
 // leaveTimeout bounds the time that Close spends on notices to peers.
 const leaveTimeout = 500 * time.Millisecond
 
-// exchange implements the collectives of fewer than relayFrom ranks as a direct exchange: every rank sends to every
-// other, then waits for all at once.
+// relayFrom is the number of ranks from which the collectives of a group go over relays (gather).
+const relayFrom = 64
+
+const (
+	waitingTag = 1 << 63 // The tag of waiting notes, which carry the number of the collective.
+	// waitingAfter is how long a rank waits before it tells all members that it does.
+	waitingAfter = 5 * time.Second
+)
+
+// exchange is a collective. The sequence numbers of its ranks agree because all make the same calls.
 //
-//  1. Take the next sequence number. The numbers agree because all ranks make the same calls.
-//  2. Send op and data to every other rank, starting with the next higher one, so that the ranks do not all send to
-//     the same rank first.
-//  3. Receive one message of that number from every rank. The death of a missing rank ends the wait at once; a timeout
-//     names exactly the ranks that are missing.
+// In a group that gathers over relays, a rank that has waited for long (waitingAfter, or a quarter of its time) tells
+// all members that it is here. No rank ends while one is missing. So at the deadline all know exactly which ranks have
+// not come.
 func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][]byte, error) {
 	if len(data) > MaxMessage {
 		return nil, g.fail(op.String(), -1, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), MaxMessage))
@@ -28,52 +35,161 @@ func (g *group) exchange(ctx context.Context, op collectiveOp, data []byte) ([][
 	g.collectiveMu.Lock()
 	defer g.collectiveMu.Unlock()
 	g.sequence++
-	tag := g.sequence
-
 	n := len(g.members)
-	if n >= g.e.relayFrom {
-		return g.relay(ctx, op, tag, data)
-	}
-	out := make([][]byte, n)
-	out[g.rank] = append([]byte{}, data...)
-	if n == 1 {
-		return out, nil
-	}
-	message := make([]byte, 1+len(data))
-	message[0] = byte(op)
-	copy(message[1:], data)
-	keys := make([]key, 0, n-1)
-	for i := 1; i < n; i++ {
-		r := (g.rank + i) % n
-		err := cmp.Or(contextError(ctx), g.e.send(ctx, frameCollective, g.members[r], g.space, tag, message))
+	c := &collective{gather: newGather(g.rank, n, op, n < g.e.relayFrom, data), g: g, tag: g.sequence}
+	steps := c.steps()
+	for i, distances := range steps {
+		culprit, err := c.run(ctx, distances)
 		if err != nil {
-			if ctx.Err() != nil && (i == 1 || !errors.Is(err, ErrTimeout)) {
-				r = -1 // the peer did not hold this rank up
+			err = c.explain(ctx, culprit, err)
+			c.warn(steps[i+1:], err)
+			return nil, err
+		}
+	}
+	if c.called {
+		c.takeWaiting() // the notes of ranks that have come are not kept
+	}
+	return c.out, nil
+}
+
+// collective is a gather with its transport.
+type collective struct {
+	*gather
+	g      *group
+	tag    uint64
+	called bool // This rank has told all members that it waits.
+}
+
+// run sends and receives the bundles of a step. With an error it returns the rank to blame, or -1. The ranks do not all
+// send to the same rank first.
+func (c *collective) run(ctx context.Context, distances []int) (culprit int, err error) {
+	for i, d := range distances {
+		for _, message := range c.bundle(d) {
+			err := cmp.Or(contextError(ctx), c.send(ctx, c.at(d), message))
+			switch {
+			case err != nil && c.direct && ctx.Err() != nil && (i == 0 || !errors.Is(err, ErrTimeout)):
+				return -1, errUnsent{err} // the peer did not hold this rank up
+			case err != nil:
+				return c.at(d), err
 			}
-			return nil, g.culprit(op, r, err)
 		}
-		keys = append(keys, key{g.members[r], frameCollective, g.space, tag})
 	}
-	wrong := -1
-	i, err := g.e.box.collect(ctx, keys, func(i int, data []byte) {
-		r := (g.rank + 1 + i) % n
-		if len(data) == 0 || collectiveOp(data[0]) != op {
-			wrong = r
-			data = []byte{0}
+	for len(distances) > 0 {
+		keys := make([]key, len(distances))
+		for i, d := range distances {
+			keys[i] = key{c.g.members[c.at(-d)], frameCollective, c.g.space, c.tag}
 		}
-		out[r] = data[1:]
-	})
+		var again []int // distances of which more messages follow
+		var wrong error
+		i, err := c.collect(ctx, keys, func(i int, message []byte) {
+			more, blamed, err := c.receive(distances[i], message)
+			if err != nil && wrong == nil {
+				culprit, wrong = blamed, err
+			}
+			if more {
+				again = append(again, distances[i])
+			}
+		})
+		switch {
+		case wrong != nil:
+			return culprit, wrong
+		case err != nil && i >= 0:
+			return c.at(-distances[i]), err
+		case err != nil:
+			return -1, err
+		}
+		distances = again
+	}
+	return -1, nil
+}
+
+func (c *collective) send(ctx context.Context, to int, message []byte) error {
+	return c.g.e.send(ctx, frameCollective, c.g.members[to], c.g.space, c.tag, message)
+}
+
+// collect waits for a message under each key. Over relays it tells the members after some time that this rank waits.
+func (c *collective) collect(ctx context.Context, keys []key, got func(i int, data []byte)) (int, error) {
+	if !c.called && !c.direct {
+		patience := waitingAfter
+		if end, ok := ctx.Deadline(); ok {
+			patience = min(patience, time.Until(end)/4)
+		}
+		short, cancel := context.WithTimeout(ctx, patience)
+		i, err := c.g.e.box.collect(short, keys, got) // of one key, so no message is taken when it times out
+		cancel()
+		if err == nil || i >= 0 || ctx.Err() != nil {
+			return i, err
+		}
+		c.called = true
+		c.g.e.spread(ctx, report{kind: reportWaiting, space: c.g.space, tag: c.tag})
+	}
+	return c.g.e.box.collect(ctx, keys, got)
+}
+
+// takeWaiting takes the waiting notes that have come, and returns which ranks are in this collective or a later one.
+func (c *collective) takeWaiting() []bool {
+	here := make([]bool, len(c.out))
+	b := c.g.e.box
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for r, m := range c.g.members {
+		for {
+			data, ok := b.pop(key{m, frameCollective, c.g.space, waitingTag})
+			if !ok {
+				break
+			}
+			here[r] = here[r] || len(data) == 8 && binary.LittleEndian.Uint64(data) >= c.tag
+		}
+	}
+	return here
+}
+
+// explain makes the error of this rank.
+func (c *collective) explain(ctx context.Context, culprit int, err error) error {
+	var told *toldError
+	var unsent errUnsent
 	switch {
-	case wrong >= 0:
-		return nil, g.fail(op.String(), wrong, errOtherCollective)
-	case err != nil && i >= 0:
-		return nil, g.culprit(op, (g.rank+1+i)%n, err)
-	case err != nil:
-		missing := missingRanks(n, func(r int) bool { return out[r] != nil })
-		return nil, g.fail(op.String(), late(missing, err),
-			fmt.Errorf("%w; still waiting for ranks %s", err, rankList(g.names(missing))))
+	case culprit < 0 && errors.As(err, &unsent):
+		return c.g.fail(c.op.String(), -1, err)
+	case errors.As(err, &told):
+		if culprit < 0 || !errors.Is(err, ErrPeerDead) {
+			return c.g.fail(c.op.String(), culprit, err)
+		}
+	case err == errOtherCollective:
+		return c.g.fail(c.op.String(), culprit, err)
+	case culprit < 0 && ctx.Err() != nil:
+		missing := c.missing(c.takeWaiting())
+		return c.g.fail(c.op.String(), late(missing, err),
+			fmt.Errorf("%w; still waiting for ranks %s", err, rankList(c.g.names(missing))))
 	}
-	return out, nil
+	return c.g.culprit(c.op, culprit, err)
+}
+
+// warn sends the failure in place of the bundles of the remaining steps.
+func (c *collective) warn(steps [][]int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	message := append([]byte{byte(c.op), flagFails}, c.g.failure(err)...)
+	for _, distances := range steps {
+		for _, d := range distances {
+			_ = c.send(ctx, c.at(d), message)
+		}
+	}
+}
+
+// failure encodes an error of this rank, whose Peer is to blame.
+func (g *group) failure(err error) []byte {
+	culprit := -1
+	var e *Error
+	if errors.As(err, &e) {
+		for r := range g.members {
+			if g.name(r) == e.Peer {
+				culprit = r
+			}
+		}
+		err = e.Err
+	}
+	return EncodeFailure(culprit, err)
 }
 
 var errOtherCollective = fmt.Errorf("%w: the peer is in another collective; all ranks must make the same calls in "+
@@ -109,7 +225,7 @@ func (g *group) culprit(op collectiveOp, rank int, err error) error {
 func (g *group) firstDeath() (rank int, cause error) {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
-	for _, d := range g.e.deaths {
+	for _, d := range g.e.m.deaths {
 		if r, ok := g.index[d.peer]; ok {
 			return r, d.cause
 		}

@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/goccl/goccl/internal/sockets"
 )
@@ -18,25 +16,25 @@ import (
 // maxDials bounds a rank's concurrent handshakes.
 const maxDials = 32
 
-// meshListeners accept the connections of higher ranks, on this host and on others.
-type meshListeners struct {
+// listeners accept the connections of other ranks, on this host and on others.
+type listeners struct {
 	unix net.Listener
 	tcp  []net.Listener // none if the job is on one host by construction
 	self member
 }
 
-func (m *meshListeners) close() {
+func (m *listeners) close() {
 	for _, l := range m.all() {
 		_ = l.Close()
 	}
 }
 
-func (m *meshListeners) all() []net.Listener { return append([]net.Listener{m.unix}, m.tcp...) }
+func (m *listeners) all() []net.Listener { return append([]net.Listener{m.unix}, m.tcp...) }
 
-// listenMesh opens the listeners, on all of this host's addresses that other hosts may reach. The first one must be
+// openListeners opens the listeners, on all of this host's addresses that other hosts may reach. The first one must be
 // possible; without addresses no rank is on another host.
-func listenMesh(c *config, ips []netip.Addr) (*meshListeners, error) {
-	m := &meshListeners{self: member{host: hostID(c.hostID), process: [16]byte(processID())}}
+func openListeners(c *config, ips []netip.Addr) (*listeners, error) {
+	m := &listeners{self: member{host: hostID(c.hostID), process: [16]byte(processID())}}
 	var err error
 	if m.unix, m.self.unix, err = listenUnix(); err != nil {
 		return nil, err
@@ -55,117 +53,18 @@ func listenMesh(c *config, ips []netip.Addr) (*meshListeners, error) {
 	return m, nil
 }
 
-// connectMesh opens one connection to every peer. It dials lower ranks and accepts connections from higher ranks.
-func connectMesh(ctx context.Context, c *config, d *dialer, rank int, t *table, ls *meshListeners) ([]*frameConn,
+// dialPeer connects to a rank for its data.
+func (d *dialer) dialPeer(ctx context.Context, c *config, rank, peer int, t *table, ls *listeners) (*frameConn,
 	error) {
-	world := len(t.members)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-
-	var mu sync.Mutex
-	conns := make([]*frameConn, world)
-	reserved := make([]bool, world)
-	missing := world - 1
-	complete := make(chan struct{})
-	if missing == 0 {
-		close(complete)
-	}
-	add := func(peer int, fc *frameConn) {
-		mu.Lock()
-		defer mu.Unlock()
-		conns[peer] = fc
-		if missing--; missing == 0 {
-			close(complete)
-		}
-	}
-
-	g := &acceptor{
-		listeners: ls.all(), secret: d.secret, log: c.log.With("rank", rank),
-		greet: func() greeting {
-			return greeting{role: roleAcceptor, world: uint32(world), rank: int32(rank), session: t.session}
-		},
-		admit: func(them greeting) verdict {
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case them.world != uint32(world):
-				return verdictWorld
-			case them.rank <= int32(rank) || them.rank >= int32(world):
-				return verdictRange
-			case them.session != t.session || them.target != int32(rank):
-				return verdictProtocol
-			case reserved[them.rank]:
-				return verdictDuplicate
-			}
-			reserved[them.rank] = true
-			return verdictOK
-		},
-		abandon: func(them greeting) {
-			mu.Lock()
-			defer mu.Unlock()
-			reserved[them.rank] = false
-		},
-		enter: func(fc *frameConn, them greeting) {
-			sockets.Tune(fc.c, c.partition)
-			add(int(them.rank), fc)
-		},
-		starved: func(err error) { cancel(err) },
-	}
-	g.serve()
-
-	var dials sync.WaitGroup
-	places := make(chan struct{}, maxDials)
-	for peer := rank - 1; peer >= 0; peer-- {
-		dials.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
-			fc, err := d.dialPeer(ctx, c, rank, peer, t, ls, 0)
-			if err != nil {
-				if ctx.Err() == nil {
-					cancel(&blame{peer, err})
-				}
-				return
-			}
-			add(peer, fc)
-		})
-	}
-
-	var err error
-	select {
-	case <-complete:
-	case <-ctx.Done():
-		err = contextError(ctx)
-		mu.Lock()
-		absent := missingRanks(world, func(r int) bool { return r == rank || conns[r] != nil })
-		mu.Unlock()
-		if len(absent) > 0 && errors.Is(err, ErrTimeout) {
-			err = fmt.Errorf("%w; no connection with ranks %s", err, rankList(absent))
-		}
-	}
-	cancel(nil)
-	dials.Wait()
-	g.shut()
-	g.wait()
-	if err != nil {
-		dropConns(conns)
-		return nil, err
-	}
-	return conns, nil
-}
-
-// dialPeer connects to a lower rank. It tests whether the peer is on this host, unless a configured host id of either
-// side decides that.
-func (d *dialer) dialPeer(ctx context.Context, c *config, rank, peer int, t *table, ls *meshListeners,
-	gone time.Duration) (*frameConn, error) {
 	me := greeting{role: roleDialer, world: uint32(len(t.members)), rank: int32(rank), target: int32(peer),
 		session: t.session}
-	return d.dialMember(ctx, c, me, &t.members[peer], ls, gone)
+	return d.dialMember(ctx, c, me, &t.members[peer], ls)
 }
 
-// dialMember connects to the rank that me names as its target. It is given up when its address has refused connections
-// for gone, unless that is 0.
-func (d *dialer) dialMember(ctx context.Context, c *config, me greeting, p *member, ls *meshListeners,
-	gone time.Duration) (*frameConn, error) {
+// dialMember connects to the rank that me names as its target: by its unix socket if that may lead there, else by TCP.
+// The rank is given up when its address has refused connections for goneFar.
+func (d *dialer) dialMember(ctx context.Context, c *config, me greeting, p *member, ls *listeners) (*frameConn,
+	error) {
 	rank, peer, told := int(me.rank), int(me.target), c.hostID != ""
 	fc, them, err := (*frameConn)(nil), greeting{}, errNotHere
 	if p.host == ls.self.host {
@@ -185,7 +84,7 @@ func (d *dialer) dialMember(ctx context.Context, c *config, me greeting, p *memb
 			return nil, fmt.Errorf("%w: rank %d is on another host, but the ranks met on a unix socket; set MASTER_ADDR and "+
 				"MASTER_PORT: %w", ErrInvalid, peer, err)
 		}
-		fc, them, err = d.dialKnown(ctx, tcpTargets(at), me, gone)
+		fc, them, err = d.dialKnown(ctx, tcpTargets(at), me, goneFar)
 	}
 	if err != nil {
 		return nil, err

@@ -13,37 +13,40 @@
 //
 //  1. A rank dials the root and both prove, by HMAC-SHA-256 over a transcript of both greetings, that they know the
 //     secret; the same greetings carry a key exchange.
-//  2. The rank sends the root its listening addresses: one of each interface that may lead to other hosts.
+//  2. The rank sends the root its listening addresses: one of each interface that may lead to other hosts. The root
+//     answers with the address of a parent, one of the ranks that have joined, or itself (assembly.go, tree.go).
 //  3. When all ranks have joined, the root closes its listeners and sends the table to every rank.
-//  4. Ranks open a full mesh: a higher rank dials a lower one, over an abstract unix socket if it is reachable, else
+//  4. Ranks connect to their neighbours in the overlay (ring.go): over an abstract unix socket if it is reachable, else
 //     over TCP, with the same proof.
-//  5. Every rank reports that it is ready, and which peers it has met on a unix socket. The root sends go and the host
-//     of each rank, and ends.
+//  5. Every rank reports that it is ready, and the lowest rank that it has met on a unix socket. The root sends go and
+//     the host of each rank, and ends.
 //
 // Two ranks are on one host if they have met on a unix socket: then they can exchange descriptors and share memory.
 // This requires one network namespace and one user; host names do not matter. GOCCL_HOSTID or NCCL_HOSTID overrides the
-// detection.
+// detection. A process that joins also keeps one idle thread and one page for the notice of its death.
 //
-// A full mesh costs each process one socket per peer. In exchange every rank detects the death of another as a hang-up
-// on its own socket, and no message is ever forwarded. A process that joins also keeps one idle thread and one page for
-// the notice of its death.
+// # The overlay
 //
-// # Large jobs
+// Below 128 ranks (sparseFrom) all ranks are neighbours. That costs each process one socket per peer. In exchange every
+// rank detects the death of another as a hang-up on its own socket, and no message is ever forwarded. The root is the
+// parent of all ranks.
 //
-// From webFrom ranks on, no process has a descriptor for each rank, and steps 2 to 5 differ:
+// From 128 ranks on, no process has a descriptor for each rank:
 //
-//   - The root answers a rank with the address of a parent, one of those that have joined, and lets it go. What the
-//     root sends goes down this tree, what ranks send it goes up (tree.go, branch.go). Each rank of the tree detects
-//     the death of those below it, and reports it to the root.
-//   - Ranks open a web instead of a mesh (web.go): each stays connected with 2⌈log₂ n⌉ others, and makes another
-//     connection when it first sends to a peer. Messages still go straight to their receiver, so the death of a third
-//     rank loses none. Listeners stay open.
-//   - Two ranks are on one host if they can read that kernel, namespaces and user are the same (place.go), and have met
-//     the lowest rank of this place on a unix socket.
-//   - Deaths, goodbyes and ranks that leave a group are told to all by flooding (flood.go). The links for the detection
-//     of failures are not a star around the root, which would need a descriptor for each rank again and would be one
-//     more process whose death matters, nor a tree, which one death cuts: with 2⌈log₂ n⌉ watchers of each rank and as
-//     many disjoint paths between two, ranks learn of a death as long as any path is left.
+//   - The root keeps few connections. What it sends goes down the tree, what ranks send it goes up. Each rank of the tree
+//     detects the death of those below it, and reports it to the root.
+//   - Each rank has 2⌈log₂ n⌉ neighbours, and makes another connection when it first sends to a peer (cached.go).
+//     Messages still go straight to their receiver, so the death of a third rank loses none. Listeners stay open.
+//   - Reports of deaths, goodbyes and ranks that leave a group are passed on by all ranks (membership.go). The
+//     neighbours watch each other. They are not a star around the root, which would need a descriptor for each rank
+//     again and would be one more process whose death matters, nor a tree, which one death cuts: with 2⌈log₂ n⌉ watchers
+//     of each rank and that many disjoint paths between two, ranks learn of a death as long as any path is left.
+//
+// # The protocol and its I/O
+//
+// What ranks decide is in state machines without I/O, which the transcripts in testdata show at work: assembly (who has
+// joined), membership (who is alive) and gather (the collectives). The code around them only carries out what they
+// decide: root and rootClient for the joining, endpoint and overlay for the life of a job.
 //
 // # Failure
 //
@@ -82,6 +85,6 @@
 //
 // Several goroutines may use a Bootstrap. Send and Recv match by (peer, tag) in any order; messages of one (peer, tag)
 // keep their order. AllGather and Barrier are collective: every rank makes the same calls in the same order, one at a
-// time per Bootstrap. From 64 ranks on, 16 in a web, they take log₂ n steps (relay.go). A Sub shares its parent's
-// connections, which stay open until the last Bootstrap that shares them is closed.
+// time per Bootstrap. From 64 ranks on, 16 in a sparse overlay, they take log₂ n steps (gather.go). A Sub shares its
+// parent's connections, which stay open until the last Bootstrap that shares them is closed.
 package bootstrap

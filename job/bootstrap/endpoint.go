@@ -2,66 +2,141 @@ package bootstrap
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// endpoint is one rank's end of all its connections, shared by the groups made from it.
+// endpoint is one rank's end of all its connections, shared by the groups made from it. It carries out what the
+// membership decides.
 //
-// Locking: mu is taken before the inbox's lock, never after it; links are never called under mu.
+// Locking: mu guards the membership, the groups and the transport's tables. It is taken before the inbox's lock, never
+// after it, and never held during I/O.
 type endpoint struct {
 	rank, size int
 	timeout    time.Duration
-	hosts      []int
+	hosts      []int // Set before the first group is made.
 	log        *slog.Logger
 	box        *inbox
-	links      []link // nil at rank
+	t          transport // Set before the first group is made.
+	relayFrom  int       // Groups of this size or more gather over relays.
 
-	verdicts []sync.Once // by peer: the first loss is handled, later ones wait for its result
-
-	mu        sync.Mutex
-	groups    map[uint64]*group
-	deaths    []death       // in the order of detection
-	accused   map[int][]int // by accuser: the peers that it has given up
-	ended     error
-	relayFrom int // groups of as many ranks gather over relays
-	// pin, set by the transport, keeps connections to peers (by 1), or lets go of them (by -1).
-	pin func(peers []int, by int)
-	// spread, set by a transport that is not connected with every rank, tells all of them.
-	spread func(ctx context.Context, n notice)
-	// accuse, set by the transport, tells all other peers that this rank is about to give up peer.
-	accuse func(peer int)
-	// outward is an address of this host over which the transport is connected with another one.
+	// outward is an address of this host over which the transport is connected with another host, or nil.
 	outward atomic.Pointer[netip.Addr]
-	// stop, set by the transport, says goodbye to all peers and returns when no goroutine and no descriptor is left.
-	stop func()
+
+	mu      sync.Mutex
+	m       *membership
+	groups  map[uint64]*group // By space; m.groups has the same keys.
+	wake    int64             // The latest time for which a tick is scheduled.
+	changed chan struct{}     // Closed and replaced whenever something that until waits for may have changed.
 }
 
-type death struct {
-	peer  int
-	cause error
+// transport carries frames and reports between the ranks of a job.
+type transport interface {
+	// send returns when data may be reused. It does not return an error of the peer; the endpoint detects that.
+	send(ctx context.Context, peer int, kind frameKind, space, tag uint64, data []byte) error
+	// report queues a report for the connected peers that want it, but not for the peer except. The endpoint's lock is
+	// held, as for pin, cut and forget.
+	report(r report, except int)
+	// flush waits until queued reports are sent, or ctx ends.
+	flush(ctx context.Context)
+	// pin keeps connections to peers (by 1), or allows their end again (by -1).
+	pin(peers []int, by int)
+	// cut ends the connections with a peer when what has arrived on them is read.
+	cut(peer int, cause error)
+	// forget ends attempts to reach a peer that has gone.
+	forget(peer int)
+	// stop says goodbye to all peers. It returns when no goroutine and no descriptor is left.
+	stop()
 }
 
-// link carries frames to one peer. send returns when data may be reused. It does not return an error of the peer; the
-// endpoint detects that.
-type link interface {
-	send(ctx context.Context, kind frameKind, space, tag uint64, data []byte) error
-}
-
-func newEndpoint(rank, size int, c *config) *endpoint {
+func newEndpoint(rank, size int, c *config, complete bool) *endpoint {
+	box := newInbox(size)
 	return &endpoint{
-		rank: rank, size: size, timeout: c.timeout, log: c.log, box: newInbox(size), links: make([]link, size),
-		groups: map[uint64]*group{}, accused: map[int][]int{}, verdicts: make([]sync.Once, size), accuse: func(int) {},
-		pin: func([]int, int) {}, relayFrom: relayFrom,
+		rank: rank, size: size, timeout: c.timeout, log: c.log, box: box, groups: map[uint64]*group{},
+		m: newMembership(rank, size, complete, box.hasLeft), relayFrom: relayFrom, changed: make(chan struct{}),
 	}
 }
 
-// send passes data to the peer's link, or to our own inbox.
+var clockStart = time.Now()
+
+// now returns the time in nanoseconds of this process's monotonic clock.
+func now() int64 { return int64(time.Since(clockStart)) }
+
+// step passes an event to the membership and carries out the effects.
+func (e *endpoint) step(event func(m *membership, now int64)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stepLocked(event)
+}
+
+func (e *endpoint) stepLocked(event func(m *membership, now int64)) {
+	event(e.m, now())
+	for _, x := range e.m.take() {
+		e.apply(x)
+	}
+	if at := e.m.next(); at > e.wake {
+		e.wake = at
+		time.AfterFunc(time.Duration(at-now())+time.Millisecond, func() { e.step((*membership).tick) })
+	}
+	e.turn()
+}
+
+// apply carries out an effect. The caller holds mu.
+func (e *endpoint) apply(x effect) {
+	switch x.kind {
+	case effectSend:
+		e.t.report(x.report, x.peer)
+	case effectDead:
+		e.log.Warn("bootstrap: peer is dead", "rank", e.rank, "peer", x.peer, "cause", x.err)
+		e.box.lose(x.peer, x.err)
+		e.t.forget(x.peer)
+		for _, g := range e.groups {
+			if !e.box.hasLeft(g.space, x.peer) {
+				g.report(x.peer, x.err)
+			}
+		}
+	case effectDeparted:
+		e.box.lose(x.peer, x.err)
+		e.t.forget(x.peer)
+	case effectLeft:
+		e.left(x.peer, x.report.space, x.report.reason)
+	case effectWaiting:
+		e.box.put(key{x.peer, frameCollective, x.report.space, waitingTag},
+			binary.LittleEndian.AppendUint64(nil, x.report.tag))
+	case effectCut:
+		e.t.cut(x.peer, x.err)
+	}
+}
+
+// until waits until is, called under mu, returns true.
+func (e *endpoint) until(ctx context.Context, is func() bool) error {
+	for {
+		e.mu.Lock()
+		done, changed := is(), e.changed
+		e.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return contextError(ctx)
+		}
+	}
+}
+
+// turn wakes until. The caller holds mu.
+func (e *endpoint) turn() {
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+// send passes data to the peer, or to our own inbox.
 func (e *endpoint) send(ctx context.Context, kind frameKind, peer int, space, tag uint64, data []byte) error {
 	e.box.mu.Lock()
 	err := e.box.unreachable(key{peer: peer, space: space})
@@ -73,113 +148,37 @@ func (e *endpoint) send(ctx context.Context, kind frameKind, peer int, space, ta
 		e.box.put(key{peer, kind, space, tag}, append([]byte{}, data...))
 		return nil
 	}
-	err = e.links[peer].send(ctx, kind, space, tag, data)
+	err = e.t.send(ctx, peer, kind, space, tag, data)
 	var unsent errUnsent
 	if err == nil || ctx.Err() != nil || errors.As(err, &unsent) {
 		return err
 	}
-	// The link broke. The endpoint decides whether that is a goodbye or a death.
+	// The connection broke. The membership decides whether that is a goodbye or a death.
 	e.lost(peer, err)
 	e.box.mu.Lock()
 	defer e.box.mu.Unlock()
 	return e.box.peers[peer].gone
 }
 
-// lost records the death of peer, once, and reports it to every group of the peer. All callers return after that is
-// done.
-//
-// A rank that detects a death often exits, and then its own death is detected. So that all ranks blame the first death:
-//
-//  0. A peer that has left every group that it shares with this rank is not reported as dead.
-//  1. Before any caller here can act on the loss, tell the other peers about it (accuse). On each connection that
-//     message precedes our own end.
-//  2. If the peer had accused another rank, record the death of the accused rank first, if that rank is dead. That
-//     shows within accusationDelay.
-func (e *endpoint) lost(peer int, cause error) { e.judge(peer, cause, true) }
+// errUnsent means that a message could not be sent, which says nothing about the peer.
+type errUnsent struct{ error }
 
-// judge is lost, but for a loss that others have detected it does not tell them.
-func (e *endpoint) judge(peer int, cause error, own bool) {
-	e.verdicts[peer].Do(func() {
-		if e.saidGoodbye(peer) {
-			e.departed(peer)
-			return
-		}
-		if e.wasHere(peer) {
-			if own {
-				e.accuse(peer)
-			}
-			e.hearAccused(peer)
-		}
-		e.bury(peer, cause)
-	})
+func (e errUnsent) Unwrap() error { return e.error }
+
+// spread sends a report of this rank, and returns when it is sent or ctx has ended.
+func (e *endpoint) spread(ctx context.Context, r report) {
+	e.step(func(m *membership, _ int64) { m.originate(r) })
+	e.t.flush(ctx)
 }
 
-// accusationDelay is how long the report of a peer's death waits for the deaths of the ranks that it has accused: a few
-// polls of the liveness pages.
-const accusationDelay = 4 * livenessInterval
-
-// wasHere reports whether neither peer nor this rank has died or left.
-func (e *endpoint) wasHere(peer int) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.box.mu.Lock()
-	defer e.box.mu.Unlock()
-	return e.ended == nil && e.box.peers[peer].gone == nil
-}
-
-// accusedBy records that accuser has given up peer.
-func (e *endpoint) accusedBy(accuser, peer int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.accused[accuser]) < e.size {
-		e.accused[accuser] = append(e.accused[accuser], peer)
-	}
-}
-
-// hearAccused waits for the deaths of the ranks that peer has accused.
-func (e *endpoint) hearAccused(peer int) {
-	for end := time.Now().Add(accusationDelay); time.Now().Before(end); time.Sleep(accusationDelay / 50) {
-		e.mu.Lock()
-		open := false
-		for _, a := range e.accused[peer] {
-			open = open || a != e.rank && !e.isDead(a)
-		}
-		open = open && e.ended == nil
-		e.mu.Unlock()
-		if !open {
-			return
-		}
-	}
-}
-
-// isDead reports whether peer's death is recorded. The caller holds mu.
-func (e *endpoint) isDead(peer int) bool {
-	return slices.ContainsFunc(e.deaths, func(d death) bool { return d.peer == peer })
-}
-
-func (e *endpoint) bury(peer int, cause error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.ended != nil {
-		cause = e.ended
-	} else {
-		cause = peerDead(cause)
-	}
-	if !e.box.lose(peer, cause) || e.ended != nil {
-		return
-	}
-	e.log.Warn("bootstrap: peer is dead", "rank", e.rank, "peer", peer, "cause", cause)
-	e.deaths = append(e.deaths, death{peer, cause})
-	for _, g := range e.groups {
-		if !e.box.hasLeft(g.space, peer) {
-			g.report(peer, cause)
-		}
-	}
-}
-
-// departed records that peer closed its whole endpoint.
-func (e *endpoint) departed(peer int) {
-	e.box.lose(peer, errPeerClosed)
+// lost records that this rank cannot reach peer. It returns when the membership has decided what that means.
+func (e *endpoint) lost(peer int, cause error) {
+	e.step(func(m *membership, now int64) { m.lose(now, peer, cause, true) })
+	ctx, cancel := context.WithTimeout(context.Background(), reportTimeout)
+	e.t.flush(ctx)
+	cancel()
+	e.step(func(m *membership, now int64) { m.sent(now, peer) })
+	_ = e.until(context.Background(), func() bool { return e.m.peers[peer].phase == memberGone })
 }
 
 var errPeerClosed = closedError("the peer has closed its bootstrap")
@@ -193,15 +192,16 @@ func (e closedError) Is(target error) bool { return target == ErrClosed }
 func (e *endpoint) add(g *group) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.ended != nil {
-		return e.ended
+	if e.m.ended != nil {
+		return e.m.ended
 	}
 	if e.groups[g.space] != nil {
 		return errors.New("space is in use")
 	}
 	e.groups[g.space] = g
-	e.pin(neighbours(g.rank, g.members), 1)
-	for _, d := range e.deaths {
+	e.m.groups[g.space] = g.index
+	e.t.pin(successors(g.rank, g.members), 1)
+	for _, d := range e.m.deaths {
 		g.report(d.peer, d.cause)
 	}
 	return nil
@@ -211,38 +211,21 @@ func (e *endpoint) add(g *group) error {
 func (e *endpoint) drop(g *group) {
 	e.mu.Lock()
 	delete(e.groups, g.space)
-	e.pin(neighbours(g.rank, g.members), -1)
-	last := len(e.groups) == 0 && e.ended == nil
+	delete(e.m.groups, g.space)
+	e.t.pin(successors(g.rank, g.members), -1)
+	last := len(e.groups) == 0 && e.m.ended == nil
 	if last {
-		e.ended = ErrClosed
+		e.stepLocked(func(m *membership, _ int64) { m.end(ErrClosed, false) })
 	}
 	e.mu.Unlock()
 	e.box.close(g.space, ErrClosed)
 	if last {
-		e.stop()
-		for peer := range e.size {
-			e.box.lose(peer, ErrClosed)
-		}
+		e.t.stop()
+		e.abandon(ErrClosed)
 	}
 }
 
 // abandon ends the endpoint at once, as if its process had died.
-func (e *endpoint) abandon(err error) {
-	e.mu.Lock()
-	if e.ended == nil {
-		e.ended = err
-	}
-	e.mu.Unlock()
-	for peer := range e.size {
-		e.box.lose(peer, err)
-	}
-}
-
-// deliver takes a frame of peer and the ownership of data. See inbox.put for the channel.
-func (e *endpoint) deliver(peer int, kind frameKind, space, tag uint64, data []byte) <-chan struct{} {
-	if kind == frameLeave {
-		e.departs(peer, space, data)
-		return nil
-	}
-	return e.box.put(key{peer, kind, space, tag}, data)
+func (e *endpoint) abandon(why error) {
+	e.step(func(m *membership, _ int64) { m.end(why, true) })
 }

@@ -20,8 +20,8 @@ func mortal(t *testing.T, n int, f func(t *testing.T, bs []Bootstrap, kill func(
 		bs := tcpGroup(t, n, WithTimeout(30*time.Second))
 		f(t, bs, func(rank int) { abort(bs[rank]) })
 	})
-	t.Run("web", func(t *testing.T) {
-		bs := tcpGroup(t, n, WithTimeout(30*time.Second), asWeb)
+	t.Run("sparse", func(t *testing.T) {
+		bs := tcpGroup(t, n, WithTimeout(30*time.Second), asLarge)
 		f(t, bs, func(rank int) { abort(bs[rank]) })
 	})
 }
@@ -30,17 +30,10 @@ func mortal(t *testing.T, n int, f func(t *testing.T, bs []Bootstrap, kill func(
 func abort(b Bootstrap) {
 	e := b.(*TCP).group.e
 	e.abandon(ErrClosed)
-	for _, l := range e.links {
-		switch l := l.(type) {
-		case *meshLink:
-			l.fc.close()
-		case route:
-			for _, l := range l.w.m.all() {
-				l.fc.close()
-			}
-		}
+	for _, l := range e.t.(*overlay).all() {
+		l.fc.close()
 	}
-	e.stop() // frees the rest, as the kernel does for a process
+	e.t.stop() // frees the rest, as the kernel does for a process
 }
 
 func wantDead(err error, rank int) error {

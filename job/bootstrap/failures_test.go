@@ -121,7 +121,7 @@ func TestSubscribeBeforeInit(t *testing.T) {
 }
 
 // A rank that saw a death and exited because of it must not be blamed first, whatever arrives first on the sockets. The
-// first death must show within accusationDelay, which may fail once or twice on a busy machine.
+// first death must show within explainDelay, which may fail once or twice on a busy machine.
 func TestFirstDeathIsBlamed(t *testing.T) {
 	var err error
 	for range 5 {
@@ -145,9 +145,9 @@ func firstDeath(t *testing.T) error {
 	time.Sleep(20 * time.Millisecond)
 	// Rank 2 is dead, rank 1 detects it and exits; here the end of rank 1 is detected first.
 	bs[2].(*TCP).group.e.abandon(ErrClosed)
-	bs[1].(*TCP).group.e.accuse(2)
+	accuse(bs[1], 2)
 	abort(bs[1])
-	time.Sleep(accusationDelay / 20)
+	time.Sleep(explainDelay / 20)
 	abort(bs[2])
 	err := wantDead(<-waiting, 2)
 	if a, b := next(heard, 30*time.Second), next(heard, 30*time.Second); a != 2 || b != 1 {
@@ -156,13 +156,20 @@ func firstDeath(t *testing.T) error {
 	return err
 }
 
+// accuse reports a death without detecting it.
+func accuse(b Bootstrap, peer uint32) {
+	ctx, cancel := context.WithTimeout(context.Background(), reportTimeout)
+	defer cancel()
+	b.(*TCP).group.e.spread(ctx, report{kind: reportDeath, peer: peer})
+}
+
 // An accusation alone does not make a rank dead, and it delays the report of a death only briefly.
 func TestFalseAccusation(t *testing.T) {
 	bs := tcpGroup(t, 3, WithTimeout(30*time.Second))
 	defer closeAll(bs)
 	heard := bs[0].Failures()
-	bs[1].(*TCP).group.e.accuse(2)
-	if got := next(heard, 2*accusationDelay); got != -1 {
+	accuse(bs[1], 2)
+	if got := next(heard, 2*explainDelay); got != -1 {
 		t.Fatalf("rank %d was given up on hearsay", got)
 	}
 	abort(bs[1])

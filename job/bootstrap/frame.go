@@ -34,25 +34,25 @@ const (
 type frameKind uint8
 
 const (
+	// Of the overlay:
 	frameData frameKind = iota + 1
 	frameCollective
-	frameLeave
 	frameHeartbeat
-	frameGoodbye
-	frameAccuse // tag: a rank that the sender is about to give up
-	frameJoin
-	frameStatus
-	frameTable
-	frameReady
-	frameGo
-	frameFail
-	frameGiveUp
-	frameParent // of the tree over which a large job joins, as are the next two
-	frameAttached
-	frameLost
-	frameNotices // of a web, as are the next two
-	frameRest
-	frameStay
+	frameGoodbye // The sender has closed; no frame follows.
+	frameReports // Reports (report.go).
+	frameIdle    // The sender gives the connection up for others, or asks the other side to.
+	framePinned  // The sender keeps the connection.
+	// Of the joining:
+	frameJoin     // A rank's addresses.
+	frameParent   // The place of a rank in the tree.
+	frameAttached // The rank has its place.
+	frameStatus   // The missing ranks.
+	frameTable    // The addresses of all ranks.
+	frameReady    // A rank is connected to its neighbours.
+	frameGo       // All are; the hosts.
+	frameFail     // The joining has failed.
+	frameGiveUp   // A rank stops joining.
+	frameLost     // A rank was lost while joining.
 	frameKinds
 )
 

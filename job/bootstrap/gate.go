@@ -16,30 +16,25 @@ const (
 	purposes
 )
 
-// newGate makes the acceptor of a rank of a large job. It lives as long as the rank.
-func newGate(w *web, b *branch, fail context.CancelCauseFunc) *acceptor {
-	session := func() [16]byte {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.session
-	}
-	rank, world := w.e.rank, w.e.size
-	g := &acceptor{
-		listeners: w.ls.all(), secret: w.d.secret, log: w.c.log.With("rank", rank), pending: fewPending(),
-		room: w.room,
+// newGate makes the acceptor of a rank. It must not serve before b has its session.
+func newGate(o *overlay, b *branch, fail context.CancelCauseFunc) *acceptor {
+	rank, world := o.e.rank, o.e.size
+	return &acceptor{
+		listeners: o.ls.all(), secret: o.d.secret, log: o.c.log.With("rank", rank), pending: fewPending(),
+		room: o.room,
 		greet: func() greeting {
-			return greeting{role: roleAcceptor, world: uint32(world), rank: int32(rank), session: session()}
+			return greeting{role: roleAcceptor, world: uint32(world), rank: int32(rank), session: b.session}
 		},
 		admit: func(them greeting) verdict {
-			switch s := session(); {
+			switch {
 			case them.world != uint32(world):
 				return verdictWorld
 			case them.rank < 0 || them.rank >= int32(world) || int(them.rank) == rank:
 				return verdictRange
-			case them.session != s || s == [16]byte{} || them.target != int32(rank):
+			case them.session != b.session || them.target != int32(rank):
 				return verdictProtocol
 			case them.purpose == purposeData:
-				return w.admit(them)
+				return o.reserve(int(them.rank))
 			case them.purpose == purposeBelow:
 				return b.admit(them)
 			}
@@ -48,7 +43,7 @@ func newGate(w *web, b *branch, fail context.CancelCauseFunc) *acceptor {
 		abandon: func(them greeting) {
 			switch them.purpose {
 			case purposeData:
-				w.abandonPlace(them)
+				o.unreserve(int(them.rank))
 			case purposeBelow:
 				b.abandon(them)
 			}
@@ -56,7 +51,7 @@ func newGate(w *web, b *branch, fail context.CancelCauseFunc) *acceptor {
 		enter: func(fc *frameConn, them greeting) {
 			switch them.purpose {
 			case purposeData:
-				w.enter(fc, them)
+				o.enter(fc, int(them.rank))
 			case purposeBelow:
 				b.enter(fc, them)
 			default:
@@ -64,11 +59,10 @@ func newGate(w *web, b *branch, fail context.CancelCauseFunc) *acceptor {
 			}
 		},
 		starved: func(err error) {
-			w.c.log.Warn("bootstrap: a rank cannot accept connections", "rank", rank, "error", err)
+			o.c.log.Warn("bootstrap: a rank cannot accept connections", "rank", rank, "error", err)
 			fail(err) // without effect after the joining
 		},
 	}
-	return g
 }
 
 // fewPending is the number of connections that may wait for authentication: of the descriptors of this process an

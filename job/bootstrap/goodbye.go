@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
 )
 
 // Leave tells the other members of b that this rank sends nothing more on b and does not wait for them. For them b is
@@ -59,17 +58,16 @@ func (g *group) blames(w *withdrawal) int {
 	return g.index[w.from]
 }
 
-// departs records that peer has left a space. reason is the argument of giveUp, empty for a plain goodbye.
-func (e *endpoint) departs(peer int, space uint64, reason []byte) {
-	if len(reason) == 0 {
+// left records that peer has left a space. reason is the argument of giveUp, empty for a plain goodbye. The caller holds
+// mu.
+func (e *endpoint) left(peer int, space uint64, reason string) {
+	if reason == "" {
 		e.box.leave(space, peer, errPeerClosed)
 		return
 	}
 	w := &withdrawal{from: peer}
-	w.culprit, w.why = DecodeFailure(reason, math.MaxInt)
+	w.culprit, w.why = DecodeFailure([]byte(reason), math.MaxInt)
 	e.box.withdraw(space, peer, w)
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	if g := e.groups[space]; g != nil {
 		g.withdrawn.report(PeerFailure{Rank: g.blames(w), Err: w})
 	}
@@ -85,29 +83,17 @@ func (g *group) giveUp(reason []byte) {
 	g.farewell.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 		defer cancel()
-		if g.e.spread != nil {
-			g.e.spread(ctx, leaveNotice(g.space, reason))
-			return
-		}
-		var wg sync.WaitGroup // in parallel, so that a member that does not read delays no other
-		for _, m := range g.members {
-			// A member that has itself left still waits for this notice (AwaitLeave), so this bypasses endpoint.send,
-			// which rejects such members.
-			if m != g.e.rank && g.e.wasHere(m) {
-				wg.Go(func() { _ = g.e.links[m].send(ctx, frameLeave, g.space, 0, reason) })
-			}
-		}
-		wg.Wait()
+		g.e.spread(ctx, report{kind: reportLeave, space: g.space, reason: string(reason)})
 	})
 }
 
-// awaitLeave waits for messages that are never sent: only the end of a member ends such a wait.
+// awaitLeave waits for messages of kind 0, which are never sent: only the end of a member ends such a wait.
 func (g *group) awaitLeave(ctx context.Context) {
 	for _, m := range g.members {
 		if m == g.e.rank {
 			continue
 		}
-		if _, err := g.e.box.collect(ctx, []key{{m, frameLeave, g.space, 0}}, func(int, []byte) {}); ctx.Err() != nil &&
+		if _, err := g.e.box.collect(ctx, []key{{m, 0, g.space, 0}}, func(int, []byte) {}); ctx.Err() != nil &&
 			err != nil {
 			return
 		}
@@ -124,23 +110,6 @@ func (t *TCP) awaitLeave(ctx context.Context) {
 	if g, err := t.joined("Leave"); err == nil {
 		g.awaitLeave(ctx)
 	}
-}
-
-// saidGoodbye reports whether peer has left every group that it shares with this rank: then its exit is not a death.
-func (e *endpoint) saidGoodbye(peer int) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	shared := false
-	for _, g := range e.groups {
-		if _, in := g.index[peer]; !in {
-			continue
-		}
-		if !e.box.hasLeft(g.space, peer) {
-			return false
-		}
-		shared = true
-	}
-	return shared
 }
 
 // hasLeft reports whether peer has left one space.

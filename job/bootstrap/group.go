@@ -19,7 +19,7 @@ type group struct {
 	hosts   []int
 
 	obituaries obituaries
-	withdrawn  obituaries // the members that have given up
+	withdrawn  obituaries // The members that have given up
 	farewell   sync.Once  // the notice of leave was sent
 
 	collectiveMu sync.Mutex

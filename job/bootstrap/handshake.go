@@ -31,7 +31,7 @@ import (
 // Sizes are fixed; no allocation depends on a peer's data.
 const (
 	protocolMagic   = "gccl"
-	protocolVersion = 5
+	protocolVersion = 6
 	greetingSize    = 176
 	proofSize       = sha256.Size
 	verdictSize     = 8 + proofSize

@@ -4,12 +4,16 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/internal/openfiles"
 )
@@ -19,12 +23,13 @@ import (
 // namespaces, do not matter, so containers of one pod are one host. The ranks test this by connecting, unless a host id
 // is configured:
 
-// hostID returns the identity that WithHostID, GOCCL_HOSTID or NCCL_HOSTID gives, or zero for none.
-func hostID(override string) (id [32]byte) {
+// hostID returns the identity that WithHostID, GOCCL_HOSTID or NCCL_HOSTID gives, else the place. Only ranks with the
+// same one try unix sockets.
+func hostID(override string) [32]byte {
 	if override != "" {
-		id = sha256.Sum256([]byte("goccl host " + override))
+		return sha256.Sum256([]byte("goccl host " + override))
 	}
-	return id
+	return place()
 }
 
 // processID is a random identifier of this process.
@@ -86,14 +91,23 @@ func isHere(fc *frameConn) bool {
 	return ok
 }
 
-// hereDigest returns a digest of the ranks that this rank has met on its host, for the root. conns is by rank, nil at
-// our own.
-func hereDigest(conns []*frameConn) [32]byte {
-	here := make([]byte, len(conns))
-	for r, fc := range conns {
-		if fc == nil || isHere(fc) {
-			here[r] = 1
+// place identifies from where a rank may be reached by unix sockets: the kernel's boot, the namespaces of network and
+// users, and the user. All processes that cannot read that have the same place; there the ranks find out by trying.
+func place() [32]byte {
+	h := sha256.New()
+	h.Write([]byte("goccl place "))
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	h.Write(boot)
+	for _, name := range []string{"/proc/self/ns/net", "/proc/self/ns/user"} {
+		var st unix.Stat_t
+		if err == nil {
+			err = unix.Stat(name, &st)
 		}
+		h.Write(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, st.Dev), st.Ino))
 	}
-	return sha256.Sum256(here)
+	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(os.Geteuid())))
+	if err != nil {
+		return sha256.Sum256([]byte("goccl place unknown"))
+	}
+	return [32]byte(h.Sum(nil))
 }

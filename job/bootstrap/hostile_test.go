@@ -213,7 +213,7 @@ func waitJoined(t *testing.T, id UniqueID, n int) {
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
 		r.mu.Lock()
 		have := 0
-		for _, m := range r.members {
+		for _, m := range r.a.members {
 			if m.info != nil {
 				have++
 			}
@@ -283,8 +283,8 @@ func TestInsiders(t *testing.T) {
 	}
 }
 
-// TestMeshIntruders attack a rank's own listener; only their own connection may fail.
-func TestMeshIntruders(t *testing.T) {
+// TestOverlayIntruders attack a rank's own listener; only their own connection may fail.
+func TestOverlayIntruders(t *testing.T) {
 	var tab table
 	_, _ = rand.Read(tab.session[:])
 	c, err := newConfig([]Option{quiet()})
@@ -293,34 +293,33 @@ func TestMeshIntruders(t *testing.T) {
 	}
 	secret := bytes.Repeat([]byte{7}, 32)
 	lo := []netip.Addr{netip.MustParseAddr("127.0.0.1")}
-	ls := make([]*meshListeners, 2)
-	for i := range ls {
-		if ls[i], err = listenMesh(c, lo); err != nil {
-			t.Fatal(err)
-		}
-		defer ls[i].close()
-		tab.members = append(tab.members, ls[i].self)
-	}
 	d := &dialer{secret: secret}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	type result struct {
-		conns []*frameConn
-		err   error
+	os := make([]*overlay, 2)
+	for i := range os {
+		ls, err := openListeners(c, lo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ls.close()
+		tab.members = append(tab.members, ls.self)
+		os[i] = newOverlay(c, d, ls, i, 2)
+		os[i].t = &tab
+		os[i].gate = newGate(os[i], &branch{c: c, session: tab.session}, func(error) {})
+		os[i].gate.serve()
+		defer os[i].abandon()
 	}
-	done := make(chan result, 1)
-	go func() {
-		conns, err := connectMesh(ctx, c, d, 0, &tab, ls[0])
-		done <- result{conns, err}
-	}()
-	at := []target{{"unix", ls[0].self.unix.address(), false}, {"tcp", ls[0].tcp[0].Addr().String(), false}}
-	me := greeting{role: roleDialer, world: 2, rank: 1, target: 0, session: tab.session}
+	done := make(chan error, 1)
+	go func() { done <- os[1].connect(ctx) }()
+	at := []target{{"unix", os[1].ls.self.unix.address(), false}, {"tcp", os[1].ls.tcp[0].Addr().String(), false}}
+	me := greeting{role: roleDialer, world: 2, rank: 0, target: 1, session: tab.session}
 	for name, change := range map[string]func(g *greeting, d *dialer){
-		"own rank":         func(g *greeting, _ *dialer) { g.rank = 0 },
+		"own rank":         func(g *greeting, _ *dialer) { g.rank = 1 },
 		"rank range":       func(g *greeting, _ *dialer) { g.rank = 2 },
 		"world":            func(g *greeting, _ *dialer) { g.world = 3 },
 		"session":          func(g *greeting, _ *dialer) { g.session[0] ^= 1 },
-		"target":           func(g *greeting, _ *dialer) { g.target = 1 },
+		"target":           func(g *greeting, _ *dialer) { g.target = 0 },
 		"secret":           func(_ *greeting, d *dialer) { d.secret = []byte("x") },
 		"role of a joiner": func(g *greeting, _ *dialer) { g.role = roleJoiner },
 	} {
@@ -333,14 +332,16 @@ func TestMeshIntruders(t *testing.T) {
 			}
 		}
 	}
-	mine, err := connectMesh(ctx, c, d, 1, &tab, ls[1])
-	if err != nil {
+	if err := os[0].connect(ctx); err != nil {
 		t.Fatal(err)
 	}
-	dropConns(mine)
-	r := <-done
-	if r.err != nil {
-		t.Fatal(r.err)
+	if err := <-done; err != nil {
+		t.Fatal(err)
 	}
-	dropConns(r.conns)
+	if fc, _, err := d.try(ctx, at[0], me); !errors.Is(err, ErrDuplicateRank) {
+		if err == nil {
+			fc.close()
+		}
+		t.Errorf("a second connection: %v", err)
+	}
 }

@@ -38,9 +38,9 @@ func created(t *testing.T, ns string, vars ...string) string {
 // TestSecondInterface: the first interface of the list leads to no other host. Ranks use the other one.
 func TestSecondInterface(t *testing.T) {
 	t.Parallel()
-	for _, web := range []string{"", webVariable + "=1"} {
+	for _, large := range []string{"", largeVariable + "=1"} {
 		hosts := twoHosts(t)
-		vars := []string{"GOCCL_SOCKET_IFNAME=aside,cable", web}
+		vars := []string{"GOCCL_SOCKET_IFNAME=aside,cable", large}
 		vars = append(vars, created(t, hosts[0], vars...))
 		var ranks []*child
 		for r, ns := range []string{hosts[0], hosts[1], hosts[0], hosts[1]} {
@@ -75,11 +75,11 @@ func TestNamedRoot(t *testing.T) {
 	names(t, b, "10.207.0.99 node-a\n10.207.0.1 node-a")
 	run := func(t *testing.T, vars func(rank int) []string) {
 		var ranks []*child
-		for r, ns := range []string{a, b, a} {
-			ranks = append(ranks, startRank(t, "barrier", r, 3, ns, vars(r)...))
+		for r, ns := range []string{a, b, a, b} {
+			ranks = append(ranks, startRank(t, "barrier", r, 4, ns, vars(r)...))
 		}
 		for _, r := range ranks {
-			r.expect(t, "joined [0 1 0]", time.Minute)
+			r.expect(t, "joined [0 1 0 1]", time.Minute)
 			r.expect(t, "done", time.Minute)
 		}
 	}

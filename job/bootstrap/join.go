@@ -2,339 +2,239 @@ package bootstrap
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/netip"
-	"sync"
-	"sync/atomic"
-	"syscall"
-	"time"
+	"slices"
 
 	"github.com/goccl/goccl/internal/netif"
-	"github.com/goccl/goccl/internal/openfiles"
-	"github.com/goccl/goccl/internal/sockets"
 )
 
-// blame is an error cause with the rank to blame.
-type blame struct {
-	peer int
-	err  error
-}
-
-func (b *blame) Error() string { return b.err.Error() }
-func (b *blame) Unwrap() error { return b.err }
-
-// dialer opens authenticated connections on behalf of one rank.
-type dialer struct {
-	secret    []byte
-	partition time.Duration
-	nics      []netif.NIC // none: the system's choice
-	local     netip.Addr  // from which the root was reached
-	log       *slog.Logger
-}
-
-// dial tries the targets in turn until it is admitted, a verdict rejects it, or ctx ends. A refused connection, or one
-// that ends before a verdict, is retried: the other side may not be up yet.
-func (d *dialer) dial(ctx context.Context, targets []target, me greeting) (*frameConn, greeting, error) {
-	return d.dialKnown(ctx, targets, me, 0)
-}
-
-// A root that was up is given up when its address has refused connections for some time, and at least goneRefusals
-// times. A busy listener does not refuse; the kernel refuses where there is no listener. That of this host is right at
-// once. Between hosts something else may refuse for a moment. An agreed address may be taken by the next attempt of the
-// job.
-const (
-	goneHere     = 50 * time.Millisecond
-	goneFar      = 700 * time.Millisecond
-	goneAfter    = 3 * time.Second
-	goneRefusals = 5
-	// briefly is how long a connection may take to an address beside which there are others.
-	briefly = time.Second
-)
-
-// goneFrom is how long refusals of an address must last, at which a root was.
-func goneFrom(at netip.Addr) time.Duration {
-	own, _ := net.InterfaceAddrs()
-	for _, a := range own {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == at.Unmap() {
-			return goneHere
-		}
-	}
-	if at.IsLoopback() {
-		return goneHere
-	}
-	return goneFar
-}
-
-// dialKnown is dial, but gives up if the other side is known to have been up and then refuses connections for gone,
-// unless that is 0. A greeting without a verdict also makes it known; then the time is goneAfter.
-func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, gone time.Duration) (*frameConn,
-	greeting, error) {
-	var last error
-	var since time.Time // time of the first refusal of the current run of refusals
-	refusals := 0
-	var shortage openfiles.Shortage
-	var way wayless
-	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
-		refused, silent := 0, 0
-		for _, t := range targets {
-			fc, them, err := d.try(ctx, t, me)
-			if err == nil {
-				return fc, them, nil
-			}
-			var again errRetry
-			cut := over(ctx)
-			// An attempt that the end of ctx cut short gives no information about the other side.
-			if !cut || last == nil {
-				last = fmt.Errorf("%s: %w", t.address, err)
-			}
-			if !cut && (!errors.As(err, &again) || shortage.Lasts(err)) {
-				return nil, them, last
-			}
-			if err := way.judge(err, len(targets), d.log); err != nil && !cut {
-				return nil, them, err
-			}
-			if gone == 0 && them.version != 0 {
-				gone = goneAfter
-			}
-			if errors.Is(err, syscall.ECONNREFUSED) {
-				refused++
-			} else if t.brief && them.version == 0 {
-				silent++
-			}
-		}
-		limit := gone
-		if silent > 0 {
-			limit = max(limit, goneAfter) // the address that refuses may be another host's
-		}
-		switch {
-		case refused == 0 || refused+silent < len(targets):
-			refusals = 0
-		case refusals == 0:
-			refusals, since = 1, time.Now()
-		default:
-			refusals++
-		}
-		if gone > 0 && refusals >= goneRefusals && time.Since(since) >= limit {
-			return nil, greeting{}, fmt.Errorf("%w: nobody listens there any more: its process has ended, or it has finished "+
-				"with the job without this rank, or an earlier job has used the id: each needs its own; %d attempts in %v, "+
-				"the last: %w",
-				ErrPeerDead, refusals, time.Since(since).Round(time.Millisecond), last)
-		}
-		// The jitter spreads the retries of ranks that were rejected together.
-		timer := time.NewTimer(wait/2 + rand.N(wait))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, greeting{}, fmt.Errorf("%w; last attempt: %w", contextError(ctx), last)
-		case <-timer.C:
-		}
-	}
-}
-
-// over reports whether ctx has ended or its deadline has passed: on a busy machine a socket's deadline may fire before
-// that of ctx.
-func over(ctx context.Context) bool {
-	end, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(end)
-}
-
-func (d *dialer) try(ctx context.Context, t target, me greeting) (*frameConn, greeting, error) {
-	attempt, cancel := context.WithTimeout(ctx, handshakeTimeout)
-	defer cancel()
-	nd := net.Dialer{}
-	if t.brief {
-		nd.Timeout = briefly
-	}
-	if len(d.nics) > 0 {
-		nd.Control = bindFrom(d.nics)
-	}
-	c, err := nd.DialContext(attempt, t.network, t.address)
-	switch {
-	case errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM):
-		return nil, greeting{}, err
-	case err != nil: // also a name that does not exist yet, for example of a pod that is starting
-		return nil, greeting{}, errRetry{err}
-	}
-	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // not a deadline, because the handshake would overwrite it
-	defer stop()
-	sockets.Tune(c, d.partition)
-	fc, them, err := (*frameConn)(nil), greeting{}, checkPeer(c)
-	if err == nil {
-		deadline, _ := attempt.Deadline()
-		end, _ := ctx.Deadline()
-		fc, them, err = shakeDialer(c, d.secret, me, deadline, end)
-	}
+// join runs the steps of the package documentation. After an error no resource stays open.
+func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting, error)) (g *group, r *root,
+	err error) {
+	m, err := where(c)
 	if err != nil {
-		_ = c.Close()
-		if ctx.Err() != nil {
-			err = errRetry{contextError(ctx)}
-		}
-		return nil, them, err
+		return nil, nil, err
 	}
-	return fc, them, nil
-}
+	if m.weak && t.world > 1 {
+		process.warnWeak(c.log)
+	}
+	ctx, stop := stepContext(ctx, c.timeout)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 
-// rootClient is a rank's connection to the root.
-type rootClient struct {
-	fc    *frameConn
-	table chan []byte
-	start chan []byte
-	// Of a job that joins over a tree: our place in it; what is passed on; the other side is our parent, not the root;
-	// the end of the connection is no failure.
-	parent   chan []byte
-	below    atomic.Pointer[branch]
-	parental bool
-	detached atomic.Bool
-	fail     context.CancelCauseFunc // ends the joining with a cause
-	rank     int                     // the root's rank, from its greeting
-	// timeout bounds each send, also after the joining has ended; note is added to the error of a timeout.
-	timeout time.Duration
-	note    string
-	wg      sync.WaitGroup
-
-	mu     sync.Mutex
-	status *rootStatus
-}
-
-func newRootClient(fc *frameConn, rank int, timeout time.Duration, note string,
-	cancel context.CancelCauseFunc, parentOf *branch) *rootClient {
-	rc := &rootClient{fc: fc, rank: rank, timeout: timeout, note: note, table: make(chan []byte, 1),
-		start: make(chan []byte, 1), parent: make(chan []byte, 1), parental: parentOf != nil, fail: cancel}
-	rc.below.Store(parentOf)
-	rc.wg.Go(rc.listen)
-	return rc
-}
-
-// listen reads frames of the root. It ends at go, at a failure, or when the connection is closed.
-func (rc *rootClient) listen() {
-	for tables := 0; ; {
-		h, data, err := rc.fc.read()
-		if err == nil {
-			if b := rc.below.Load(); b != nil && h.kind != frameParent {
-				b.down(h.kind, data)
-			}
-			switch h.kind {
-			case frameStatus:
-				var s rootStatus
-				if s, err = decodeStatus(data); err == nil {
-					rc.mu.Lock()
-					rc.status = &s
-					rc.mu.Unlock()
-				}
-			case frameTable:
-				if tables++; tables > 1 {
-					err = fmt.Errorf("%w: a second table", ErrProtocol)
-				} else {
-					rc.table <- data
-				}
-			case frameParent:
-				if rc.parental || len(rc.parent) > 0 {
-					err = fmt.Errorf("%w: a second parent", ErrProtocol)
-				} else {
-					rc.parent <- data
-				}
-			case frameGo:
-				rc.start <- data
-				return
-			case frameFail:
-				var f rootFailure
-				if f, err = decodeFailure(data); err == nil {
-					rc.fail(&blame{int(f.peer), failureError(f)})
-					return
-				}
-			default:
-				err = fmt.Errorf("%w: frame kind %d from the root", ErrProtocol, h.kind)
-			}
+	note := "" // a possible reason why the other ranks do not join
+	if t.rank == 0 && m.address != nil {
+		if r, note, err = t.serveRoot(ctx, c, &m); err != nil {
+			return nil, nil, err
 		}
+		defer func() {
+			if err != nil {
+				r.giveUp(err)
+				r = nil
+			}
+		}()
+	}
+	if note == "" && m.loopback() {
+		note = onlyHere
+	}
+
+	d := &dialer{secret: m.secret, partition: c.partition, log: c.log, onlyHere: m.loopback()}
+	if m.iface != "" {
+		if d.nics, err = localNICs(m.iface, c.family); err != nil {
+			return nil, r, err
+		}
+	}
+
+	// 1. Meet the root.
+	me := greeting{role: roleJoiner, world: uint32(t.world), rank: int32(t.rank), target: -1, session: m.attempt,
+		from: ownOrigin()}
+	fc, them, err := d.dialKnown(ctx, m.targets, me, m.gone)
+	if err != nil {
+		return nil, r, m.noRoot(t.rank, err)
+	}
+	rc := newRootClient(fc, int(them.rank), c.timeout, note, cancel, nil)
+	defer rc.close()
+	g, err = t.connect(ctx, cancel, c, d, rc)
+	return g, r, err
+}
+
+// serveRoot starts the root of an agreed address in rank 0. note is a possible reason why the other ranks do not join.
+func (t *TCP) serveRoot(ctx context.Context, c *config, m *meeting) (r *root, note string, err error) {
+	ls, note, err := m.address.claim(ctx, c, m.iface)
+	if err != nil {
+		return nil, "", err
+	}
+	if note != "" {
+		c.log.Warn("bootstrap: " + note)
+	}
+	c.world = t.world
+	r = newRoot(c, ls, m.secret, m.address.String(), m.attempt)
+	r.a.rank = t.rank
+	r.leave() // free the address for the next attempt
+	r.serve(func() {})
+	m.targets = []target{outward(ls)}
+	return r, note, nil
+}
+
+// connect is what join does after it has met the root. Every rank is below another one in a tree whose top is the root;
+// in a job with a complete overlay all are directly below the root.
+func (t *TCP) connect(ctx context.Context, cancel context.CancelCauseFunc, c *config, d *dialer,
+	rc *rootClient) (g *group, err error) {
+	// 2. Send our addresses.
+	ls, err := openListeners(c, d.listenIPs(rc.fc.c, c.family))
+	if err != nil {
+		return nil, rc.giveUp(err)
+	}
+	o := newOverlay(c, d, ls, t.rank, t.world)
+	b := &branch{c: c, below: map[int]*frameConn{}}
+	o.gate = newGate(o, b, cancel)
+	defer func() {
 		if err != nil {
-			if rc.detached.Load() {
-				return
-			}
-			what := "the root"
-			if rc.parental {
-				what = "the rank over which this one joins"
-			}
-			err = &blame{rc.rootRank(), peerDead(fmt.Errorf("%s was lost while joining: %w", what, err))}
-			if b := rc.below.Load(); b != nil {
-				b.down(frameFail, reasonOf(err))
-			}
-			rc.fail(err)
-			return
+			b.down(frameFail, reasonOf(err))
+			o.e.abandon(ErrClosed)
+			o.abandon()
 		}
+		b.close()
+	}()
+	if page, err := process.liveness.acquire(); err == nil {
+		o.live, ls.self.liveness = true, page.ticket
+	} else {
+		c.log.Debug("bootstrap: peers will notice our death by our sockets alone", "rank", t.rank, "error", err)
 	}
+	if err := rc.send(frameJoin, 0, ls.self.append(nil)); err != nil {
+		return nil, hungUp(ctx)
+	}
+
+	// 3. Get a parent, connect to it, and let the root go.
+	up, err := b.attach(ctx, o, rc)
+	if err != nil {
+		return nil, err
+	}
+	if up != rc {
+		defer up.close()
+		rc.close()
+	}
+	if err := o.assemble(ctx, up); err != nil {
+		return nil, err
+	}
+	if g, err = newGroup(o.e, 0, everyone(t.world)); err != nil {
+		return nil, err
+	}
+	o.start()
+	return g, nil
 }
 
-func failureError(f rootFailure) error {
-	err := f.verdict.err()
-	switch {
-	case err != nil:
-	case f.peer >= 0:
-		err = ErrPeerDead
-	default:
-		err = ErrClosed
+// assemble does the rest of the joining over the way up. What comes from above is passed to the ranks below meanwhile.
+func (o *overlay) assemble(ctx context.Context, up *rootClient) error {
+	raw, err := up.await(ctx, up.table)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("%w: %s", err, f.text)
-}
+	tab, err := decodeTable(raw, o.e.size)
+	if err != nil {
+		return up.giveUp(err)
+	}
 
-// rootRank returns a rank in the root's process, or -1. A rank that joined before the root's own learns it from the
-// status.
-func (rc *rootClient) rootRank() int {
-	rc.mu.Lock()
-	defer rc.mu.Unlock()
-	if rc.status == nil || rc.parental {
-		return rc.rank
+	// 4. Connect to our neighbours, and find out which host we are on.
+	o.t = &tab
+	if err := o.connect(ctx); err != nil {
+		return up.giveUp(err)
 	}
-	return int(rc.status.rootRank)
-}
+	here, err := o.meetHost(ctx)
+	if err != nil {
+		return up.giveUp(err)
+	}
+	if o.e.m.complete {
+		o.gate.shut()
+	}
 
-// giveUp tells the root that this rank stops joining, and adds the missing ranks to a timeout error.
-func (rc *rootClient) giveUp(err error) error {
-	tag := uint64(0)
-	if errors.Is(err, ErrTimeout) {
-		tag = giveUpTimeout
-		if rc.note != "" {
-			err = fmt.Errorf("%w; %s", err, rc.note)
-		}
-		rc.mu.Lock()
-		var told *blame // an error from the root, which already contains the missing ranks
-		if s := rc.status; s != nil && s.total > 0 && !errors.As(err, &told) {
-			err = fmt.Errorf("%w; ranks %s have not come", err, s)
-			if s.total == 1 {
-				err = &blame{s.missing[0], err}
-			}
-		}
-		rc.mu.Unlock()
+	// 5. Wait for all other ranks.
+	if err := up.send(frameReady, 0, here[:]); err != nil {
+		return hungUp(ctx)
 	}
-	_ = rc.send(frameGiveUp, tag, []byte(err.Error()))
+	if raw, err = up.await(ctx, up.start); err != nil {
+		return err
+	}
+	o.e.hosts, err = decodeHosts(raw, o.e.size)
 	return err
 }
 
-// await waits for what comes from above.
-func (rc *rootClient) await(ctx context.Context, ch <-chan []byte) ([]byte, error) {
-	select {
-	case data := <-ch:
-		return data, nil
-	case <-ctx.Done():
-		return nil, rc.giveUp(contextError(ctx))
+// hungUp returns the reason for a broken connection to the root. The reader has the root's last message, and ends the
+// joining with it.
+func hungUp(ctx context.Context) error {
+	<-ctx.Done()
+	return contextError(ctx)
+}
+
+// listenIPs returns the addresses where peers on other hosts may reach us: first the one from which this rank has reached
+// the root, which may be on this host, and then one of each other interface. It returns only the first if the root's
+// address is the loopback for all ranks, and none if the root was met on a unix socket.
+func (d *dialer) listenIPs(c net.Conn, family int) []netip.Addr {
+	a, ok := c.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		return nil
 	}
+	d.local = a.AddrPort().Addr().Unmap()
+	ips, nics := []netip.Addr{d.local}, d.nics
+	if d.onlyHere {
+		return ips
+	}
+	if len(nics) == 0 {
+		nics, _ = netif.NICs("", family) // what was met without a choice is enough
+	}
+	for _, n := range nics {
+		if !slices.Contains(n.Addrs, d.local) && !n.Loopback {
+			ips = append(ips, n.Addr)
+		}
+	}
+	return ips
 }
 
-func (rc *rootClient) send(kind frameKind, tag uint64, data []byte) error {
-	return rc.pass(kind, 0, tag, data)
+// meetHost returns a digest that the ranks of this rank's host have in common: it tells the lowest of them that this
+// rank meets on a unix socket. Ranks of other places cannot be met (place). With a configured host id they must be.
+func (o *overlay) meetHost(ctx context.Context) (here [32]byte, err error) {
+	for p := range o.t.members {
+		if o.t.members[p].host != o.ls.self.host {
+			continue
+		}
+		met, err := o.meets(ctx, p)
+		if err != nil {
+			return here, &blame{p, err}
+		}
+		if met {
+			here = sha256.Sum256(binary.LittleEndian.AppendUint32(o.ls.self.host[:], uint32(p)))
+			break
+		}
+	}
+	return here, nil
 }
 
-// pass sends what is about another rank, if space is not 0 (branch).
-func (rc *rootClient) pass(kind frameKind, space, tag uint64, data []byte) error {
-	ctx, cancel := context.WithTimeout(context.Background(), rc.timeout)
-	defer cancel()
-	return rc.fc.write(ctx, kind, space, tag, data)
-}
-
-func (rc *rootClient) close() {
-	rc.fc.close()
-	rc.wg.Wait()
+// meets returns true if peer, a rank of this rank's place, can be reached by its unix socket.
+func (o *overlay) meets(ctx context.Context, peer int) (bool, error) {
+	if peer == o.e.rank {
+		return true, nil
+	}
+	if n := o.neighbours[peer]; n != nil {
+		return isHere(n.l.fc), nil
+	}
+	me := greeting{role: roleDialer, purpose: purposeMeet, world: uint32(o.e.size), rank: int32(o.e.rank),
+		target: int32(peer), session: o.t.session}
+	fc, _, err := o.d.dialHere(ctx, o.t.members[peer].unix, me)
+	switch {
+	case err == nil:
+		fc.close()
+		return true, nil
+	case !errors.Is(err, errNotHere):
+		return false, err
+	case o.c.hostID != "":
+		return false, fmt.Errorf("%w: GOCCL_HOSTID or NCCL_HOSTID says that rank %d is on this host, but %s: %w", ErrInvalid,
+			peer, wayOut, err)
+	}
+	return false, nil
 }

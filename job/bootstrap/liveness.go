@@ -53,34 +53,34 @@ type robustHead struct {
 
 const robustHeadSize = 3 * unsafe.Sizeof(uintptr(0))
 
-var livenessPages struct {
-	sync.Mutex
-	users int
-	b     *liveness
+// sharedLiveness is the liveness page of a process, for all its ranks.
+type sharedLiveness struct {
+	mu    sync.Mutex
+	users int // The references; the page exists while there are any.
+	page  *liveness
 }
 
-// acquireLiveness sets up the process's liveness page, or takes another reference to it. Each success needs one
-// releaseLiveness.
-func acquireLiveness() (*liveness, error) {
-	livenessPages.Lock()
-	defer livenessPages.Unlock()
-	if livenessPages.b == nil {
+// acquire sets up the page, or takes another reference to it. Each success needs one release.
+func (s *sharedLiveness) acquire() (*liveness, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.page == nil {
 		b, err := newLiveness()
 		if err != nil {
 			return nil, fmt.Errorf("liveness page: %w", err)
 		}
-		livenessPages.b = b
+		s.page = b
 	}
-	livenessPages.users++
-	return livenessPages.b, nil
+	s.users++
+	return s.page, nil
 }
 
-func releaseLiveness() {
-	livenessPages.Lock()
-	defer livenessPages.Unlock()
-	if livenessPages.users--; livenessPages.users == 0 {
-		livenessPages.b.close()
-		livenessPages.b = nil
+func (s *sharedLiveness) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users--; s.users == 0 {
+		s.page.close()
+		s.page = nil
 	}
 }
 

@@ -24,11 +24,11 @@ func TestLiveness(t *testing.T) {
 		}
 		return
 	}
-	a, err := acquireLiveness()
+	a, err := process.liveness.acquire()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := acquireLiveness()
+	b, err := process.liveness.acquire()
 	if err != nil || a != b {
 		t.Fatal("two liveness pages", err)
 	}
@@ -37,13 +37,13 @@ func TestLiveness(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Munmap(page) }()
-	releaseLiveness()
+	process.liveness.release()
 	time.Sleep(10 * time.Millisecond)
 	if w := livenessWord(page).Load(); w == 0 || livenessEnded(page) {
 		t.Errorf("the word of a liveness page in use is %#x", w)
 	}
 	ticket := a.ticket
-	releaseLiveness()
+	process.liveness.release()
 	if w := livenessWord(page).Load(); w != 0 {
 		t.Errorf("the word of a released liveness page is %#x", w)
 	}

@@ -29,22 +29,11 @@ func NewLocalHosts(hosts []int, opts ...Option) *Local {
 	c, bad := newConfig(opts)
 	l := &Local{endpoints: make([]*endpoint, n)}
 	for r := range n {
-		l.endpoints[r] = newEndpoint(r, n, c)
+		l.endpoints[r] = newEndpoint(r, n, c, true)
 		l.endpoints[r].hosts = hosts
 	}
 	for r, e := range l.endpoints {
-		for p, to := range l.endpoints {
-			if p != r {
-				e.links[p] = localLink{from: r, to: to}
-			}
-		}
-		e.stop = func() {
-			for p, to := range l.endpoints {
-				if p != r {
-					to.departed(r)
-				}
-			}
-		}
+		e.t = &localTransport{l: l, rank: r}
 		g, err := newGroup(e, 0, everyone(n))
 		if err != nil {
 			panic("bootstrap: " + err.Error()) // cannot fail: a fresh endpoint has no groups
@@ -71,16 +60,54 @@ func (l *Local) Kill(rank int) {
 
 var errKilled = errors.New("killed")
 
-// localLink puts frames straight into the peer's inbox. It never blocks.
-type localLink struct {
-	from int
-	to   *endpoint
+// localTransport is the transport of a rank whose peers are in this process: all are neighbours.
+type localTransport struct {
+	l       *Local
+	rank    int
+	reports []addressed // Not delivered yet; guarded by the endpoint's mu.
 }
 
-func (l localLink) send(ctx context.Context, kind frameKind, space, tag uint64, data []byte) error {
+// addressed is a report for one peer.
+type addressed struct {
+	to int
+	report
+}
+
+// send puts the frame straight into the peer's inbox. It never blocks.
+func (t *localTransport) send(ctx context.Context, peer int, kind frameKind, space, tag uint64, data []byte) error {
 	if ctx.Err() != nil {
 		return contextError(ctx)
 	}
-	l.to.deliver(l.from, kind, space, tag, append([]byte{}, data...))
+	t.l.endpoints[peer].box.put(key{t.rank, kind, space, tag}, append([]byte{}, data...))
 	return nil
 }
+
+// report queues a report for flush, which does not hold the lock. Kill itself tells all ranks of a death.
+func (t *localTransport) report(r report, _ int) {
+	for p := range t.l.endpoints {
+		if p != t.rank && r.kind != reportDeath && t.l.endpoints[t.rank].m.wants(p, r) {
+			t.reports = append(t.reports, addressed{p, r})
+		}
+	}
+}
+
+func (t *localTransport) flush(context.Context) {
+	e := t.l.endpoints[t.rank]
+	e.mu.Lock()
+	list := t.reports
+	t.reports = nil
+	e.mu.Unlock()
+	for _, a := range list {
+		t.l.endpoints[a.to].step(func(m *membership, now int64) { m.receive(now, t.rank, true, a.report) })
+	}
+}
+
+func (t *localTransport) stop() {
+	e := t.l.endpoints[t.rank]
+	e.step(func(m *membership, _ int64) { m.originate(report{kind: reportGoodbye}) })
+	t.flush(context.Background())
+}
+
+func (t *localTransport) pin([]int, int) {}
+func (t *localTransport) cut(int, error) {}
+func (t *localTransport) forget(int)     {}

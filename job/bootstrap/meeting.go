@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"sync"
@@ -61,8 +62,6 @@ type usedIDs struct {
 	next int
 }
 
-var used usedIDs
-
 func usedKey(f *idFields, rank int) [sha256.Size]byte {
 	return [sha256.Size]byte(seal(f.secret[:], "used", binary.LittleEndian.AppendUint32(nil, uint32(rank))))
 }
@@ -79,4 +78,13 @@ func (u *usedIDs) has(f *idFields, rank int) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return slices.Contains(u.keys[:], key)
+}
+
+// warnWeak warns once per process that the ranks' secret can be derived by others.
+func (p *processState) warnWeak(log *slog.Logger) {
+	p.weak.Do(func() {
+		log.Warn("bootstrap: ranks join by address without GOCCL_SECRET: any process that can reach the address can join " +
+			"the job or impersonate a rank; " +
+			"set GOCCL_SECRET to the same random text on all ranks")
+	})
 }

@@ -86,7 +86,7 @@ func TestRootSaysItsRank(t *testing.T) {
 	r := liveRoot(id)
 	for pinned := false; !pinned && ctx.Err() == nil; time.Sleep(time.Millisecond) {
 		r.mu.Lock()
-		pinned = r.pinned
+		pinned = r.a.pinned
 		r.mu.Unlock()
 	}
 	d := &dialer{secret: f.secret[:]}

@@ -21,24 +21,25 @@ const (
 )
 
 type config struct {
-	timeout   time.Duration // each step
-	stall     time.Duration // silence after which a connected peer is dead
-	partition time.Duration // unacknowledged data after which a peer is unreachable
-	heartbeat time.Duration
-	rootLife  time.Duration // how long an unused root listens
-	lateLife  time.Duration // how long a root serves a late error
-	iface     string        // interface specification, "" = any
-	family    int           // of addresses: 4, 6, or 0 for either
-	secret    []byte        // address form only
-	log       *slog.Logger
-	world     int    // root: the world size; 0 = taken from the first rank
-	hostID    string // "" = detected
-	commID    string // NCCL_COMM_ID; "" = none
-	webFrom   int    // ranks from which a job has a web
-	guests    int    // mostGuests
+	timeout    time.Duration // each step
+	stall      time.Duration // silence after which a connected peer is dead
+	partition  time.Duration // unacknowledged data after which a peer is unreachable
+	heartbeat  time.Duration
+	rootLife   time.Duration // how long an unused root listens
+	lateLife   time.Duration // how long a root serves a late error
+	iface      string        // interface specification, "" = any
+	family     int           // of addresses: 4, 6, or 0 for either
+	secret     []byte        // address form only
+	log        *slog.Logger
+	world      int    // root: the world size; 0 = taken from the first rank
+	hostID     string // "" = detected
+	commID     string // NCCL_COMM_ID; "" = none
+	sparseFrom int    // ranks from which a job has a sparse overlay
+	cached     int    // mostCached
 }
 
-var webStart = webFrom // less in tests of small jobs
+// sparseStart is sparseFrom, but lower in tests of small jobs.
+var sparseStart = sparseFrom
 
 // An Option changes a default of NewTCP, NewUniqueID or Join.
 type Option func(*config)
@@ -81,7 +82,7 @@ func newConfig(opts []Option) (*config, error) {
 		rootLife: defaultRootLife, lateLife: lateErrorLife,
 		log: slog.Default(), secret: []byte(env.Secret), commID: env.CommID,
 		iface: env.Interface, family: env.Family, hostID: env.HostID,
-		webFrom: webStart, guests: mostGuests,
+		sparseFrom: sparseStart, cached: mostCached,
 	}
 	for _, o := range opts {
 		o(c)

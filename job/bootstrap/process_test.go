@@ -19,8 +19,8 @@ import (
 
 // TestMain lets the test binary be a rank: GOCCL_TEST_RANK contains the action after joining.
 func TestMain(m *testing.M) {
-	if os.Getenv(webVariable) != "" {
-		webStart = 1
+	if os.Getenv(largeVariable) != "" {
+		sparseStart = 1
 	}
 	if what := os.Getenv(attackVariable); what != "" {
 		fmt.Println("failed:", attackMain(what))

@@ -58,17 +58,17 @@ func (t *TCP) Init(ctx context.Context, id UniqueID) error {
 			return m, err
 		}
 		m.gone = goneFrom(f.addr.Addr())
-		if used.has(&f, t.rank) {
+		if process.used.has(&f, t.rank) {
 			return m, fmt.Errorf("%w: this process has joined a job by this UniqueID before, as rank %d: make an id for each "+
 				"communicator", ErrInvalid, t.rank)
 		}
 		if r := liveRoot(id); r != nil {
-			r.pin(t.rank, t.world)
+			r.step(func(a *assembly) { a.pin(t.rank, t.world) })
 		}
 		return m, err
 	})
 	if f, decodeErr := id.decode(); err == nil && decodeErr == nil {
-		used.add(&f, t.rank)
+		process.used.add(&f, t.rank)
 	}
 	if r := liveRoot(id); err != nil && r != nil && !r.joined() {
 		r.fail(t.rank, verdictGaveUp, fmt.Sprintf("rank %d, in the process that made the id, gave up: %v", t.rank, err))

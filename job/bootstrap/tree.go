@@ -1,111 +1,192 @@
 package bootstrap
 
 import (
-	"encoding/binary"
+	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"time"
+
+	"github.com/goccl/goccl/internal/sockets"
 )
 
-// A large job joins over a tree, so that no process needs a descriptor for each rank. A rank that has sent its
-// addresses gets a parent from the root (frameParent), connects to it, says so (frameAttached), and its connection to
-// the root ends. Only a rank that has said so becomes a parent. The root keeps the first treeWidth ranks.
-const treeWidth = 16
-
-// rootTree is the root's view of the tree; the root's lock guards it.
-type rootTree struct {
+// branch is a rank's place in the tree over which a job joins: the way up to its parent, or the root, and the ranks
+// below. It passes what the root sends to the ranks below, and what they send up. Frames that go up have the
+// number of the rank that they are about, plus one, as their space; 0 is the rank that sends them.
+type branch struct {
+	c       *config
+	up      *rootClient // Set, as session, before the gate serves.
 	session [16]byte
-	waiting []*rootMember // without a parent
-	free    []freePlace   // in the order of becoming a parent
+
+	mu    sync.Mutex
+	below map[int]*frameConn
+	sent  []outFrame // what a rank that comes late must get
+	over  bool
+	wg    sync.WaitGroup
 }
 
-type freePlace struct {
-	parent *rootMember // nil: the root
-	places int
+type outFrame struct {
+	kind frameKind
+	data []byte
 }
 
-// errDetached ends the service of a connection that is no longer needed.
-var errDetached = errors.New("detached")
+func (b *branch) admit(them greeting) verdict {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch _, known := b.below[int(them.rank)]; {
+	case b.over:
+		return verdictGaveUp
+	case known:
+		return verdictDuplicate
+	}
+	b.below[int(them.rank)] = nil
+	return verdictOK
+}
 
-// place gives parents to the ranks that wait for one, as long as there are places.
-func (r *root) place() {
-	t := &r.tree
-	for len(t.waiting) > 0 && len(t.free) > 0 {
-		m, p := t.waiting[0], &t.free[0]
-		t.waiting = t.waiting[1:]
-		m.parent = p.parent
-		way := treeParent{session: t.session, rank: -1}
-		if p.parent != nil {
-			way.rank, way.member = p.parent.rank, *p.parent.info
+func (b *branch) abandon(them greeting) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.below, int(them.rank))
+}
+
+func (b *branch) enter(fc *frameConn, them greeting) {
+	sockets.Tune(fc.c, b.c.partition)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over {
+		fc.close()
+		return
+	}
+	b.below[int(them.rank)] = fc
+	for _, s := range b.sent {
+		b.send(fc, s)
+	}
+	b.wg.Go(func() { b.serve(fc, int(them.rank)) })
+}
+
+func (b *branch) send(fc *frameConn, s outFrame) {
+	ctx, cancel := context.WithTimeout(context.Background(), b.c.timeout)
+	defer cancel()
+	_ = fc.write(ctx, s.kind, 0, 0, s.data) // serve finds a broken connection
+}
+
+// down passes a frame to the ranks below.
+func (b *branch) down(kind frameKind, data []byte) {
+	s := outFrame{kind, data}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if kind != frameStatus {
+		b.sent = append(b.sent, s)
+	}
+	if kind == frameGo || kind == frameFail {
+		b.over = true
+	}
+	var wg sync.WaitGroup
+	for _, fc := range b.below {
+		if fc != nil {
+			wg.Go(func() { b.send(fc, s) })
 		}
-		if p.places--; p.places == 0 {
-			t.free = t.free[1:]
+	}
+	wg.Wait()
+}
+
+// serve passes up what a rank below sends.
+func (b *branch) serve(fc *frameConn, rank int) {
+	for {
+		h, data, err := fc.read()
+		switch {
+		case err != nil:
+		case h.kind != frameReady && h.kind != frameGiveUp && h.kind != frameLost:
+			err = fmt.Errorf("%w: frame kind %d from a rank below", ErrProtocol, h.kind)
+		default:
+			if h.space == 0 {
+				h.space = uint64(rank) + 1
+			}
+			_ = b.up.pass(h.kind, h.space, h.tag, data)
+			continue
 		}
-		r.tell(m, frameParent, way.encode())
+		b.mu.Lock()
+		quiet := b.over
+		b.mu.Unlock()
+		if !quiet {
+			_ = b.up.pass(frameLost, uint64(rank)+1, 0, []byte(err.Error()))
+		}
+		return
 	}
 }
 
-// attach records that a rank is connected to its parent.
-func (r *root) attach(m *rootMember) error {
-	m.attached = true
-	r.tree.free = append(r.tree.free, freePlace{m, treeWidth})
-	r.place()
-	if m.parent == nil {
-		r.startMesh()
-		return nil
-	}
-	m.fc = nil
-	r.startMesh()
-	return errDetached
-}
-
-// treeParent tells a rank its parent (rank -1: the root) and the session of the job.
-type treeParent struct {
-	session [16]byte
-	rank    int
-	member  member
-}
-
-func (p *treeParent) encode() []byte {
-	b := append([]byte(nil), p.session[:]...)
-	b = binary.LittleEndian.AppendUint32(b, uint32(int32(p.rank)))
-	return p.member.append(b)
-}
-
-func decodeParent(b []byte, world int) (p treeParent, err error) {
-	if len(b) != 20+memberSize {
-		return p, fmt.Errorf("%w: a parent of %d bytes", ErrProtocol, len(b))
-	}
-	copy(p.session[:], b)
-	p.rank = int(int32(binary.LittleEndian.Uint32(b[16:])))
-	if p.rank < -1 || p.rank >= world {
-		return p, fmt.Errorf("%w: rank %d as a parent", ErrProtocol, p.rank)
-	}
-	p.member, err = decodeMember(b[20:])
-	return p, err
-}
-
-// isTree reports whether the job joins over a tree.
-func (r *root) isTree() bool { return r.world >= r.c.webFrom }
-
-// mostArriving bounds the connections of ranks that are getting a parent.
-const mostArriving = 32
-
-// room waits for a moment while too many ranks are getting a parent.
-func (r *root) room() {
-	for end := time.Now().Add(acceptPause); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		arriving := 0
-		r.mu.Lock()
-		if r.isTree() && r.phase == phaseJoin {
-			for _, m := range r.members {
-				if m.fc != nil && !m.attached {
-					arriving++
-				}
+// close ends the connections to the ranks below. They hang up themselves when they have got the end.
+func (b *branch) close() {
+	b.mu.Lock()
+	b.over = true
+	below := slices.Collect(maps.Values(b.below))
+	b.mu.Unlock()
+	late := time.AfterFunc(rootLinger, func() {
+		for _, fc := range below {
+			if fc != nil {
+				fc.close()
 			}
 		}
-		r.mu.Unlock()
-		if arriving < mostArriving {
-			return
+	})
+	b.wg.Wait()
+	late.Stop()
+	for _, fc := range below {
+		if fc != nil {
+			fc.close()
 		}
 	}
+}
+
+// attach gets a parent from the root, connects to it, and returns the way up.
+func (b *branch) attach(ctx context.Context, o *overlay, rc *rootClient) (*rootClient, error) {
+	rank, world := o.e.rank, o.e.size
+	raw, err := rc.await(ctx, rc.parent)
+	if err != nil {
+		return nil, err
+	}
+	parent, err := decodeParent(raw, world)
+	if err != nil {
+		return nil, rc.giveUp(err)
+	}
+	up := rc
+	if parent.rank >= 0 {
+		me := greeting{role: roleDialer, purpose: purposeBelow, world: uint32(world), rank: int32(rank),
+			target: int32(parent.rank), session: parent.session}
+		fc, err := o.d.dialMember(ctx, o.c, me, &parent.member, o.ls)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, rc.giveUp(contextError(ctx))
+			}
+			_ = rc.pass(frameLost, uint64(parent.rank)+1, 0, fmt.Appendf(nil, "rank %d cannot reach it: %v", rank, err))
+			return nil, &blame{parent.rank, err}
+		}
+		up = newRootClient(fc, parent.rank, rc.timeout, rc.note, rc.fail, b)
+	} else {
+		rc.below.Store(b)
+	}
+	b.session, b.up = parent.session, up
+	o.gate.serve() // before the others know us
+	rc.detached.Store(up != rc)
+	if err := rc.send(frameAttached, 0, nil); err != nil {
+		if up != rc {
+			up.close()
+		}
+		return nil, hungUp(ctx)
+	}
+	return up, nil
+}
+
+// reasonOf encodes why this rank has stopped joining, for the ranks below.
+func reasonOf(err error) []byte {
+	f := rootFailure{peer: -1, text: err.Error()}
+	var b *blame
+	if errors.As(err, &b) {
+		f.peer = int32(b.peer)
+	}
+	if errors.Is(err, ErrTimeout) {
+		f.verdict = verdictTimeout
+	}
+	return f.encode()
 }

@@ -194,8 +194,8 @@ func newUniqueID(c *config) (id UniqueID, err error) {
 	_, _ = rand.Read(f.secret[:]) // never fails
 	id = f.encode()
 	r := newRoot(c, ls, f.secret[:], ls[0].Addr().String(), attempt{})
-	liveRoots.Store(id, r)
-	r.serve(func() { liveRoots.Delete(id) })
+	process.roots.Store(id, r)
+	r.serve(func() { process.roots.Delete(id) })
 	closeUnused(keptUnused, unusedAge)
 	return id, nil
 }
@@ -231,15 +231,23 @@ func commID(c *config, s string) (id UniqueID, err error) {
 // Close ends the root if this process serves it and it still waits for ranks, or serves late ones.
 func (id UniqueID) Close() error {
 	if r := liveRoot(id); r != nil {
-		r.lateError.close()
+		r.leave()
 		r.fail(-1, verdictOK, "the root was closed")
 		<-r.done
 	}
 	return nil
 }
 
-// liveRoots holds the roots that this process serves for ids.
-var liveRoots sync.Map // UniqueID → *root
+// process is what this process shares between its jobs. All of it is about the process itself, so it is not part of
+// a job: an id is the only thing that a caller of NewUniqueID and of TCP.Init have in common.
+var process processState
+
+type processState struct {
+	roots    sync.Map       // The roots that this process serves: UniqueID → *root.
+	used     usedIDs        // The ids by which ranks of this process have joined.
+	liveness sharedLiveness // The page that shows peers the death of this process.
+	weak     sync.Once      // The warning about a weak secret was logged.
+}
 
 // An id that no rank joins costs its process a listening socket until its lifetime ends. A process that makes many such
 // ids keeps the newest and the recent ones, because their ranks may be about to join.
@@ -252,7 +260,7 @@ const (
 // younger than age.
 func closeUnused(most int, age time.Duration) {
 	var unused []*root
-	liveRoots.Range(func(_, v any) bool {
+	process.roots.Range(func(_, v any) bool {
 		if r := v.(*root); !r.joined() && !r.expected() {
 			unused = append(unused, r)
 		}
@@ -268,7 +276,7 @@ func closeUnused(most int, age time.Duration) {
 }
 
 func liveRoot(id UniqueID) *root {
-	if r, ok := liveRoots.Load(id); ok {
+	if r, ok := process.roots.Load(id); ok {
 		return r.(*root)
 	}
 	return nil

@@ -15,9 +15,9 @@ import (
 // pinnedLinks is how many connections of a rank stay.
 func pinnedLinks(n int) int { return 2 * bits.Len(uint(n-1)) }
 
-// A job of webFrom ranks is a web: collectives, messages between any two ranks in order, and few connections.
-func TestWeb(t *testing.T) {
-	const n = webFrom + 3
+// A job of sparseFrom ranks has a sparse overlay: collectives, messages between any two ranks in order, and few connections.
+func TestSparse(t *testing.T) {
+	const n = sparseFrom + 3
 	bs := tcpGroup(t, n, WithTimeout(time.Minute))
 	ctx := context.Background()
 	for _, h := range bs[n-1].Hosts() {
@@ -42,10 +42,10 @@ func TestWeb(t *testing.T) {
 	}
 }
 
-// If every rank sends to all others, connections rest for others, and the order of messages stays.
-func TestWebRests(t *testing.T) {
-	const n, guests = 20, 4
-	bs := tcpGroup(t, n, WithTimeout(time.Minute), asWeb, func(c *config) { c.guests = guests })
+// If every rank sends to all others, connections are given up for others, and the order of messages stays.
+func TestSparseCache(t *testing.T) {
+	const n, cached = 20, 4
+	bs := tcpGroup(t, n, WithTimeout(time.Minute), asLarge, func(c *config) { c.cached = cached })
 	ctx := context.Background()
 	each(t, bs, func(b Bootstrap) error {
 		for round := range 2 {
@@ -65,7 +65,7 @@ func TestWebRests(t *testing.T) {
 		}
 		return b.Barrier(ctx)
 	})
-	limit := pinnedLinks(n) + 2*guests
+	limit := pinnedLinks(n) + 2*cached
 	for end := time.Now().Add(10 * time.Second); mostLinks(bs) > limit; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("a rank has %d connections, want at most %d", mostLinks(bs), limit)
@@ -77,17 +77,17 @@ func TestWebRests(t *testing.T) {
 func mostLinks(bs []Bootstrap) (most int) {
 	for _, b := range bs {
 		if b != nil {
-			most = max(most, len(b.(*TCP).group.e.links[(b.Rank()+1)%b.WorldSize()].(route).w.m.all()))
+			most = max(most, len(b.(*TCP).group.e.t.(*overlay).all()))
 		}
 	}
 	return most
 }
 
-// A death in a web is named on every rank, also on those that have no connection with the dead one, and the others go
+// A death in a sparse overlay is named on every rank, also on those that have no connection with the dead one, and the others go
 // on without it.
-func TestWebDeath(t *testing.T) {
+func TestSparseDeath(t *testing.T) {
 	const n, bad = 40, 27
-	bs := tcpGroup(t, n, WithTimeout(time.Minute), asWeb)
+	bs := tcpGroup(t, n, WithTimeout(time.Minute), asLarge)
 	ctx := context.Background()
 	others := survivors(bs, bad)
 	killed := make(chan time.Time, 1)
@@ -128,11 +128,10 @@ func TestWebDeath(t *testing.T) {
 	}
 }
 
-// A connection that breaks between two ranks of a web which live is a loss for these two only.
-func TestWebLink(t *testing.T) {
-	bs := tcpGroup(t, 40, WithTimeout(time.Minute), asWeb)
-	w := bs[3].(*TCP).group.e.links[0].(route).w
-	for _, l := range w.m.all() {
+// A connection that breaks between two living neighbours is a loss for these two only.
+func TestSparseLink(t *testing.T) {
+	bs := tcpGroup(t, 40, WithTimeout(time.Minute), asLarge)
+	for _, l := range bs[3].(*TCP).group.e.t.(*overlay).all() {
 		if l.peer == 5 {
 			l.kill(errors.New("cut"))
 		}
@@ -142,7 +141,7 @@ func TestWebLink(t *testing.T) {
 			t.Errorf("rank %d has lost rank %d", pair[0], f.Rank)
 		}
 	}
-	time.Sleep(2 * accusationDelay)
+	time.Sleep(2 * explainDelay)
 	for _, b := range survivors(bs, 3, 5) {
 		if f := b.Failures(); len(f) != 0 {
 			t.Errorf("rank %d: %v", b.Rank(), <-f)
@@ -150,12 +149,12 @@ func TestWebLink(t *testing.T) {
 	}
 }
 
-// webVariable gives the jobs of this test binary webs, however small they are.
-const webVariable = "GOCCL_TEST_WEB"
+// largeVariable gives the jobs of this test binary sparse overlays, however small they are.
+const largeVariable = "GOCCL_TEST_LARGE"
 
-// What goes wrong while a job joins over a tree, or in its web, is found and named as in a small job.
+// What goes wrong while a job joins over a tree, or in its overlay, is found and named as in a small job.
 func TestAsLargeJobs(t *testing.T) {
-	if os.Getenv(webVariable) != "" {
+	if os.Getenv(largeVariable) != "" {
 		t.Skip("this is one")
 	}
 	t.Parallel()
@@ -163,7 +162,7 @@ func TestAsLargeJobs(t *testing.T) {
 		"DeadlineAndCancel|EverySubscriberHears|FirstDeathIsBlamed|RankZeroIsMissing|KilledBeforeItComes|AllLeave|" +
 		"LateRanksAreTold|RootIsGone|PausedWhileJoining|Containers.*|ToldHosts|NothingLeaks.*)$"
 	cmd := exec.Command(os.Args[0], "-test.run", tests, "-test.timeout", "5m")
-	cmd.Env = append(os.Environ(), webVariable+"=1")
+	cmd.Env = append(os.Environ(), largeVariable+"=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
