@@ -141,16 +141,20 @@ func exchange[T any](c *Communicator, kind uint8, op string, peer, tag int, send
 		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		if errors.Is(err, bootstrap.ErrPeerDead) {
-			err = fmt.Errorf("%w: %w", ErrPeerDead, err)
-		} else if errors.Is(err, bootstrap.ErrTimeout) {
-			err = fmt.Errorf("%w: %w", ErrTimeout, err)
-		} else if errors.Is(err, bootstrap.ErrClosed) {
-			err = fmt.Errorf("%w: %w", ErrClosed, err)
-		}
-		f.complete(v, c.ctx.wrap(err, op, peer))
+		f.complete(v, c.ctx.wrap(ofBootstrap(err), op, peer))
 	})
 	return f
+}
+
+// ofBootstrap gives an error of the bootstrap one of the kinds of this package.
+func ofBootstrap(err error) error {
+	for from, to := range map[error]error{bootstrap.ErrPeerDead: ErrPeerDead, bootstrap.ErrTimeout: ErrTimeout,
+		bootstrap.ErrClosed: ErrClosed} {
+		if errors.Is(err, from) {
+			return fmt.Errorf("%w: %w", to, err)
+		}
+	}
+	return err
 }
 
 func (c *Communicator) send(ctx context.Context, kind uint8, peer, tag int, before chan struct{},

@@ -316,6 +316,12 @@ func (c *Context) Close() error {
 	for _, r := range owned {
 		errs = append(errs, r.Close())
 	}
+	return errors.Join(append(errs, c.release(networks))...)
+}
+
+// release closes what the resources of the Context have used.
+func (c *Context) release(networks map[Transport]*network) error {
+	var errs []error
 	for t := IB0; t <= Ethernet; t++ { // Ethernet last: it answers for the others
 		if n := networks[t]; n != nil {
 			errs = append(errs, n.close())

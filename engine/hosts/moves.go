@@ -56,47 +56,57 @@ func (b *builder) allGather() {
 		})
 		c.phase(p)
 		if bytes >= localBroadcasts {
-			// The blocks of this host need not wait for the network.
-			together := b.inPlace && len(b.mine()) > 1 && b.isContiguous(b.here())
-			if together && off == 0 {
-				do(&c.beside, b.request(collective.AllGather, b.r.Send, block(b.mine()[0]), b.r.Count))
-			}
-			for r := range b.size() {
-				if together && b.host[r] == b.here() {
-					continue
-				}
-				from := block(r)
-				if r == b.rank {
-					from = in
-				}
-				if len(b.mine()) > 1 || from != block(r) {
-					q := b.request(collective.Broadcast, from, block(r), n)
-					q.Root = b.local[b.relay(r)]
-					do(&c.after, q)
-				}
-			}
-			return
+			b.broadcastBlocks(c, in, block, off, n)
+		} else {
+			b.passBlocks(c, in, block, n)
 		}
-		var group []collective.Request
-		for _, q := range b.mine() {
-			for r := range b.size() {
-				from := block(r)
-				if r == b.rank {
-					from = in
-				}
-				if b.relay(r) == b.rank && !(q == b.rank && from == block(r)) {
-					group = append(group, b.message(collective.Send, q, from, n))
-					if q == b.rank {
-						group = append(group, b.message(collective.Recv, q, block(r), n))
-					}
-				}
-				if q != b.rank && b.relay(r) == q {
+	})
+}
+
+// broadcastBlocks shares a chunk of every block inside the host, each by a broadcast from the rank that has it.
+func (b *builder) broadcastBlocks(c *chunk, in device.Ptr, block func(p int) device.Ptr, off, n int64) {
+	// The blocks of this host need not wait for the network.
+	together := b.inPlace && len(b.mine()) > 1 && b.isContiguous(b.here())
+	if together && off == 0 {
+		do(&c.beside, b.request(collective.AllGather, b.r.Send, block(b.mine()[0]), b.r.Count))
+	}
+	for r := range b.size() {
+		if together && b.host[r] == b.here() {
+			continue
+		}
+		from := block(r)
+		if r == b.rank {
+			from = in
+		}
+		if len(b.mine()) > 1 || from != block(r) {
+			q := b.request(collective.Broadcast, from, block(r), n)
+			q.Root = b.local[b.relay(r)]
+			do(&c.after, q)
+		}
+	}
+}
+
+// passBlocks shares a chunk of every block inside the host by messages, all in one group.
+func (b *builder) passBlocks(c *chunk, in device.Ptr, block func(p int) device.Ptr, n int64) {
+	var group []collective.Request
+	for _, q := range b.mine() {
+		for r := range b.size() {
+			from := block(r)
+			if r == b.rank {
+				from = in
+			}
+			if b.relay(r) == b.rank && !(q == b.rank && from == block(r)) {
+				group = append(group, b.message(collective.Send, q, from, n))
+				if q == b.rank {
 					group = append(group, b.message(collective.Recv, q, block(r), n))
 				}
 			}
+			if q != b.rank && b.relay(r) == q {
+				group = append(group, b.message(collective.Recv, q, block(r), n))
+			}
 		}
-		do(&c.after, group...)
-	})
+	}
+	do(&c.after, group...)
 }
 
 // message is a send or receive inside the host. peer has its number in the communicator.
@@ -208,13 +218,7 @@ func (b *builder) allToAll() {
 		bytes := n * b.elem
 		in := func(p int) device.Ptr { return b.r.Send.Add((int64(p)*count + off) * b.elem) }
 		if inPlace {
-			from, saved := in, scratch.Add(copies*bytes)
-			in = func(p int) device.Ptr { return saved.Add(int64(p) * bytes) }
-			var save work
-			for p := range b.size() {
-				save.copies = append(save.copies, copying{in(p), from(p), bytes})
-			}
-			c.before = append(c.before, save)
+			in = b.save(c, in, scratch.Add(copies*bytes), bytes)
 		}
 		out := func(p int) device.Ptr { return b.r.Recv.Add((int64(p)*count + off) * b.elem) }
 		var group []collective.Request
@@ -239,13 +243,7 @@ func (b *builder) allToAll() {
 				if ranks == 1 {
 					at = in(q)
 				} else {
-					for i, r := range b.mine() {
-						if r != b.rank {
-							group = append(group, b.message(collective.Recv, r, at.Add(int64(i)*bytes), n))
-						} else {
-							own.copies = append(own.copies, copying{at.Add(int64(i) * bytes), in(q), bytes})
-						}
-					}
+					group = b.collect(group, &own, at, in(q), n)
 				}
 				p.Sends = append(p.Sends, b.blocks(b.here(), q, n == count, bytes, func(i int) device.Ptr {
 					return at.Add(int64(i) * bytes)
@@ -261,6 +259,32 @@ func (b *builder) allToAll() {
 		do(&c.before, group...)
 		c.phase(p)
 	})
+}
+
+// save copies a chunk of every block away, before it is overwritten, and returns where the copies are.
+func (b *builder) save(c *chunk, in func(p int) device.Ptr, to device.Ptr, bytes int64) func(p int) device.Ptr {
+	saved := func(p int) device.Ptr { return to.Add(int64(p) * bytes) }
+	var save work
+	for p := range b.size() {
+		save.copies = append(save.copies, copying{saved(p), in(p), bytes})
+	}
+	c.before = append(c.before, save)
+	return saved
+}
+
+// collect makes a relay receive the blocks of its host for one rank of another host, side by side at an address. own
+// gets the copy of this rank's block.
+func (b *builder) collect(group []collective.Request, own *work, at, block device.Ptr, n int64) []collective.Request {
+	bytes := n * b.elem
+	for i, r := range b.mine() {
+		to := at.Add(int64(i) * bytes)
+		if r != b.rank {
+			group = append(group, b.message(collective.Recv, r, to, n))
+		} else {
+			own.copies = append(own.copies, copying{to, block, bytes})
+		}
+	}
+	return group
 }
 
 // blocks are the messages that carry one block of every rank of host from: one message if the blocks of both sides are
