@@ -20,38 +20,38 @@ import (
 type Peer struct {
 	peer.Arrivals
 	*peer.Failure
-	answers peer.Arrivals // those to Flush, with immediate 0
+	answers peer.Arrivals // the peer's answers to questions of Flush, with immediate 0
 
 	port    *Port
-	channel verbs.Channel
-	cq      verbs.CQ
+	channel verbs.Channel // on which the completion queue reports events
+	cq      verbs.CQ      // of both sends and receives
 	qp      verbs.QP
-	wake    *waiter
-	qpn     uint32
-	psn     uint32 // of the first packet
-	inline  int    // sends of up to this size are copied when they are posted
+	wake    *waiter // lets the goroutine sleep on channel
+	qpn     uint32  // number of the queue pair
+	psn     uint32  // number of the first packet that this half sends
+	inline  int     // sends of up to this size are copied when they are posted
 
-	mu        sync.Mutex
-	queue     queue
-	connected bool
-	asked     uint64 // answers that Flush has asked for
-	unasked   bool   // something was put since
+	mu        sync.Mutex // guards queue, connected, asked and unasked
+	queue     queue      // requests that are posted, and those that wait for room
+	connected bool       // both hellos have come; only then are puts accepted
+	asked     uint64     // questions that Flush has sent; answers counts up to it
+	unasked   bool       // something was put since the last question
 	remote    atomic.Pointer[address]
 	gone      chan struct{} // closed when the goodbye is acknowledged
-	closing   sync.Once
+	closing   sync.Once     // of Close
 	stopped   chan struct{} // closed when the goroutine has ended
-	closeErr  error
+	closeErr  error         // what Close returns
 
-	// Of the goroutine, or of Connect before there is one.
-	generation uint64 // of the receives that count
-	received   []uint32
-	packets    uint32 // received before the goroutine runs
-	helloSent  bool
-	helloCame  bool
-	failedAt   time.Time
-	suspected  bool
+	// Used by the goroutine alone, or by Connect before it starts the goroutine.
+	generation uint64    // starts of the queue pair; completions of earlier ones are ignored
+	received   []uint32  // immediates that have come and are not counted yet
+	packets    uint32    // received before the goroutine runs: where the peer's numbers continue after a restart
+	helloSent  bool      // this half's hello is acknowledged
+	helloCame  bool      // the peer's hello has come
+	failedAt   time.Time // when the goroutine saw that the Peer is broken; it waits flushTime for what is posted
+	suspected  bool      // a request was flushed: the Peer breaks soon, with a better reason if one comes
 
-	restarts atomic.Int64 // hellos that were said again
+	restarts atomic.Int64 // hellos that were sent again
 }
 
 var _ transport.Peer = (*Peer)(nil)

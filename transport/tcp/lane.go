@@ -38,37 +38,42 @@ func (w *line) close() {
 }
 
 // lane is a sequence of connections, of which at most one is alive. Packets of puts are numbered from 0 in both
-// directions, over all connections.
+// directions, over all connections. Other packets have no number: they are not repeated.
 type lane struct {
 	peer  *Peer
-	index int
+	index int           // 0: small puts, acknowledgements and beats; the others share large puts
 	kick  chan struct{} // wakes the writer
 
-	received atomic.Uint64 // packets of the peer that are applied
+	received atomic.Uint64 // numbered packets of the peer that are applied; it only grows
 	lastData atomic.Int64  // when bytes last arrived, by wait.Now
 
 	replacing sync.Mutex // of the half that listens: see replace
 
-	mu           sync.Mutex // guards the fields below
-	line         *line      // nil between connections
-	last         *line      // the same, also after its loss
-	dead         error
-	reached      uint64    // packets sent and received when the last connection was lost
-	fruitless    int       // connections that were lost since, with no packet more
-	since        time.Time // when reached was noted
-	queue        []frame   // packets base, base+1, …: not acknowledged
-	base         uint64
-	next         uint64 // the next packet to send: in base … base+len(queue)
-	acknowledged uint64 // the number of the last acknowledgement sent
-	ackNow       bool   // an acknowledgement is due
-	beat         bool   // the same for the other packets without a number
-	urging       bool
-	leave        bool
-	refused      uint8 // a status to send
-	sent         time.Time
-	blocked      bool // the socket was full: only the writer sends
-	held         int  // calls of hold without release: send only queues
-	out          batch
+	mu   sync.Mutex // guards the fields below
+	line *line      // the live connection; nil between connections
+	last *line      // the latest connection, alive or not; its reader is joined before the next one begins
+	dead error      // why the Peer has ended; nothing is queued or sent once it is set
+
+	// reached is the number of packets sent and received when a connection was lost, since is when that was noted, and
+	// fruitless counts the connections that were lost since then with no packet more.
+	reached   uint64
+	fruitless int
+	since     time.Time
+
+	queue []frame // packets base … base+len(queue)-1: not acknowledged, kept for another connection
+	base  uint64  // number of the oldest packet that the peer has not acknowledged
+	next  uint64  // number of the next packet to send; base ≤ next ≤ base+len(queue)
+
+	acknowledged uint64 // the value of received in the last acknowledgement sent; at most received
+
+	// Packets without a number that are due: an acknowledgement, a beat, an urge, a goodbye, and a refusal's status.
+	ackNow, beat, urging, leave bool
+	refused                     uint8
+
+	sent    time.Time // when the last batch was begun
+	blocked bool      // the socket was full: only the writer sends
+	held    int       // calls of hold without release: while it is positive, send only queues
+	out     batch     // what is being sent; cut by the loss of the connection, it is dropped and made again from queue
 }
 
 func newLane(p *Peer, index int) *lane {

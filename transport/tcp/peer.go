@@ -27,30 +27,30 @@ import (
 // Locks: a lane's mu is taken before bulk.mu. Neither is held during a wait or a callback.
 type Peer struct {
 	port    *Port
-	cred    Credential // of this half
-	failure *peer.Failure
+	cred    Credential      // with which the other half connects to this one
+	failure *peer.Failure   // the first error; once it is set, no lane has a connection
 	ctx     context.Context // ends with the Peer
 	cancel  context.CancelFunc
-	pending peer.Pending
+	pending peer.Pending // puts that are not acknowledged
 	peer.Arrivals
 
-	mu      sync.Mutex // guards the fields below
-	remote  *address   // set by Connect
-	from    uint64     // the endpoint of the other half, from its first connection or from Connect
-	closing bool
-	refused uint8 // the status with which a packet of the other half was refused
-	probing bool  // the listener of the other half is being asked
-	missing int   // lanes that never had a connection
-	wg      sync.WaitGroup
+	mu      sync.Mutex     // guards the fields below
+	remote  *address       // of the other half; nil until Connect
+	from    uint64         // the endpoint of the other half, from its first connection or from Connect; 0: unknown
+	closing bool           // Close was called: no goroutine is added to wg
+	refused uint8          // the status with which a packet of the other half was refused
+	probing bool           // a goroutine asks the listener of the other half whether it is alive
+	missing int            // lanes in use that never had a connection; ready is closed when it becomes 0
+	wg      sync.WaitGroup // goroutines that Close waits for
 
-	all   []*lane
-	count atomic.Int32  // lanes in use: all[:count]
+	all   []*lane       // one more than NetOptions.Sockets
+	count atomic.Int32  // lanes in use: all[:count]; it changes at most once, before Connect returns
 	ready chan struct{} // closed when every lane in use has had a connection
 
-	bulk  bulkList
+	bulk  bulkList      // large puts whose packets lanes take
 	turn  atomic.Uint32 // of the lanes that large puts wake
 	next  atomic.Uint64 // number of the last put
-	parts partials
+	parts partials      // large puts of the other half that have arrived in part
 }
 
 func newPeer(p *Port) *Peer {

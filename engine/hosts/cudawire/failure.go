@@ -3,6 +3,7 @@ package cudawire
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/goccl/goccl/collective"
@@ -133,4 +134,16 @@ func (w *Wire) brokenLink() *link {
 		}
 	}
 	return nil
+}
+
+// warnOfStall looks once for phases that do not end.
+func (w *Wire) warnOfStall(s *launcher.Stall[*wire.Op]) {
+	op := w.latest.Load()
+	hung := s.Look(time.Now(), op, w.idler.busy)
+	if hung == 0 {
+		return
+	}
+	slog.Warn("operations between hosts do not end, the latest being this one: work before them on their streams runs, "+
+		"or a peer is not in the same operation; GOCCL_OP_TIMEOUT ends the wait and names the peer", "op", op.Name,
+		"seq", op.Seq, "rank", w.rank, "for", hung.Round(time.Second), "communicator", w.cfg.Name)
 }

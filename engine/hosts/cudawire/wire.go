@@ -57,36 +57,38 @@ type Config struct {
 type Wire struct {
 	cfg          Config
 	rank         int
-	geo          geometry
+	geo          geometry // shape of the rings, the same on all ranks
 	dev          *cuda.Device
 	host         *host.Device // registers page-locked memory
 	port         transport.Port
-	deviceMemory bool
-	overlap      bool
+	deviceMemory bool // the adapter reaches the GPU's memory
+	overlap      bool // small launches may start before the previous kernel has ended
 
-	launcher *launcher.Launcher // its state: links, counters, ticket: layout below
-	latest   atomic.Pointer[wire.Op]
-	kernels  *kernelTable
-	build    *builder
-	few      *fewArgs
+	launcher *launcher.Launcher                                                            // its state: links, counters, ticket: layout below
+	latest   atomic.Pointer[wire.Op]                                                       // the operation that was enqueued last, to name it in errors
+	kernels  *kernelTable                                                                  // nil if the kernels are the caller's: Config.Order
+	build    *builder                                                                      // of launch parameters; guarded by the caller of Run
+	few      *fewArgs                                                                      // parameters of small launches; as build
 	blocks   int                                                                           // that the GPU holds at once
 	start    func(s *cuda.Stream, f *cuda.Function, cfg *cuda.Config, params []byte) error // tests have their own
 
 	conn    *links.Links
-	mu      sync.Mutex // guards changes of links
-	links   atomic.Pointer[[]*link]
-	by      []atomic.Pointer[link] // by rank
-	pending sync.Map               // rank → *link between Offer and Ready
+	mu      sync.Mutex              // guards changes of links
+	links   atomic.Pointer[[]*link] // of connected peers; the proxy reads it without a lock, so it is replaced as a whole
+	by      []atomic.Pointer[link]  // the same by rank; nil: not connected
+	pending sync.Map                // rank → *link between Offer and Ready
 
-	idler                     *idler
-	kicked, captured, stopped atomic.Bool
-	wake                      chan struct{}
-	stop                      chan struct{}
-	tasks                     sync.WaitGroup
+	idler    *idler
+	kicked   atomic.Bool   // something was launched since the proxy last looked
+	captured atomic.Bool   // a launch was captured into a graph, which may be replayed at any time
+	stopped  atomic.Bool   // Close has begun
+	wake     chan struct{} // wakes the proxy
+	stop     chan struct{} // closed by Close, once all kernels have ended
+	tasks    sync.WaitGroup
 
-	cause    abort.Cause
-	reported sync.Once
-	once     sync.Once
+	cause    abort.Cause // why the wire has ended
+	reported sync.Once   // of Config.OnFailure
+	once     sync.Once   // of Close
 }
 
 var (
@@ -276,6 +278,13 @@ func (w *Wire) Drain(ctx context.Context) error {
 
 // Unfinished implements wire.Wire. A kernel whose wait was ended reports that, also if a graph replayed it.
 func (w *Wire) Unfinished() bool { return w.launcher.Unfinished() }
+
+// RecordMark identifies the phases that are enqueued so far, and reports whether the latest was captured into a graph.
+func (w *Wire) RecordMark() (mark uint64, captured bool) { return w.launcher.Order.Mark() }
+
+// RecordPassed returns the mark that the GPU has reached, and whether all phases have ended. ok is false if that is not
+// known now. Any goroutine but the proxy may call it: it calls the driver.
+func (w *Wire) RecordPassed() (mark uint64, all, ok bool) { return w.launcher.Passed() }
 
 // Close implements wire.Wire.
 func (w *Wire) Close() error {

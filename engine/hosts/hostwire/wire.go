@@ -43,30 +43,30 @@ type Config struct {
 
 // Wire is a wire.Wire of the host device.
 type Wire struct {
-	name    string
-	net     string // "tcp eth0", for errors
+	name    string // of the communicator
+	net     string // of the network, for errors
 	rank    int
-	timeout time.Duration
-	stall   time.Duration
+	timeout time.Duration // of a phase; 0: none
+	stall   time.Duration // of a phase, after which a warning is logged; 0: never
 	port    transport.Port
 	links   *links.Links
 	peers   []*peer // by rank; nil for ranks of this host
-	slot    int64
+	slot    int64   // bytes of a slot in each peer's inbox
 	policy  *wait.Policy
-	explain func(message bool, err *collective.Error) *fault.Verdict
-	onFail  func(error)
+	explain func(message bool, err *collective.Error) *fault.Verdict // Config.Explain
+	onFail  func(error)                                              // Config.OnFailure
 
-	bell    wait.Cell // grows with every event that a phase may wait for
-	abort   atomic.Uint32
+	bell    wait.Cell     // grows with every event that a phase may wait for
+	abort   atomic.Uint32 // abort word of all waits; nonzero once aborted is set
 	aborted abort.Cause
-	failed  abort.Cause
-	pending atomic.Int64 // phases enqueued and not over
-	cut     atomic.Bool  // a phase ended by Abort
-	tasks   sync.WaitGroup
-	closing chan struct{}
-	run     sync.Mutex // held while a phase runs
-	order   host.Order // guarded by the caller of Run
-	closed  bool
+	failed  abort.Cause    // the first failure of a phase; every later phase returns it
+	pending atomic.Int64   // phases enqueued and not over
+	cut     atomic.Bool    // a phase ended by Abort
+	tasks   sync.WaitGroup // goroutines that watch the peers, until closing
+	closing chan struct{}  // closed by Close
+	run     sync.Mutex     // held while a phase runs
+	order   host.Order     // of the phases; guarded by the caller of Run
+	closed  bool           // guarded by run
 }
 
 var _ wire.Wire = (*Wire)(nil)
