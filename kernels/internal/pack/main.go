@@ -29,6 +29,13 @@ func main() {
 
 // pack compresses the images below root into the folder dest, and writes the overlay there.
 func pack(root, dest string) error {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return err
+	}
+	if dest, err = filepath.Abs(dest); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(dest, 0o755); err != nil {
 		return err
 	}
