@@ -4,6 +4,8 @@ import ast
 import glob
 import os
 
+import pytest
+
 import jobs
 
 ROOT = os.path.join(jobs.ROOT, "python")
@@ -81,3 +83,18 @@ def test_one_module_reads_the_environment():
     assert readers == allowed
     assert not _reads_environment(ast.parse("import os\nos.environ.setdefault('A', 'b')"))
     assert _reads_environment(ast.parse("import os\nos.environ['A']"))
+
+
+def test_entry_points_name_functions():
+    """PyTorch imports what the wheel's entry points name; a name that has moved would fail there alone."""
+    tomllib = pytest.importorskip("tomllib")
+    with open(os.path.join(ROOT, "pyproject.toml"), "rb") as f:
+        project = tomllib.load(f)["project"]
+    groups = {"scripts": project["scripts"], **project["entry-points"]}
+    assert {"torch.backends", "torch.distributed.backends"} <= set(groups)
+    for group, entries in groups.items():
+        for target in entries.values():
+            module, _, function = target.partition(":")
+            with open(PATHS[module], encoding="utf-8") as f:
+                names = {n.name for n in ast.parse(f.read()).body if isinstance(n, ast.FunctionDef)}
+            assert function in names, f"{group}: {target}"
