@@ -130,6 +130,11 @@ tidy: ## go mod tidy of every module
 clean: ## remove what make built
 	rm -rf build $(TOOLS)
 
+# Images of kernels, compressed: the overlay makes the go command embed these in place of the committed ones.
+KERNELS = build/kernels/overlay.json
+$(KERNELS): $(wildcard kernels/*/*.cubin kernels/*/*.ptx) $(wildcard kernels/internal/artifact/*.go)
+	GOARCH= CGO_ENABLED=0 $(GO) run ./kernels/internal/pack $(@D)
+
 # The C ABI. libgoccl.so is the Go core; libnccl.so.2 is C alone and opens the core beside it at its first use.
 CC ?= gcc
 CAPI_GO = $(shell find . -name '*.go' -not -name '*_test.go' -not -path './$(TOOLS)/*' -not -path './build/*') go.mod \
@@ -156,7 +161,8 @@ device-headers: $(VENV)/ready ## NVIDIA's headers of each NCCL with a device API
 libmscclpp: build/libmscclpp.so libgoccl ## build/libmscclpp.so, which C++ programs link: -lmscclpp
 
 PREFIX ?= /usr/local
-install: libnccl libmscclpp libprofiler $(KERNELS) ## headers, libraries, the goccl program: $(DESTDIR)$(PREFIX), or /usr/local
+install: $(KERNELS)
+install: libnccl libmscclpp libprofiler ## headers, libraries, the goccl program: $(DESTDIR)$(PREFIX), or /usr/local
 	$(GO) build -overlay $(KERNELS) -ldflags '$(LDFLAGS)' -o build/goccl ./cmd/goccl
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/bin
 	cp -R build/include/. $(DESTDIR)$(PREFIX)/include
@@ -165,6 +171,20 @@ install: libnccl libmscclpp libprofiler $(KERNELS) ## headers, libraries, the go
 	ln -sf libnccl.so.2 $(DESTDIR)$(PREFIX)/lib/libnccl.so
 	ln -sf libmscclpp.so $(DESTDIR)$(PREFIX)/lib/libmscclpp_collectives.so
 	install -m 755 build/goccl $(DESTDIR)$(PREFIX)/bin
+	install -d $(DESTDIR)$(PREFIX)/share/pkgconfig $(DESTDIR)$(PREFIX)/share/cmake/goccl
+	install -m 644 capi/package/*.pc $(DESTDIR)$(PREFIX)/share/pkgconfig
+	install -m 644 capi/package/*.cmake $(DESTDIR)$(PREFIX)/share/cmake/goccl
+
+.PHONY: build/goccl-static
+build/goccl-static: $(KERNELS) # for the host device alone: a static program cannot open the driver
+	CGO_ENABLED=0 $(GO) build -overlay $(KERNELS) -ldflags '$(LDFLAGS)' -o $@ ./cmd/goccl
+
+.PHONY: release release-test
+release: ## build/release: wheels, packages, archives, static programs, sums, SBOM; from the commit at HEAD
+	tools/release/release.sh build/release
+
+release-test: ## install and run the files of build/release; build them again and compare
+	tools/release/test.sh build/release
 
 INCLUDE = build/include
 headers: ## build/include, the headers for programs and kernels
@@ -174,15 +194,11 @@ headers: ## build/include, the headers for programs and kernels
 	@cp capi/goccl.h capi/goccl_moe.h capi/goccl_primitive.h $(INCLUDE)
 	@sed -e '/^#include "api.h"/{r capi/nccl/api.h' -e 'd}' capi/nccl/nccl.h >$(INCLUDE)/nccl.h
 
-# Images of kernels, compressed: the overlay makes the go command embed these in place of the committed ones.
-KERNELS = build/kernels/overlay.json
-$(KERNELS): $(wildcard kernels/*/*.cubin kernels/*/*.ptx) $(wildcard kernels/internal/artifact/*.go)
-	$(GO) run ./kernels/internal/pack $(@D)
-
 CORE_LINK = -Wl,--version-script=$(CURDIR)/capi/libgoccl.map -Wl,-soname,libgoccl.so
 build/libgoccl.so: $(KERNELS) $(CAPI_GO) $(wildcard capi/*.c capi/*.h) capi/libgoccl.map
 	@mkdir -p $(@D)
-	CGO_ENABLED=1 $(GO) build -overlay $(KERNELS) -buildmode=c-shared -o $@ -ldflags '$(LDFLAGS) -extldflags "$(CORE_LINK)"' ./capi
+	CGO_ENABLED=1 $(GO) build -overlay $(KERNELS) -buildmode=c-shared -o $@ \
+		-ldflags '$(LDFLAGS) -extldflags "$(CORE_LINK)"' ./capi
 	@rm -f build/libgoccl.h
 
 build/libnccl.so.2: $(NCCL_C) $(wildcard capi/nccl/*.h) capi/goccl.h capi/loader.h capi/nccl/libnccl.map

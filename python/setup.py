@@ -2,7 +2,8 @@
 the headers inside, built by the repository's Makefile.
 
 Needs Go and a C compiler when building, nothing when running. The tag is py3-none-<platform>: one wheel for every
-Python.
+Python. `make release` has built all before: RELEASE_TREE is a prefix of `make install`, and RELEASE_PLATFORM the tag's
+platform. Its wheel leaves the program to goccl-tool.
 """
 
 import os
@@ -29,19 +30,21 @@ class BuildWithLibrary(build_py):
 
     def run(self) -> None:
         super().run()
-        make("make", "libgoccl", "libnccl", "libmscclpp", "libprofiler")
-        if self.editable_mode:
-            return  # the package finds them in the checkout's build folder
         package = os.path.join(self.build_lib, "goccl")
         lib = os.path.join(package, "lib")
-        include = os.path.join(package, "include")
+        tree = os.environ.get("RELEASE_TREE")
+        if not tree:
+            make("make", "libgoccl", "libnccl", "libmscclpp", "libprofiler")
+            if self.editable_mode:
+                return  # the package finds them in the checkout's build folder
+            make("go", "build", "-trimpath", "-overlay", "build/kernels/overlay.json", "-ldflags", "-s -w", "-o",
+                 os.path.abspath(os.path.join(lib, "goccl")), "./cmd/goccl")
         os.makedirs(lib, exist_ok=True)
         for name in ("libgoccl.so", "libnccl.so.2", "libmscclpp.so", "libgoccl-profiler.so"):
-            shutil.copy2(os.path.join(ROOT, "build", name), lib)
-        make("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", os.path.abspath(os.path.join(lib, "goccl")),
-             "./cmd/goccl")
+            shutil.copy2(os.path.join(tree, "lib", name) if tree else os.path.join(ROOT, "build", name), lib)
+        include = os.path.join(package, "include")
         shutil.rmtree(include, ignore_errors=True)
-        shutil.copytree(os.path.join(ROOT, "build", "include"), include)
+        shutil.copytree(os.path.join(tree or os.path.join(ROOT, "build"), "include"), include)
 
 
 class PlatformWheel(bdist_wheel):
@@ -52,7 +55,7 @@ class PlatformWheel(bdist_wheel):
         self.root_is_pure = False
 
     def get_tag(self):
-        return "py3", "none", super().get_tag()[2]
+        return "py3", "none", os.environ.get("RELEASE_PLATFORM") or super().get_tag()[2]
 
 
 class WithLibraries(Distribution):

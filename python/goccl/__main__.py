@@ -54,8 +54,8 @@ def main() -> int:
         return _install_alias(sys.argv[2:])
     program = _program()
     if program is None:
-        print("the goccl program is not installed: `pip install ./python` builds it, or `go build -o build/goccl "
-              "./cmd/goccl` in the checkout", file=sys.stderr)
+        print("the goccl program is not installed: `pip install goccl-tool` brings it; in a checkout `pip install "
+              "./python` builds it", file=sys.stderr)
         return 127
     folder = directory()
     if folder:
