@@ -25,11 +25,11 @@ ALONE     = cd tools && GOWORK=off $(GO)
 
 # Packages that share memory between goroutines, and whose tests are therefore worth running under the race detector.
 # Here and in unit, those that take longest come first: the others run beside them.
-RACE = . engine collective job/agreement job/bootstrap job/share job/topo capi/internal/core device job/launch \
+RACE = test/contract engine collective job capi/internal/core device \
        cmd/goccl/internal/doctor cmd/goccl/internal/perf internal/driver internal/fdshare internal/futex internal/wait \
        plan/executor primitive test/faults test/gpu test/hosts test/mockcuda test/models test/moe test/netfake \
        test/nettest test/ranks test/soak test/verdict test/commtest transport
-RACE_PACKAGES = $(shell for p in $(RACE); do [ "$$p" = . ] && echo . || echo ./$$p/...; done)
+RACE_PACKAGES = $(RACE:%=./%/...)
 
 .PHONY: help test rdma check fmt lint vet build race unit fuzz parsers soak kernels-check generate tools gpu-bundle
 .PHONY: clean tidy
@@ -85,7 +85,7 @@ race: ## the tests of the concurrent packages under the race detector
 	$(GO) test -vet=off -race -short -timeout 20m $(RACE_PACKAGES)
 
 unit: ## all tests; GOCCL_FULL=1: also the long ones
-	$(GO) test -vet=off -timeout 20m ./kernels/internal/hosttest ./test/faults . ./plan/executor $(PACKAGES)
+	$(GO) test -vet=off -timeout 20m ./kernels/internal/hosttest ./test/faults ./test/contract ./plan/executor $(PACKAGES)
 
 FUZZTIME ?= 10s
 FUZZ_PACKAGES = $(shell grep -rlE '^func Fuzz[A-Z]' --include='*_test.go' --exclude-dir=$(TOOLS) --exclude-dir=build \

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/check"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/engine/nvlink"
@@ -33,12 +34,12 @@ type Comm struct {
 	rank    int
 	size    int
 	engine  collective.Engine
-	checker *checker      // nil if requests are not checked
-	stream0 device.Stream // the default stream of a GPU; nil on the host device
-	order   *cuda.Order   // the order of the engine's work on a GPU; nil on the host device
-	plans   [][]byte      // contents of the files in GOCCL_PLAN_DIR
-	net     transport.Net // to ranks of other hosts; nil if there are none
-	nic     int           // this rank's adapter of net
+	checker *check.Checker // nil if requests are not checked
+	stream0 device.Stream  // the default stream of a GPU; nil on the host device
+	order   *cuda.Order    // the order of the engine's work on a GPU; nil on the host device
+	plans   [][]byte       // contents of the files in GOCCL_PLAN_DIR
+	net     transport.Net  // to ranks of other hosts; nil if there are none
+	nic     int            // this rank's adapter of net
 
 	id        uint64 // the same on all ranks, different for every communicator
 	closed    atomic.Bool
@@ -186,7 +187,8 @@ func (c *Comm) agree(ctx context.Context) error {
 	c.group.Agreed(who)
 	c.startRecords()
 	if c.cfg.Check {
-		c.checker = newChecker(c)
+		wait := cmp.Or(max(0, cmp.Or(c.cfg.asked, c.cfg.settings.OpTimeoutOr(0))), c.cfg.Timeout)
+		c.checker = &check.Checker{Group: c.group, Boot: c.boot, Device: c.dev, Timeout: wait, Failure: c.AsyncError}
 	}
 	return nil
 }

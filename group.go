@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/check"
 	"github.com/goccl/goccl/device"
 )
 
@@ -230,7 +231,7 @@ type part struct {
 	reqs        []collective.Request // collectives first
 	collectives int
 	work        collective.Operation // what runs the only request; nil: the communicator's engine runs all
-	data        *dataCheck           // nil: data is not compared
+	data        *check.Data          // nil: data is not compared
 }
 
 // together runs f for all parts, the chains concurrently. A chain stops at its first error.
@@ -265,7 +266,7 @@ func (p *part) prepare() error {
 	if p.collectives != 0 && p.collectives != len(p.reqs) {
 		p.reqs = slices.Clone(p.reqs) // do not reorder the caller's slice
 		slices.SortStableFunc(p.reqs, func(a, b collective.Request) int {
-			return btoi(isPointToPoint(&a)) - btoi(isPointToPoint(&b))
+			return btoi(a.PointToPoint()) - btoi(b.PointToPoint())
 		})
 	}
 	return nil
@@ -290,7 +291,7 @@ func (p *part) prepareOne(r *collective.Request) error {
 		}
 		r.Stream = s
 	}
-	if !isPointToPoint(r) {
+	if !r.PointToPoint() {
 		p.collectives++
 	}
 	return nil
@@ -310,10 +311,6 @@ func btoi(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-func isPointToPoint(r *collective.Request) bool {
-	return r.Collective == collective.Send || r.Collective == collective.Recv
 }
 
 // blocks reports whether enqueueing may wait for peers.
@@ -337,9 +334,12 @@ func (p *part) check() error {
 	if c.checker == nil {
 		return nil
 	}
-	err := c.checker.requests(c.seq+1, c.messages+1, p.reqs, p.collectives)
-	if err == nil && p.work == nil {
-		if p.data, err = c.checker.begin(p.reqs); err != nil {
+	err := c.checker.Requests(c.seq+1, c.messages+1, p.reqs, p.collectives)
+	switch {
+	case errors.Is(err, ErrMismatch):
+		c.seq += uint64(p.collectives) // peers number refused collectives, too
+	case err == nil && p.work == nil && c.cfg.CheckData:
+		if p.data, err = c.checker.Begin(p.reqs); err != nil {
 			c.status.End(err) // the peers go on
 		}
 	}
@@ -347,7 +347,7 @@ func (p *part) check() error {
 }
 
 // verify compares the data of requests that were enqueued, if that is wanted. The caller holds c.mu.
-func (p *part) verify() error { return p.data.end(p.collectives, p.c.seq, p.c.messages) }
+func (p *part) verify() error { return p.data.End(p.collectives, p.c.seq, p.c.messages) }
 
 // enqueue numbers the requests and passes them to the engine. c.mu keeps the numbers in the engine's order. Collectives
 // have the same numbers on all ranks. Sends and receives differ between ranks and have a separate, local numbering.

@@ -5,7 +5,7 @@
 # The archive mirrors the repository, so that tests and scripts find their files where they are here:
 #
 #   bin/              goccl, the tutorials, the programs of bench/
-#   <package>/        pkg.test (tests) and testdata; the root package's is at the top
+#   <package>/        pkg.test (tests) and testdata
 #   build/            libnccl.so.2, libgoccl.so, libmscclpp.so, libgoccl-profiler.so, goccl, include/: where the
 #                     Python package looks in a checkout
 #   python/, capi/testdata/torch/   the Python package and its GPU suite, PyTorch on libnccl.so.2

@@ -192,7 +192,7 @@ step host.version 10 goccl version --json
 for p in $(cat "$work/packages"); do
   name=${p//\//.}
   case $p in
-    .) at test.goccl 400 "$work" ./pkg.test -test.v -test.timeout 390s ;;
+    test/contract) at test.goccl 400 "$work" ./pkg.test -test.v -test.timeout 390s ;;
     test/faults | test/verdict) ;; # separate steps, below
     test/gpu) at test.gpu 400 "$work/$p" ./pkg.test -test.v -test.timeout 390s ;;
     *) at "test.$name" 300 "$work/$p" ./pkg.test -test.v -test.timeout 290s -test.skip '^TestKernel' ;;

@@ -26,7 +26,7 @@ func Classes() []Class {
 		{14, "/dev/shm, /tmp or /proc full, read-only or absent", ""},
 		{15, "what crashed jobs left behind", ""},
 		{16, "fork after the first call", "calls in the child: `capi/fork_test.go`"},
-		{17, "device memory runs out; invalid pointers", "`bounds_test.go`"},
+		{17, "device memory runs out; invalid pointers", "`test/contract/bounds_test.go`"},
 		{18, "malformed plans", "`FuzzDecode`, `FuzzVerify` of `plan`"},
 		{19, "plans that deadlock or race", "`plan`: the verifier's tests"},
 		{20, "flipped bits in payload or flags", "`TestFlippedBits`, with `GOCCL_CHECK=2`"},
