@@ -34,6 +34,9 @@ type cli struct {
 	Topo    topoCommand    `cmd:"" help:"Show the machine: GPUs, how they are linked, NICs, NUMA nodes."`
 	Trace   traceCommand   `cmd:"" help:"Show the last operations of processes: those that run, hang, are stopped or were killed."`
 	Version versionCommand `cmd:"" help:"Print what this program was built from."`
+
+	Completion completionCommand `cmd:"" help:"Print what completes this command line in a shell."`
+	Man        manCommand        `cmd:"" help:"Print the manual page, for man -l."`
 }
 
 // streams are where commands read and write.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/decode"
 	"github.com/goccl/goccl/datatype"
@@ -56,6 +58,19 @@ func (c *perfCommand) decode(ctx context.Context, s *streams) error {
 	return decode.Run(ctx, o)
 }
 
+// flagOf returns the option of a field, such as --max-bytes of MaxBytes.
+func flagOf(field string) string {
+	var b strings.Builder
+	b.WriteString("-")
+	for i, r := range field {
+		if unicode.IsUpper(r) && (i == 0 || !unicode.IsUpper(rune(field[i-1]))) {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
 // onlyDecode returns an error for an option that decode does not have. Options with their default values pass.
 func (c *perfCommand) onlyDecode() error {
 	var plain cli
@@ -71,8 +86,8 @@ func (c *perfCommand) onlyDecode() error {
 	for i := range got.NumField() {
 		name := got.Type().Field(i).Name
 		if !slices.Contains(has, name) && !reflect.DeepEqual(got.Field(i).Interface(), want.Field(i).Interface()) {
-			return fmt.Errorf("decode has no option for %s: it takes -n, --device, -i, -d, --sizes, --timeout and --json; "+
-				"--sizes are the bytes of a batch", name)
+			return fmt.Errorf("decode has no %s: it takes -n, --device, -i, -d, --sizes, --timeout and --json; "+
+				"--sizes are the bytes of a batch", flagOf(name))
 		}
 	}
 	if c.Timeout <= 0 {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccl/goccl/job/launch"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
@@ -16,6 +15,7 @@ import (
 	"github.com/goccl/goccl/internal/netns"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/launch"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/executor"
 	"github.com/goccl/goccl/plan/executor/planrun"

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/goccl/goccl/job/launch"
 	"github.com/goccl/goccl/internal/netns"
+	"github.com/goccl/goccl/job/launch"
 )
 
 type runCommand struct {

@@ -67,8 +67,10 @@ func durationMapper() kong.Mapper {
 
 func parseSize(s string) (size, error) {
 	digits := strings.TrimRight(s, "KMGTkmgtiBb")
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n < 0 {
+	whole, fraction, point := strings.Cut(digits, ".")
+	n, err := strconv.ParseInt(whole, 10, 64)
+	part, e := strconv.ParseFloat("0."+fraction, 64)
+	if err != nil || n < 0 || point && (e != nil || fraction == "") {
 		return 0, fmt.Errorf("%q is not a size: use bytes, with an optional K, M or G", s)
 	}
 	shift := 0
@@ -88,7 +90,11 @@ func parseSize(s string) (size, error) {
 	if n > math.MaxInt64>>shift {
 		return 0, fmt.Errorf("%q is too large", s)
 	}
-	return size(n << shift), nil
+	rest := math.Ldexp(part, shift)
+	if rest != math.Trunc(rest) {
+		return 0, fmt.Errorf("%q is no whole number of bytes", s)
+	}
+	return size(n<<shift + int64(rest)), nil
 }
 
 func sizeMapper() kong.Mapper {

@@ -122,28 +122,36 @@ func planCollective(name string) (plan.Collective, error) {
 
 // topology reads a graph, or a machine, or finds a graph that ships with goccl.
 func topology(name string, hosts int) (*fabric.Graph, error) {
+	g, machine, err := readTopology(name, hosts)
+	if err == nil && hosts != 1 && !machine {
+		return nil, &exitError{2, fmt.Errorf("--hosts: %s describes all of its GPUs, not one machine: leave it out", name)}
+	}
+	return g, err
+}
+
+// readTopology also says whether the file describes one machine.
+func readTopology(name string, hosts int) (g *fabric.Graph, machine bool, err error) {
 	data, err := regular.Read(name, maxTextBytes)
 	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(name, "/.") {
-		g, err := fabric.Example(name)
-		if err != nil {
-			return nil, &exitError{2, err}
+		if g, err = fabric.Example(name); err != nil {
+			err = &exitError{2, err}
 		}
-		return g, nil
+		return g, false, err
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	var keys map[string]json.RawMessage
 	if json.Unmarshal(bytes.TrimSpace(data), &keys) == nil && keys["gpus"] != nil {
 		m, err := topo.Decode(data)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, true, fmt.Errorf("%s: %w", name, err)
 		}
-		return m.Fabric(hosts)
+		g, err = m.Fabric(hosts)
+		return g, true, err
 	}
-	g, err := fabric.Parse(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	if g, err = fabric.Parse(data); err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
 	}
-	return g, nil
+	return g, false, err
 }

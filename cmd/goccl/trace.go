@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +17,7 @@ import (
 type traceCommand struct {
 	Format string   `default:"trace" enum:"trace,text,json,torch,torch-json" help:"trace (Chrome's, for Perfetto), text, json, torch or torch-json (PyTorch's flight recorder; torch writes a file for each rank)."`
 	Out    string   `short:"o" placeholder:"PATH" help:"Write there; for torch a folder. Otherwise to standard output."`
-	Stack  bool     `help:"The stacks of a process too. It must answer at its socket. Implies --format json."`
+	Stack  bool     `help:"The stacks of a process too. It must answer at its socket. As text, stacks first, or with --format json."`
 	From   []string `arg:"" optional:"" help:"Processes, files or folders of GOCCL_RECORD_DIR. Otherwise all processes of this user on this host."`
 }
 
@@ -120,7 +121,21 @@ func (c *traceCommand) stacks(s *streams) error {
 			return fmt.Errorf("process %d does not answer; `goccl trace %d` reads its records without its help: %w", pid, pid,
 				err)
 		}
-		b.Write(text)
+		if c.Format == "json" {
+			b.Write(text)
+			continue
+		}
+		var p struct {
+			record.Process
+			Stacks string `json:"stacks"`
+		}
+		if err := json.Unmarshal(text, &p); err != nil {
+			return fmt.Errorf("process %d answers what is no record: %w", pid, err)
+		}
+		fmt.Fprintf(&b, "stacks of process %d\n\n%s\n", pid, p.Stacks)
+		if err := record.Write(&b, &p.Process, "text"); err != nil {
+			return err
+		}
 	}
 	if b.Len() == 0 {
 		return errors.New("--stack needs a process: " + strings.TrimSpace(fmt.Sprintln(record.Processes())))

@@ -10,8 +10,8 @@ import (
 
 type tuneCommand struct {
 	Collective []string `arg:"" optional:"" help:"Which to tune; default: all that have algorithms to choose from."`
-	Out        string   `required:"" xor:"result" placeholder:"FILE" help:"Write the table here; - is standard output, and what is printed goes to standard error. GOCCL_TUNING=FILE uses it."`
-	Plans      string   `required:"" xor:"result" placeholder:"FOLDER" help:"Search plans for the topology instead, and write those here that are faster than what goccl runs without them. GOCCL_PLAN_DIR=FOLDER uses them."`
+	Out        string   `xor:"result" placeholder:"FILE" help:"Write the table here; - is standard output, and what is printed goes to standard error. GOCCL_TUNING=FILE uses it."`
+	Plans      string   `xor:"result" placeholder:"FOLDER" help:"Search plans for the topology instead, and write those here that are faster than what goccl runs without them. GOCCL_PLAN_DIR=FOLDER uses them."`
 	Topo       string   `placeholder:"FILE" help:"With --plans: the topology, as for goccl synth (default: this machine)."`
 	Machine    string   `default:"h200" help:"With --plans: the model of the thread blocks, as for goccl synth (default ${default})."`
 
@@ -38,6 +38,9 @@ type tuneCommand struct {
 func (c *tuneCommand) Run(ctx context.Context, s *streams) error {
 	if c.Cycles < 1 || c.Factor <= 1 || c.Timeout <= 0 {
 		return &exitError{2, errors.New("--cycles is at least 1, --factor above 1, and --timeout a positive time")}
+	}
+	if c.Out == "" && c.Plans == "" {
+		return &exitError{2, errors.New("tune writes either a table, --out FILE, or plans, --plans FOLDER: name one")}
 	}
 	o := perf.TuneOptions{Collectives: c.Collective, Modes: c.Mode, Widths: c.Width, Ranks: int(c.Ranks),
 		Hosts: c.Hosts, Device: c.Device,

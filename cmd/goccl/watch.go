@@ -1,15 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"os"
 	"slices"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/watch"
 	"github.com/goccl/goccl/collective/fault"
@@ -34,6 +31,9 @@ func (c *watchCommand) Run(ctx context.Context, s *streams) error {
 	if c.Every <= 0 || c.Stall <= 0 {
 		return &exitError{2, errors.New("--every and --stall: use positive times, such as 1s")}
 	}
+	if c.Once && (c.HTTP != "" || c.RAS != "" || c.OTLP != "" || c.Log != "") {
+		return &exitError{2, errors.New("--once looks once and serves nothing: leave out --http, --ras, --otlp and --log")}
+	}
 	w := &watch.Watcher{Stall: c.Stall, Sources: []watch.Source{watch.NewProcesses(c.PID...)}}
 	if len(c.Dump) > 0 {
 		w.Sources = append(w.Sources, &watch.Dumps{Patterns: c.Dump})
@@ -44,7 +44,7 @@ func (c *watchCommand) Run(ctx context.Context, s *streams) error {
 	defer func() { _ = w.Close() }()
 	if c.Once {
 		now := w.Look()
-		if err := c.show(s, now, nil, ""); err != nil {
+		if err := c.show(s, now, nil, false); err != nil {
 			return err
 		}
 		switch {
@@ -60,11 +60,11 @@ func (c *watchCommand) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	defer out.close()
-	clear, quiet := "", !terminal(s) && !c.JSON && (c.HTTP != "" || c.RAS != "" || c.OTLP != "" || c.Log != "")
+	keys, quiet := (<-chan byte)(nil), !terminal(s) && !c.JSON && (c.HTTP != "" || c.RAS != "" || c.OTLP != "" || c.Log != "")
 	if terminal(s) && !c.JSON {
-		clear = "\x1b[H\x1b[2J"
-		fmt.Fprint(s.out, "\x1b[?1049h\x1b[?25l")                    // another screen, no cursor
-		defer func() { fmt.Fprint(s.out, "\x1b[?25h\x1b[?1049l") }() // as it was
+		var restore func()
+		keys, restore = fullScreen(s)
+		defer restore()
 	}
 	tick := time.NewTicker(c.Every)
 	defer tick.Stop()
@@ -72,7 +72,7 @@ func (c *watchCommand) Run(ctx context.Context, s *streams) error {
 		now := w.Look()
 		out.show(ctx, now, before)
 		if !quiet {
-			if err := c.show(s, now, before, clear); err != nil {
+			if err := c.show(s, now, before, keys != nil); err != nil {
 				return err
 			}
 		}
@@ -80,6 +80,10 @@ func (c *watchCommand) Run(ctx context.Context, s *streams) error {
 		select {
 		case err := <-out.failed:
 			return err
+		case k := <-keys:
+			if k == 'q' || k == 'Q' {
+				return nil
+			}
 		case <-tick.C:
 		case <-ctx.Done():
 			return nil
@@ -87,22 +91,22 @@ func (c *watchCommand) Run(ctx context.Context, s *streams) error {
 	}
 }
 
-func (c *watchCommand) show(s *streams, now, before *watch.Snapshot, clear string) error {
+// show writes a snapshot. On a full screen it takes the place of the one before, and lines end at the edge.
+func (c *watchCommand) show(s *streams, now, before *watch.Snapshot, full bool) error {
 	if c.JSON {
 		return json.NewEncoder(s.out).Encode(now)
 	}
-	if _, err := fmt.Fprint(s.out, clear); err != nil {
-		return err
+	if !full {
+		return watch.Table(s.out, now, before, terminal(s))
 	}
-	return watch.Table(s.out, now, before, terminal(s))
-}
-
-// terminal reports whether the output is a terminal.
-func terminal(s *streams) bool {
-	f, ok := s.out.(*os.File)
-	if !ok {
-		return false
+	var b bytes.Buffer
+	b.WriteString("\x1b[H\x1b[2J")
+	err := watch.Table(&b, now, before, true)
+	b.WriteString("q ends\n")
+	for line := range bytes.Lines(b.Bytes()) {
+		if _, e := s.out.Write(cut(line, width(s))); err == nil {
+			err = e
+		}
 	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
+	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -35,6 +36,10 @@ func (c *watchCommand) outputs(ctx context.Context, s *streams) (*outputs, error
 		}
 		l, err := watch.Listen(address)
 		if err != nil {
+			var unknown *net.DNSError
+			if errors.As(err, &unknown) || errors.As(err, new(*net.AddrError)) {
+				err = &exitError{2, fmt.Errorf("--%s %s: use HOST:PORT or :PORT: %w", what, address, err)}
+			}
 			return err
 		}
 		fmt.Fprintf(s.stderr, "goccl watch: %s on %s\n", what, l.Addr())

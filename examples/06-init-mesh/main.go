@@ -18,12 +18,12 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/goccl/goccl/job/launch"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/examples/tutorial"
 	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/launch"
 	"github.com/goccl/goccl/primitive"
 )
 

@@ -8,8 +8,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/goccl/goccl/job/launch"
 	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/launch"
 	"github.com/goccl/goccl/primitive"
 )
 

@@ -353,8 +353,8 @@ func (q *Question) missing() *fault.Verdict {
 	}
 	r := q.Reports[list[0]]
 	v := q.blame(fault.VerdictMissing, list, fmt.Sprintf("%s not called %s; %s", plural(list, "has", "have"),
-		q.counterpart(), r.doing()), fmt.Sprintf("see what the process does instead: py-spy dump --pid %d, or goccl trace "+
-		"--stack %d", r.PID, r.PID))
+		q.counterpart(), r.doing()), r.advise("see what the process does instead: py-spy dump --pid %[1]d, or goccl trace "+
+		"--stack %[1]d", "see what the process does instead: py-spy dump --pid PID on its host"))
 	for k := max(0, len(r.Record.Operations)-3); k < len(r.Record.Operations); k++ {
 		o := &r.Record.Operations[k]
 		v.Evidence = append(v.Evidence, fmt.Sprintf("rank %d: #%d %s: %s", r.Rank, o.Number, o.Name(), o.State))

@@ -54,6 +54,14 @@ func (r *Report) sampled() bool {
 	return false
 }
 
+// advise fills the process into an advice. Without a process, as in a dump of PyTorch, it returns the other advice.
+func (r *Report) advise(known, unknown string) string {
+	if r.PID == 0 {
+		return unknown
+	}
+	return fmt.Sprintf(known, r.PID)
+}
+
 // Scope is the process and device of the rank: what runs one thing after another.
 func (r *Report) Scope() string { return fmt.Sprintf("%s/%d/%s", r.Host, r.PID, r.Device) }
 

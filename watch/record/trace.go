@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Chrome is a trace in Chrome's format of events, which Perfetto and chrome://tracing show.
@@ -60,8 +61,9 @@ func (t *Chrome) name(what string, pid, tid int, name string) {
 }
 
 func (t *Chrome) add(p *Process, c *Communicator, begin int64, pid, tid int) {
-	t.name("thread_name", pid, tid, c.description()+" "+c.ID+": called")
-	t.name("thread_name", pid, tid+1, c.description()+" "+c.ID+": runs")
+	name := strings.TrimSpace(c.Name + " " + c.ID)
+	t.name("thread_name", pid, tid, name+": called")
+	t.name("thread_name", pid, tid+1, name+": runs")
 	span := func(tid int, o *Operation, from, to int64) {
 		args := map[string]any{"number": o.Number, "bytes": o.Bytes, "state": o.State, "stream": o.Stream}
 		if o.Algorithm != "" {

@@ -10,11 +10,11 @@ import (
 	"os"
 	"time"
 
-	"github.com/goccl/goccl/job/launch"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/launch"
 )
 
 // Wait bounds one step: a barrier, or a kernel.

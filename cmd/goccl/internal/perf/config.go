@@ -151,6 +151,8 @@ type Row struct {
 type Reporter interface {
 	// Progress describes the current step; it may be called often.
 	Progress(what string)
+	// Dropped lists, before the first point, the sizes of Config.SizeList that are not measured.
+	Dropped(sizes []int64)
 	// Point delivers the rows of one size: every library out of place, then every library in place.
 	Point(rows []Row)
 }

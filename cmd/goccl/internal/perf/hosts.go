@@ -3,9 +3,9 @@ package perf
 import (
 	"context"
 
-	"github.com/goccl/goccl/job/launch"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/netns"
+	"github.com/goccl/goccl/job/launch"
 )
 
 // ranksPerHost is the number of ranks of a host of --hosts without --ranks.

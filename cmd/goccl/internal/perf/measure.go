@@ -65,6 +65,9 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 	}
 	m.comms, m.Libraries, m.slow = slices.Clone(opened), slices.Clone(r.Libraries), make([]int, len(opened))
 	points, largest := cfg.points(n)
+	if me == 0 && m.Reporter != nil {
+		m.Reporter.Dropped(cfg.dropped(n))
+	}
 	if m.buf, err = newBuffers(r.Device, largest, cfg.Offset*8); err != nil {
 		return nil, err
 	}
@@ -169,6 +172,22 @@ func (c *Config) points(n int) (points []geometry, largest int64) {
 		}
 	}
 	return points, largest
+}
+
+// dropped lists the sizes of SizeList that points leaves out, because they round to 0 or to the size before.
+func (c *Config) dropped(n int) (sizes []int64) {
+	for _, t := range c.Types {
+		last := int64(-1)
+		for _, size := range c.SizeList {
+			if g := newGeometry(c.Kind, n, t, c.Ops[0], c.Root, size); g.count == last || g.count == 0 && size > 0 {
+				sizes = append(sizes, size)
+			} else {
+				last = g.count
+			}
+		}
+	}
+	slices.Sort(sizes)
+	return slices.Compact(sizes)
 }
 
 func (m *measurement) close(comms []Communicator) error {

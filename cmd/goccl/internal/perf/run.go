@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/job/launch"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/internal/buildinfo"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/launch"
 )
 
 // The layouts of ranks that Run starts itself.

@@ -94,6 +94,14 @@ func center(s string, w int) string {
 	return fmt.Sprintf("%-*s", w, strings.Repeat(" ", left)+s)
 }
 
+// Dropped says which sizes have no line.
+func (t *Table) Dropped(sizes []int64) {
+	if len(sizes) > 0 {
+		_, _ = fmt.Fprintf(t.w, "# not measured: %s bytes, which round to 0 elements or to the size before\n",
+			strings.Trim(strings.ReplaceAll(fmt.Sprint(sizes), " ", ", "), "[]"))
+	}
+}
+
 // Point prints one line.
 func (t *Table) Point(rows []Row) {
 	if t.progress != nil {

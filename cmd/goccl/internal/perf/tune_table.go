@@ -124,6 +124,8 @@ func (t *tuneReporter) Progress(what string) {
 	}
 }
 
+func (t *tuneReporter) Dropped([]int64) {} // tuning has no list of sizes
+
 func (t *tuneReporter) Point(rows []Row) {
 	if t.progress != nil {
 		t.progress.Clear()

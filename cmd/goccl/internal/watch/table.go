@@ -102,8 +102,11 @@ func who(v *fault.Verdict) string {
 	default:
 		text = "ranks " + judge.List(ranks)
 	}
-	if v.Host != "" {
+	switch {
+	case v.Host != "" && v.Process != 0:
 		text += fmt.Sprintf(" (%s, process %d)", v.Host, v.Process)
+	case v.Host != "":
+		text += fmt.Sprintf(" (%s)", v.Host)
 	}
 	return text + " of " + v.Communicator
 }
