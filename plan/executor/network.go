@@ -18,9 +18,9 @@ import (
 // network has the connections of an executor on the host device to ranks of other hosts, over which the port channels
 // of its plans run. Every plan and every two ranks with a port channel between them use the same connection.
 //
-//   - A thread block gives puts and signals to the link of the peer (transport/link), which applies them there in order,
-//     to the memories that the plan has registered with the receiver. Sources are copied at once, so a flush has nothing
-//     to wait for.
+//   - A thread block gives puts and signals to the link of the peer (transport/link), which applies them there in
+//     order, to the memories that the plan has registered with the receiver. Sources are copied at once, so a flush has
+//     nothing to wait for.
 //   - A link blocks only while the peer's process applies nothing. It applies commands whatever its rank executes, so
 //     two ranks cannot wait for each other here.
 type network struct {

@@ -178,7 +178,8 @@ func (prog *program) instr(s *plan.Step, nmem int) instr {
 }
 
 func (in *instr) touches(prog *program, pl *plan.Place) {
-	if pl.Rank != prog.rank && !prog.isRemote(pl.Rank) && pl.Plane <= plan.OutputPlane && !slices.Contains(in.io, pl.Rank) {
+	if pl.Rank != prog.rank && !prog.isRemote(pl.Rank) && pl.Plane <= plan.OutputPlane &&
+		!slices.Contains(in.io, pl.Rank) {
 		in.io = append(in.io, pl.Rank)
 	}
 }

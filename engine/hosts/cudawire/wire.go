@@ -64,13 +64,15 @@ type Wire struct {
 	deviceMemory bool // the adapter reaches the GPU's memory
 	overlap      bool // small launches may start before the previous kernel has ended
 
-	launcher *launcher.Launcher                                                            // its state: links, counters, ticket: layout below
-	latest   atomic.Pointer[wire.Op]                                                       // the operation that was enqueued last, to name it in errors
-	kernels  *kernelTable                                                                  // nil if the kernels are the caller's: Config.Order
-	build    *builder                                                                      // of launch parameters; guarded by the caller of Run
-	few      *fewArgs                                                                      // parameters of small launches; as build
-	blocks   int                                                                           // that the GPU holds at once
-	start    func(s *cuda.Stream, f *cuda.Function, cfg *cuda.Config, params []byte) error // tests have their own
+	launcher *launcher.Launcher // its state: links, counters, ticket: layout below
+	// latest is the operation that was enqueued last, to name it in errors.
+	latest  atomic.Pointer[wire.Op]
+	kernels *kernelTable // nil if the kernels are the caller's: Config.Order
+	build   *builder     // of launch parameters; guarded by the caller of Run
+	few     *fewArgs     // parameters of small launches; as build
+	blocks  int          // that the GPU holds at once
+	// start launches a kernel; tests have their own.
+	start func(s *cuda.Stream, f *cuda.Function, cfg *cuda.Config, params []byte) error
 
 	conn    *links.Links
 	mu      sync.Mutex              // guards changes of links
