@@ -23,8 +23,8 @@ import (
 //
 //  1. All ranks use one family of addresses, of which each has one.
 //  2. A rank takes the interface that is nearest to its device; ranks of one host take them in turn.
-//  3. Where a host has several, each rank connects from its interface to the other ranks' interfaces: to all ranks of the next
-//     host, and to one of each other host.
+//  3. Where a host has several, each rank connects from its interface to the other ranks' interfaces: to all
+//     ranks of the next host, and to one of each other host.
 //  4. If an attempt fails, every rank uses the interface over which the bootstrap is connected.
 func (c *Config) interfaces(ctx context.Context, ranks []offers) (*offer, string, error) {
 	family, err := commonFamily(ranks)

@@ -22,8 +22,8 @@ import (
 // and its dialler retries.
 const maxPending = 256
 
-// listener admits connections to the endpoints of this process, and dials the endpoints of others. It serves the Peers of
-// a Port, and the exchanges of others.
+// listener admits connections to the endpoints of this process, and dials the endpoints of others. It serves the
+// Peers of a Port, and the exchanges of others.
 type listener struct {
 	timeout time.Duration // bounds a dial and an exchange
 	log     *slog.Logger
