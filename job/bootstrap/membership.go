@@ -118,8 +118,11 @@ func (m *membership) take() []effect {
 	return list
 }
 
-// originate sends a report of this rank itself.
+// originate sends a report of this rank itself. A rank that is over says goodbye at most.
 func (m *membership) originate(r report) {
+	if m.ended != nil && r.kind != reportGoodbye {
+		return
+	}
 	r.from = uint32(m.rank)
 	if m.known.add(r) {
 		m.emit(effect{kind: effectSend, peer: -1, report: r})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/watch/judge"
 	"github.com/goccl/goccl/watch/record"
 )
@@ -147,15 +148,18 @@ func (j *JointCall) End(err error) {
 }
 
 // JointError returns the error of a Split or Grow that failed with err: the communicator's end, a peer that is in
-// Shrink or stopped, or err itself. A peer mostly shrinks because a rank has died, which this rank may learn a little
-// later.
+// Shrink or stopped, or err itself. A peer mostly shrinks or gives up because a rank has died, which this rank may learn
+// a little later.
 func (g *Group) JointError(ctx context.Context, op string, err error) error {
 	var elsewhere *collective.Error
-	if errors.As(context.Cause(ctx), &elsewhere) {
+	shrinks := errors.As(context.Cause(ctx), &elsewhere)
+	if shrinks || errors.Is(err, bootstrap.ErrGaveUp) {
 		select {
 		case <-g.Status.ctx.Done():
 		case <-time.After(BlameDelay):
-			return elsewhere
+			if shrinks {
+				return elsewhere
+			}
 		}
 	}
 	return g.Ended(op, err)
