@@ -1,7 +1,5 @@
 package plan
 
-import "fmt"
-
 // Bound limits what an op moves by a count that is known only when the plan runs: of the bytes that rank Src sends to
 // rank Dst in an all-to-all, those before the count exist. The op's operands are the chunks of that block from chunk
 // Index of the block on, wherever they lie.
@@ -30,7 +28,7 @@ func (p *Plan) Counted() bool {
 func (v *validator) bound(op *Op, k *OpKind) {
 	b := op.Bound
 	n := len(v.p.GPUs)
-	_, period, _ := v.p.blocks()
+	_, period, _ := v.p.Blocks()
 	switch {
 	case v.p.Collective != AllToAll:
 		v.bad(ErrInvalid, "count", "only an alltoall has counts, of what one rank sends to another")
@@ -44,19 +42,4 @@ func (v *validator) bound(op *Op, k *OpKind) {
 	for i := range op.Src {
 		v.need(op.Src[i].Size == op.Src[0].Size, "count", "sources of different sizes")
 	}
-}
-
-// bounded checks that a move that is limited by a count moves what that count is of. Then a byte that the count lets
-// exist takes the same way whatever the counts are.
-func (w *walker) bounded(m *Move, part sub, value int32) error {
-	b, v := m.Bound, w.v
-	want := leaf{int32(w.b.launch), int32(b.Src), int32(b.Dst*v.period + b.Index + int(part.chunk))}
-	if got := v.values.terms(value, 2); len(got) == 1 && got[0] == want {
-		return nil
-	}
-	e := v.violation(WrongResult, "", v.event(w.at, "moves", v.where(&m.Src[0], part)))
-	e.Detail = fmt.Sprintf("it holds %s; the op is limited by the count of what rank %d sends to rank %d, chunk %d",
-		v.values.describe(value, w.b.launch, v.p), b.Src, b.Dst, b.Index+int(part.chunk))
-	e.Hint = "limit the op by the count of what it moves, or do not limit it"
-	return e
 }

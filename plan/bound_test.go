@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/plan/dsl"
 	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // relayed is an all-to-all-v of three ranks that sends everything by way of the next rank, in whose scratch it waits.
@@ -109,7 +110,7 @@ func TestCounts(t *testing.T) {
 	}
 	for name, p := range map[string]*plan.Plan{"direct": direct, "relayed": relayed(t, right),
 		"relayed, first hop": relayed(t, first)} {
-		report, err := plan.Check(p, plan.VerifyOptions{})
+		report, err := verify.Check(p, verify.Options{})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -153,9 +154,9 @@ func TestWrongCounts(t *testing.T) {
 			if err := interp.CheckCollective(p, []uint64{3 * 64}, 1); err != nil {
 				t.Fatalf("full blocks are wrong, too: %v", err)
 			}
-			_, err := plan.Check(p, plan.VerifyOptions{})
-			var v *plan.Violation
-			if !errors.As(err, &v) || v.Kind != plan.WrongResult || !strings.Contains(err.Error(), "limited by the count") {
+			_, err := verify.Check(p, verify.Options{})
+			var v *verify.Violation
+			if !errors.As(err, &v) || v.Kind != verify.WrongResult || !strings.Contains(err.Error(), "limited by the count") {
 				t.Fatalf("the verifier says %v", err)
 			}
 			rng := rand.New(rand.NewPCG(3, 4))

@@ -1,4 +1,4 @@
-package plan
+package plan_test
 
 import (
 	"bytes"
@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/internal/sketch"
 )
 
 const small = `{
@@ -26,7 +29,7 @@ const small = `{
    "channels": [{"channel_type": "switch", "buffer_type": "s", "rank_groups": [{"size": 2, "ranks": [0, 1]}]}]}]}`
 
 func TestDecodeForms(t *testing.T) {
-	p, warnings, err := DecodeWithWarnings([]byte(small), &Capacity)
+	p, warnings, err := plan.DecodeWithWarnings([]byte(small), &plan.Capacity)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,25 +39,25 @@ func TestDecodeForms(t *testing.T) {
 	if p.ThreadsPerBlock != 1024 || p.Alignment != 16 || p.MaxSize != 1<<64-1 || p.SchemaVersion != 1 {
 		t.Errorf("defaults %+v", p)
 	}
-	if got := p.GPUs[0].Channels[0].BufferType; got != Scratch {
+	if got := p.GPUs[0].Channels[0].BufferType; got != plan.Scratch {
 		t.Errorf("buff gives %q", got)
 	}
 	op := p.GPUs[0].ThreadBlocks[0].Ops[1]
-	if want := []Chunk{Switch(0, 0, 1)}; !slices.Equal(op.Src, want) {
+	if want := []plan.Chunk{plan.Switch(0, 0, 1)}; !slices.Equal(op.Src, want) {
 		t.Errorf("%+v, want %+v", op.Src, want)
 	}
 	once := p.Encode()
 	if !json.Valid(once) {
 		t.Fatalf("not JSON: %s", once)
 	}
-	q, err := Decode(once)
+	q, err := plan.Decode(once)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(q.Encode(), once) {
 		t.Error("writing what was read differs")
 	}
-	p.SchemaVersion = SchemaVersion
+	p.SchemaVersion = plan.SchemaVersion
 	p.GPUs[0].ThreadBlocks[0].Ops[1].ChannelIDs = op.ChannelIDs
 	if got, want := q.GPUs[0].ThreadBlocks, p.GPUs[0].ThreadBlocks; !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
@@ -72,29 +75,31 @@ func TestDecodeFaults(t *testing.T) {
 		name, text, want string
 		class            error
 	}{
-		{"empty", "", "plan: 1:1: found the end of the file where an object belongs", ErrSyntax},
-		{"after", small + " x", "after the plan", ErrSyntax},
-		{"zero byte after", small + "\x00", "after the plan", ErrSyntax},
-		{"missing", replace(`"protocol": "Simple", `, ""), `the plan has no "protocol"`, ErrSyntax},
-		{"twice", replace(`"id": 0,`, `"id": 0, "id": 0,`), `4:13: key "id" comes twice`, ErrSyntax},
+		{"empty", "", "plan: 1:1: found the end of the file where an object belongs", plan.ErrSyntax},
+		{"after", small + " x", "after the plan", plan.ErrSyntax},
+		{"zero byte after", small + "\x00", "after the plan", plan.ErrSyntax},
+		{"missing", replace(`"protocol": "Simple", `, ""), `the plan has no "protocol"`, plan.ErrSyntax},
+		{"twice", replace(`"id": 0,`, `"id": 0, "id": 0,`), `4:13: key "id" comes twice`, plan.ErrSyntax},
 		{"fraction", replace(`"input_chunks": 1`, `"input_chunks": 1.5`), "4:29: a fraction where a whole number belongs",
-			ErrSyntax},
-		{"huge", replace(`"input_chunks": 1`, `"input_chunks": 99999999999999999999`), "a number beyond 64 bits", ErrSyntax},
-		{"deep", strings.Repeat("[", 100), "found a list where an object belongs", ErrSyntax},
-		{"deep unknown", `{"x":` + strings.Repeat("[", 100), "nested deeper than 32", ErrSyntax},
-		{"utf8", replace(`"red"`, "\"\xff\""), "a string that is not UTF-8", ErrSyntax},
-		{"op", replace(`"nop"`, `"nopp"`), `8:16: rank 0, thread block 0, op 0: name: there is no op "nopp"`, ErrInvalid},
+			plan.ErrSyntax},
+		{"huge", replace(`"input_chunks": 1`, `"input_chunks": 99999999999999999999`),
+			"a number beyond 64 bits", plan.ErrSyntax},
+		{"deep", strings.Repeat("[", 100), "found a list where an object belongs", plan.ErrSyntax},
+		{"deep unknown", `{"x":` + strings.Repeat("[", 100), "nested deeper than 32", plan.ErrSyntax},
+		{"utf8", replace(`"red"`, "\"\xff\""), "a string that is not UTF-8", plan.ErrSyntax},
+		{"op", replace(`"nop"`, `"nopp"`),
+			`8:16: rank 0, thread block 0, op 0: name: there is no op "nopp"`, plan.ErrInvalid},
 		{"bounds", replace(`"buffer_offset": 0`, `"buffer_offset": 1`),
-			`src_buff[0].index: chunks 1 to 1 of a buffer "s" of 1 chunks`, ErrInvalid},
+			`src_buff[0].index: chunks 1 to 1 of a buffer "s" of 1 chunks`, plan.ErrInvalid},
 		{"limit", replace(`"input_chunks": 1`, `"input_chunks": 2000000`),
-			"input_chunks: the number of chunks is 2000000 and the limit is 1048576", ErrLimit},
-		{"id", replace(`"id": 1`, `"id": 2`), "rank 1: id: rank 2 stands at position 1", ErrInvalid},
-		{"group", replace(`"size": 2`, `"size": 3`), "a group of size 3 lists 2 ranks", ErrSyntax},
+			"input_chunks: the number of chunks is 2000000 and the limit is 1048576", plan.ErrLimit},
+		{"id", replace(`"id": 1`, `"id": 2`), "rank 1: id: rank 2 stands at position 1", plan.ErrInvalid},
+		{"group", replace(`"size": 2`, `"size": 3`), "a group of size 3 lists 2 ranks", plan.ErrSyntax},
 		{"channels", replace(`"channel_ids": [0],`, `"channel_ids": [`+strings.Repeat("0,", 256)+`0],`),
-			"channel_ids: more than 256 entries", ErrLimit},
+			"channel_ids: more than 256 entries", plan.ErrLimit},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Decode([]byte(c.text))
+			_, err := plan.Decode([]byte(c.text))
 			if err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, c.class) {
 				t.Errorf("got %v\nwant %s", err, c.want)
 			}
@@ -103,11 +108,11 @@ func TestDecodeFaults(t *testing.T) {
 }
 
 func TestPortableLimits(t *testing.T) {
-	p := allGatherPut(12, 1)
-	if err := p.Validate(&Capacity); err != nil {
+	p := sketch.AllGatherPut(12, 1)
+	if err := p.Validate(&plan.Capacity); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Validate(&Portable); !errors.Is(err, ErrLimit) {
+	if err := p.Validate(&plan.Portable); !errors.Is(err, plan.ErrLimit) {
 		t.Fatalf("11 channels in an op: %v", err)
 	}
 }
@@ -116,15 +121,15 @@ func TestPortableLimits(t *testing.T) {
 func TestNamesArePrintable(t *testing.T) {
 	for _, bad := range []string{`\u001b[2J`, `a\nb`, `\u007f`, `\u009b31m`, `a\u202eb`} {
 		for field, old := range map[string]string{"name": `"name": "s"`, "collective": `"collective": "allreduce"`} {
-			_, err := Decode([]byte(strings.Replace(small, old, `"`+field+`": "`+bad+`"`, 1)))
-			var e *Error
-			if !errors.As(err, &e) || e.Class != ErrInvalid || e.Field != field ||
+			_, err := plan.Decode([]byte(strings.Replace(small, old, `"`+field+`": "`+bad+`"`, 1)))
+			var e *plan.Error
+			if !errors.As(err, &e) || e.Class != plan.ErrInvalid || e.Field != field ||
 				strings.ContainsFunc(err.Error(), func(r rune) bool { return !unicode.IsPrint(r) }) {
 				t.Errorf("%s %s: %v", field, bad, err)
 			}
 		}
 	}
-	if _, err := Decode([]byte(strings.Replace(small, `"name": "s"`, `"name": "größe 2 – 環"`, 1))); err != nil {
+	if _, err := plan.Decode([]byte(strings.Replace(small, `"name": "s"`, `"name": "größe 2 – 環"`, 1))); err != nil {
 		t.Error(err)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// chunkCount returns the number of chunks of a rank's buffer. An in-place plan may state 0 for input or for output when
+// ChunkCount returns the number of chunks of a rank's buffer. An in-place plan may state 0 for input or for output when
 // both are the same memory; then the other count holds for both.
-func (p *Plan) chunkCount(rank int, t BufferType) int {
+func (p *Plan) ChunkCount(rank int, t BufferType) int {
 	g := &p.GPUs[rank]
 	switch t {
 	case Input:
@@ -39,8 +39,8 @@ func (c Collective) Known() bool {
 	return false
 }
 
-// unstated reports whether nothing says what the plan must compute.
-func (p *Plan) unstated() bool { return !p.Collective.Known() && len(p.Postcondition) == 0 }
+// Unstated reports whether nothing says what the plan must compute.
+func (p *Plan) Unstated() bool { return !p.Collective.Known() && len(p.Postcondition) == 0 }
 
 // chunkCounts checks that the chunk counts of all ranks divide the message as the collective requires.
 func (v *validator) chunkCounts() {
@@ -54,7 +54,7 @@ func (v *validator) chunkCounts() {
 	first := -1
 	for r := range p.GPUs {
 		v.pos = Pos{r, -1, -1, -1}
-		in, out := p.chunkCount(r, Input), p.chunkCount(r, Output)
+		in, out := p.ChunkCount(r, Input), p.ChunkCount(r, Output)
 		base, other, factor := in, out, 1
 		switch p.Collective {
 		case AllGather:
@@ -81,7 +81,7 @@ func (v *validator) chunkCounts() {
 			in, out, p.Collective, n)
 		v.need(base == first, "input_chunks", "rank %d divides its message into %d chunks and rank 0 into %d", r, base, first)
 	}
-	v.pos = nowhere
+	v.pos = Nowhere
 }
 
 func (v *validator) postcondition() {
@@ -99,7 +99,7 @@ func (v *validator) postcondition() {
 		if !v.need(c.Rank >= 0 && c.Rank < len(p.GPUs), at+".rank", "rank %d of %d", c.Rank, len(p.GPUs)) {
 			return
 		}
-		v.span(c.Index, c.Size, p.chunkCount(c.Rank, Output), at)
+		v.span(c.Index, c.Size, p.ChunkCount(c.Rank, Output), at)
 		v.need(len(c.Of) > 0, at+".of", "no contribution")
 		terms += len(c.Of) * max(1, c.Size)
 		v.within(terms, 0, v.l.PostcondTerms, at, "the number of contributions in the plan")
@@ -108,7 +108,7 @@ func (v *validator) postcondition() {
 			if !v.need(t.Rank >= 0 && t.Rank < len(p.GPUs), field+".rank", "rank %d of %d", t.Rank, len(p.GPUs)) {
 				return
 			}
-			v.span(t.Index, c.Size, p.chunkCount(t.Rank, Input), field)
+			v.span(t.Index, c.Size, p.ChunkCount(t.Rank, Input), field)
 		}
 		if v.err != nil {
 			return

@@ -23,10 +23,10 @@ func Decode(data []byte) (*Plan, error) {
 // DecodeWithWarnings decodes and validates a plan against limits, and also returns at most 100 unknown keys.
 func DecodeWithWarnings(data []byte, limits *Limits) (*Plan, []Warning, error) {
 	if len(data) > limits.FileBytes {
-		return nil, nil, &Error{Class: ErrLimit, Pos: nowhere,
+		return nil, nil, &Error{Class: ErrLimit, Pos: Nowhere,
 			Detail: fmt.Sprintf("the file has %d bytes and the limit is %d", len(data), limits.FileBytes)}
 	}
-	d := decoder{scanner: scanner{data: data}, limits: limits, pos: nowhere}
+	d := decoder{scanner: scanner{data: data}, limits: limits, pos: Nowhere}
 	p := &Plan{SchemaVersion: 1, ThreadsPerBlock: 1024, Alignment: 16, MaxSize: 1<<64 - 1}
 	(&codec{r: &d}).plan(p)
 	if d.space(); d.err == nil && d.off < len(data) { // peek would take a zero byte for the end

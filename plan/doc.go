@@ -2,9 +2,9 @@
 // rank.
 //
 // The package contains the types of the plan, its JSON form (Decode, Encode), the limits of executors (Limits), the
-// address arithmetic that turns chunks into bytes (Layout), the table of ops (OpKinds), which says what each op does,
-// and the verifier that proves a plan correct before it runs (Verify). Package plan/interp is a reference interpreter
-// over byte buffers. docs/plan-format.md is the specification, and states where it differs from MSCCL++'s executor.
+// address arithmetic that turns chunks into bytes (Layout), and the table of ops (OpKinds), which says what an op does.
+// Package plan/verify proves a plan correct before it runs, and plan/interp is a reference interpreter over byte
+// buffers. docs/plan-format.md is the specification, and states where it differs from MSCCL++'s executor.
 //
 // The package is pure: no I/O, no GPU, no goroutines, no mutable globals. A *Plan is plain data: many goroutines may
 // read it at once while none writes it. No function keeps a reference to a Plan after it returns, except in a value

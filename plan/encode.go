@@ -14,36 +14,33 @@ func (p *Plan) Encode() []byte {
 	return append(w.b, '\n')
 }
 
-// Encode passes the encoding of the plan of all ranks to visit, in parts, until visit fails. The programs of one rank
-// at a time are in memory. A plan that Decode would refuse for its length is ErrLimit, before the first part if the
-// programs of the representatives show it.
-func (f *Folded) Encode(visit func(part []byte) error) error {
-	if err := f.Validate(); err != nil {
-		return err
-	}
+// EncodeParts passes the encoding of the plan to visit, in parts, until visit fails. gpu makes the part of a rank when
+// it is written. A plan that Decode would refuse for its length is ErrLimit, before the first part if the examples show
+// it: each of them stands for so many ranks.
+func (p *Plan) EncodeParts(gpu func(rank int) GPU, examples []int, each int, visit func(part []byte) error) error {
 	w, total := &writer{}, 0
 	var err error
 	add := func(bytes int) {
 		if total += bytes; total > Capacity.FileBytes && err == nil {
-			err = &Error{Class: ErrLimit, Pos: nowhere, Detail: fmt.Sprintf("a file of plan %s has over %d MiB and the "+
+			err = &Error{Class: ErrLimit, Pos: Nowhere, Detail: fmt.Sprintf("a file of plan %s has over %d MiB and the "+
 				"limit is %d: use fewer ranks or instances, or name the program where a plan is wanted",
-				f.Plan.Name, total>>20, Capacity.FileBytes>>20)}
+				p.Name, total>>20, Capacity.FileBytes>>20)}
 		}
 	}
-	for _, r := range f.Symmetry.Representatives() {
-		(&codec{r: writes(), w: w}).gpu(&f.Plan.GPUs[r])
+	for _, r := range examples {
+		(&codec{r: writes(), w: w}).gpu(&p.GPUs[r])
 	}
-	if add(len(w.b) * f.Symmetry.Order()); err != nil {
+	if add(len(w.b) * each); err != nil {
 		return err
 	}
-	w, total = &writer{gpu: f.GPU}, 0
+	w, total = &writer{gpu: gpu}, 0
 	w.flush = func() {
 		if add(len(w.b)); err == nil {
 			err = visit(w.b)
 		}
 		w.b = w.b[:0]
 	}
-	w.plan(f.Plan)
+	w.plan(p)
 	w.b = append(w.b, '\n')
 	w.flush()
 	return err
@@ -51,7 +48,7 @@ func (f *Folded) Encode(visit func(part []byte) error) error {
 
 // writes returns the decoder of a codec that writes: it limits nothing.
 func writes() *decoder {
-	return &decoder{limits: &Limits{TotalOps: math.MaxInt, TotalOperands: math.MaxInt}, pos: nowhere}
+	return &decoder{limits: &Limits{TotalOps: math.MaxInt, TotalOperands: math.MaxInt}, pos: Nowhere}
 }
 
 func (w *writer) plan(p *Plan) {

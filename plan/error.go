@@ -21,7 +21,8 @@ type Pos struct {
 	Inner int // position in the body of the pipeline Op
 }
 
-var nowhere = Pos{-1, -1, -1, -1}
+// Nowhere is the position of the plan as a whole.
+var Nowhere = Pos{-1, -1, -1, -1}
 
 // String returns text like "rank 0, thread block 2, op 5", or "" for the plan as a whole.
 func (p Pos) String() string {

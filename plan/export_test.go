@@ -13,12 +13,3 @@ func WithOp(t *testing.T, k OpKind) {
 	kindOf = indexKinds()
 	t.Cleanup(func() { opKinds = old; kindOf = indexKinds() })
 }
-
-// FewSteps bounds examinations in which many plans are compared.
-const FewSteps = 20_000
-
-// CheckEvery is Check with all combinations of numbers of iterations of consecutive launches.
-func CheckEvery(p *Plan) error {
-	_, err := Check(p, VerifyOptions{MaxSteps: FewSteps, every: true})
-	return err
-}

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"errors"
 	"fmt"
 )
 
@@ -88,7 +87,7 @@ func (p *Plan) CallerProgram(rank, hook int) []Step {
 		out = append(out, Step{Op: op, Kind: op.Name.Kind(), Does: does, Code: code, Kernel: code, Pos: at, Moves: moves,
 			Channels: channels, Hook: hook + 1})
 	}
-	here := Place{rank, planeOf(h.Type, false), h.Index, h.Size}
+	here := Place{rank, PlaneOf(h.Type, false), h.Index, h.Size}
 	if h.Takes() {
 		add(&callerWaits, Takes, hookEdges(hooks, func(to, _ int) bool { return to == hook }, 1))
 		add(&callerCopies, Meets, nil)
@@ -132,36 +131,11 @@ func (p *Plan) Hooked() bool {
 	return false
 }
 
-// hookName describes the counter of a hook's link.
-func hookName(p *Plan, l *Link) string {
+// HookName describes the counter of a hook's link.
+func HookName(p *Plan, l *Link) string {
 	n := len(p.GPUs[l.Rank].Hooks())
 	if l.ID >= 2*n {
 		return fmt.Sprintf("the way from one hook to the next in the work of the caller of rank %d", l.Rank)
 	}
 	return fmt.Sprintf("hook %d of rank %d", l.ID%n, l.Rank)
-}
-
-// delivered checks what the caller reads behind a signal_hook: it must be what the collective demands.
-func (v *verifier) delivered(b *blockState, m *Move, parts []sub) error {
-	src := &m.Src[0]
-	for _, part := range parts {
-		d := &v.want(src.Rank)[src.Index+int(part.chunk)]
-		if d.free || d.untouched {
-			continue
-		}
-		at := Place{src.Rank, src.Plane, src.Index + int(part.chunk), 1}
-		one := sub{0, part.atom}
-		err := v.checkValue(&v.cells[v.cellOf(src, part, b.launch)], d, &at, one, b.launch)
-		if e := (*Violation)(nil); errors.As(err, &e) {
-			e.Events = append(e.Events, v.event(event{int32(b.id), int32(b.pc), int32(b.launch)}, "reads", v.where(&at, one)))
-			if e.Kind == DataRace {
-				e.Detail = "nothing keeps the hook from being raised before that"
-			}
-			e.Hint = "signal_hook only when the output that the hook guards is final"
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

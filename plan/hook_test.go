@@ -9,6 +9,7 @@ import (
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/dsl"
 	"github.com/goccl/goccl/plan/interp"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // tiled is an all-gather of tiles: each tile goes to all peers when the caller has written it, and the caller of a rank
@@ -131,7 +132,7 @@ func (o tiled) compile(t *testing.T) *plan.Plan {
 func TestHooks(t *testing.T) {
 	for _, o := range []tiled{{ranks: 2, tiles: 1}, {ranks: 2, tiles: 3}, {ranks: 3, tiles: 2}, {ranks: 5, tiles: 4}} {
 		p := o.compile(t)
-		report, err := plan.Check(p, plan.VerifyOptions{})
+		report, err := verify.Check(p, verify.Options{})
 		if err != nil {
 			t.Fatalf("%+v: %v", o, err)
 		}
@@ -158,28 +159,28 @@ func TestHooks(t *testing.T) {
 func TestHooksMisused(t *testing.T) {
 	for name, c := range map[string]struct {
 		tiled
-		kind plan.Kind
+		kind verify.Kind
 		says string
 	}{
-		"tile not awaited":            {tiled{noWait: true}, plan.Unbalanced, "hook"},
-		"awaited when it is sent":     {tiled{late: true}, plan.DataRace, "the caller of rank"},
-		"no nop behind the wait":      {tiled{noNop: true}, plan.DataRace, "no nop tells the others"},
-		"awaited twice":               {tiled{twice: true}, plan.Deadlock, "never answered"},
-		"never told":                  {tiled{noSignal: true}, plan.Deadlock, "never answered"},
-		"told twice":                  {tiled{again: true}, plan.Unbalanced, "hook"},
-		"told too early":              {tiled{early: true}, plan.DataRace, "at hook"},
-		"written when it has been":    {tiled{writes: true}, plan.DataRace, "at hook"},
-		"each waits for the other":    {tiled{after: true}, plan.Deadlock, "the caller of rank"},
-		"too early, and not final":    {tiled{early: true, ranks: 3}, plan.DataRace, "at hook"},
-		"three wait for each other":   {tiled{after: true, ranks: 3}, plan.Deadlock, "hook"},
-		"a tile of three not awaited": {tiled{noWait: true, tiles: 3}, plan.Unbalanced, "hook"},
+		"tile not awaited":            {tiled{noWait: true}, verify.Unbalanced, "hook"},
+		"awaited when it is sent":     {tiled{late: true}, verify.DataRace, "the caller of rank"},
+		"no nop behind the wait":      {tiled{noNop: true}, verify.DataRace, "no nop tells the others"},
+		"awaited twice":               {tiled{twice: true}, verify.Deadlock, "never answered"},
+		"never told":                  {tiled{noSignal: true}, verify.Deadlock, "never answered"},
+		"told twice":                  {tiled{again: true}, verify.Unbalanced, "hook"},
+		"told too early":              {tiled{early: true}, verify.DataRace, "at hook"},
+		"written when it has been":    {tiled{writes: true}, verify.DataRace, "at hook"},
+		"each waits for the other":    {tiled{after: true}, verify.Deadlock, "the caller of rank"},
+		"too early, and not final":    {tiled{early: true, ranks: 3}, verify.DataRace, "at hook"},
+		"three wait for each other":   {tiled{after: true, ranks: 3}, verify.Deadlock, "hook"},
+		"a tile of three not awaited": {tiled{noWait: true, tiles: 3}, verify.Unbalanced, "hook"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := c.tiled
 			o.ranks, o.tiles = max(2, o.ranks), max(1, o.tiles)
 			p := o.compile(t)
-			_, err := plan.Check(p, plan.VerifyOptions{})
-			var wrong *plan.Violation
+			_, err := verify.Check(p, verify.Options{})
+			var wrong *verify.Violation
 			if !errors.As(err, &wrong) || wrong.Kind != c.kind || !strings.Contains(err.Error(), c.says) {
 				t.Fatalf("the verifier says %v", err)
 			}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 )
 
@@ -41,19 +42,19 @@ type Layout struct {
 // ErrMessage is the class of NewLayout's errors: the plan does not accept a message of this size.
 var ErrMessage = fmt.Errorf("message size not accepted")
 
-// blocks returns the number of blocks in the message and the number of chunks in a block.
-func (p *Plan) blocks() (blocks, period int, custom bool) {
+// Blocks returns the number of blocks in the message and the number of chunks in a block.
+func (p *Plan) Blocks() (blocks, period int, custom bool) {
 	n := len(p.GPUs)
 	switch p.Collective {
 	case AllGather:
-		return n, p.chunkCount(0, Input), false
+		return n, p.ChunkCount(0, Input), false
 	case ReduceScatter:
-		return n, p.chunkCount(0, Output), false
+		return n, p.ChunkCount(0, Output), false
 	case AllToAll:
-		return n, p.chunkCount(0, Input) / n, false
+		return n, p.ChunkCount(0, Input) / n, false
 	}
 	for r := range p.GPUs {
-		in, out := p.chunkCount(r, Input), p.chunkCount(r, Output)
+		in, out := p.ChunkCount(r, Input), p.ChunkCount(r, Output)
 		for _, c := range []int{in, out} {
 			if c == 0 {
 				continue
@@ -69,13 +70,13 @@ func (p *Plan) blocks() (blocks, period int, custom bool) {
 
 // Period returns the number of chunks in a block of input or output: Layout.Period of every message.
 func (p *Plan) Period() int {
-	_, period, _ := p.blocks()
+	_, period, _ := p.Blocks()
 	return period
 }
 
 // EvenUnit returns the unit in bytes: its multiples are the messages that divide into equal chunks (Even).
 func (p *Plan) EvenUnit() uint64 {
-	blocks, period, _ := p.blocks()
+	blocks, period, _ := p.Blocks()
 	return uint64(blocks) * uint64(period) * uint64(p.Alignment)
 }
 
@@ -86,7 +87,7 @@ func (p *Plan) NewLayout(size uint64) (*Layout, error) {
 		return nil, fmt.Errorf("plan %s: %w: %d bytes, the plan takes %d to %d", p.Name, ErrMessage, size, p.MinSize,
 			p.MaxSize)
 	}
-	blocks, period, custom := p.blocks()
+	blocks, period, custom := p.Blocks()
 	if size > uint64(Capacity.MaxOffset) {
 		return nil, fmt.Errorf("plan %s: %w: %d bytes are more than can be addressed", p.Name, ErrMessage, size)
 	}
@@ -102,7 +103,7 @@ func (p *Plan) NewLayout(size uint64) (*Layout, error) {
 			ErrMessage, size, period, p.Alignment)
 	}
 	for r := range p.GPUs {
-		most := max(p.chunkCount(r, Input), p.chunkCount(r, Output), 2*p.GPUs[r].ScratchChunks, 1)
+		most := max(p.ChunkCount(r, Input), p.ChunkCount(r, Output), 2*p.GPUs[r].ScratchChunks, 1)
 		hi, lo := bits.Mul64(uint64(most), uint64(l.Chunk))
 		if hi != 0 || lo > uint64(Capacity.MaxOffset)/4 {
 			return nil, fmt.Errorf("plan %s: %w: %d chunks of %d bytes on rank %d are more than can be addressed", p.Name,
@@ -114,11 +115,12 @@ func (p *Plan) NewLayout(size uint64) (*Layout, error) {
 
 // Memory returns the place in memory of a logical place: in an in-place plan, output and input are one memory.
 func (p *Plan) Memory(pl Place) Place {
-	pl.Plane, pl.Index = p.memory(pl.Rank, pl.Plane, pl.Index, p.Period())
+	pl.Plane, pl.Index = p.MemoryAt(pl.Rank, pl.Plane, pl.Index, p.Period())
 	return pl
 }
 
-func (p *Plan) memory(rank int, pl Plane, chunk, period int) (Plane, int) {
+// MemoryAt is Memory of one chunk, for a caller that knows the period.
+func (p *Plan) MemoryAt(rank int, pl Plane, chunk, period int) (Plane, int) {
 	if !p.InPlace || pl > OutputPlane {
 		return pl, chunk
 	}
@@ -153,7 +155,7 @@ func (l *Layout) Even() bool { return l.Chunk*int64(l.Period) == l.Block }
 
 // Size returns the size in bytes of a rank's input or output.
 func (l *Layout) Size(rank int, t BufferType) int64 {
-	return l.Offset(l.plan.chunkCount(rank, t))
+	return l.Offset(l.plan.ChunkCount(rank, t))
 }
 
 // Offset returns the start of chunk k of an input or output. For k one past the last chunk, it returns the end of the
@@ -215,6 +217,42 @@ func (l *Layout) Iterations(op *Op) int64 {
 		n++
 	}
 	return n
+}
+
+// UnitRange returns the smallest and the largest number of units in a chunk, over all accepted messages; lo is above hi
+// if there is none. A message of 0 bytes moves no data.
+func (p *Plan) UnitRange() (lo, hi int64) {
+	blocks, period, custom := p.Blocks()
+	in := func(size uint64) int64 {
+		size = min(size, 1<<61)
+		block := ceilDiv(int64(size), int64(blocks))
+		return ceilDiv(ceilDiv(block, p.Alignment), int64(period))
+	}
+	lo, hi = max(1, in(p.MinSize)), max(1, in(p.MaxSize))
+	if custom {
+		hi = int64(min(p.MaxSize, 1<<61)) / (int64(period) * p.Alignment)
+	}
+	return lo, hi
+}
+
+// UnitsFor returns the sizes of a chunk, in units, for which op runs n times; with more, n times or more.
+func (p *Plan) UnitsFor(op *Op, n int64, more bool) (lo, hi int64) {
+	unit := op.UnitSize / p.Alignment
+	before, _ := mulDiv(unit, n-1, int64(op.NumChunks))
+	lo, hi = before+1, math.MaxInt64
+	if !more {
+		hi, _ = mulDiv(unit, n, int64(op.NumChunks))
+	}
+	return lo, hi
+}
+
+// OfChunk returns the layout of the message whose chunks have a size, whether the plan accepts it or not.
+func (p *Plan) OfChunk(chunk int64) *Layout {
+	blocks, period, custom := p.Blocks()
+	l := &Layout{Block: int64(period) * chunk, Chunk: chunk, Period: period, Alignment: p.Alignment, plan: p,
+		ranks: len(p.GPUs), custom: custom}
+	l.Message = l.Block * int64(blocks)
+	return l
 }
 
 // mulDiv returns a·b/c, at most 1<<62, and whether there is a remainder. No argument may be negative.

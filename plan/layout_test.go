@@ -1,10 +1,13 @@
-package plan
+package plan_test
 
 import (
 	"errors"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/internal/sketch"
 )
 
 // peerOffset is MSCCL++'s offset of chunk k, for a buffer of units·a bytes in n chunks.
@@ -12,21 +15,22 @@ func peerOffset(k, units, n, a int64) int64 {
 	return a * (k*(units/n) + min(k, units%n))
 }
 
-func drawPlan(t *rapid.T) *Plan {
+func drawPlan(t *rapid.T) *sketch.Plan {
 	ranks := rapid.IntRange(2, 9).Draw(t, "ranks")
 	cf := rapid.IntRange(1, 7).Draw(t, "chunks")
-	c := rapid.SampledFrom([]Collective{AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, SendRecv}).Draw(t,
+	c := rapid.SampledFrom([]plan.Collective{plan.AllReduce, plan.AllGather, plan.ReduceScatter, plan.AllToAll,
+		plan.Broadcast, plan.SendRecv}).Draw(t,
 		"collective")
 	in, out := cf, cf
 	switch c {
-	case AllGather:
+	case plan.AllGather:
 		out = cf * ranks
-	case ReduceScatter:
+	case plan.ReduceScatter:
 		in = cf * ranks
-	case AllToAll:
+	case plan.AllToAll:
 		in, out = cf*ranks, cf*ranks
 	}
-	p := mesh("p", c, ranks, 1, in, out, rapid.IntRange(0, 9).Draw(t, "scratch"))
+	p := sketch.Mesh("p", c, ranks, 1, in, out, rapid.IntRange(0, 9).Draw(t, "scratch"))
 	p.Alignment = rapid.SampledFrom([]int64{1, 4, 16, 128}).Draw(t, "alignment")
 	p.MaxSize = 1<<64 - 1
 	return p
@@ -38,13 +42,13 @@ func TestLayoutProperties(t *testing.T) {
 		size := rapid.Uint64Range(0, 1<<44).Draw(t, "size")
 		l, err := p.NewLayout(size)
 		if err != nil {
-			if !errors.Is(err, ErrMessage) {
+			if !errors.Is(err, plan.ErrMessage) {
 				t.Fatal(err)
 			}
 			t.Skip()
 		}
-		for _, b := range []BufferType{Input, Output} {
-			n := p.chunkCount(0, b)
+		for _, b := range []plan.BufferType{plan.Input, plan.Output} {
+			n := p.ChunkCount(0, b)
 			end := int64(0)
 			for k := range n {
 				at, avail := l.Locate(k, 0)
@@ -67,7 +71,7 @@ func TestLayoutProperties(t *testing.T) {
 				t.Fatalf("chunks end at %d of %d bytes", end, l.Size(0, b))
 			}
 		}
-		s := Slice{0, rapid.IntRange(1, 9).Draw(t, "slices")}
+		s := plan.Slice{0, rapid.IntRange(1, 9).Draw(t, "slices")}
 		chunks := rapid.IntRange(1, 4).Draw(t, "size")
 		at := int64(0)
 		for s.Index = range s.Count {
@@ -109,8 +113,8 @@ func TestLayoutNeverOverflows(t *testing.T) {
 			return
 		}
 		for r := range p.GPUs {
-			for _, n := range []int64{l.Size(r, Input), l.Size(r, Output), p.Scratch(r, l.Chunk).Size} {
-				if n < 0 || n > Capacity.MaxOffset {
+			for _, n := range []int64{l.Size(r, plan.Input), l.Size(r, plan.Output), p.Scratch(r, l.Chunk).Size} {
+				if n < 0 || n > plan.Capacity.MaxOffset {
 					t.Fatalf("%d bytes on rank %d", n, r)
 				}
 			}
@@ -120,9 +124,9 @@ func TestLayoutNeverOverflows(t *testing.T) {
 
 func TestScratchPlanesAreApart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := allReduceLL(2, true, rapid.Bool().Draw(t, "double"))
+		p := sketch.AllReduceLL(2, true, rapid.Bool().Draw(t, "double"))
 		if rapid.Bool().Draw(t, "plain") {
-			p.emit(0, 1, copyOp(Local(Input, 0, 1), Local(Scratch, 0, 1)))
+			p.Emit(0, 1, sketch.Copy(plan.Local(plan.Input, 0, 1), plan.Local(plan.Scratch, 0, 1)))
 		}
 		big, small := rapid.Uint64Range(1, 1<<20).Draw(t, "big"), rapid.Uint64Range(1, 1<<20).Draw(t, "small")
 		small = min(small, big)
@@ -136,7 +140,7 @@ func TestScratchPlanesAreApart(t *testing.T) {
 			if half == 1 && !p.DoubleScratch {
 				break
 			}
-			for _, l := range []*Layout{lb, ls}[half:][:1] { // the halves hold messages of different sizes
+			for _, l := range []*plan.Layout{lb, ls}[half:][:1] { // the halves hold messages of different sizes
 				if p.UsesPlainScratch() {
 					areas = append(areas, area{s.PlainAt(l, half, 0, 0), s.PlainAt(l, half, n, 0)})
 				}

@@ -15,6 +15,7 @@ import (
 	"github.com/goccl/goccl/plan/executor/planrun"
 	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/simulate"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // getWithSignal is an op that the format does not have: it reads from peers and then tells them that it has.
@@ -89,7 +90,7 @@ func compileNewOp(t *testing.T, ranks int) *plan.Plan {
 func TestNewOp(t *testing.T) {
 	plan.WithOp(t, getWithSignal(plan.Moves|plan.Adds))
 	p := compileNewOp(t, 3)
-	if _, err := plan.Check(p, plan.VerifyOptions{}); err != nil {
+	if _, err := verify.Check(p, verify.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	for seed := range uint64(8) {
@@ -160,8 +161,8 @@ func TestNewOpIsExamined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var wrong *plan.Violation
-	if err := plan.Verify(p, plan.VerifyOptions{}); !errors.As(err, &wrong) || wrong.Kind != plan.Deadlock {
+	var wrong *verify.Violation
+	if _, err := verify.Check(p, verify.Options{}); !errors.As(err, &wrong) || wrong.Kind != verify.Deadlock {
 		t.Errorf("the verifier says %v", err)
 	}
 	var dead *interp.DeadlockError

@@ -9,8 +9,8 @@ type Origins struct {
 	Ops    [][][]int32 // by rank and thread block: the positions in Places of its ops, bodies behind their pipelines
 }
 
-// place returns the line of an op, or "".
-func (p *Plan) place(at Pos) string {
+// Line returns the author's line of an op, or "".
+func (p *Plan) Line(at Pos) string {
 	o := p.Origins
 	if o == nil || at.Rank < 0 || at.Rank >= len(o.Ops) || at.Block < 0 || at.Block >= len(o.Ops[at.Rank]) {
 		return ""
@@ -32,8 +32,8 @@ func (p *Plan) place(at Pos) string {
 	return ""
 }
 
-// chunkName returns "chunk 3", in the author's numbers: "chunk 1, part 2 of 2".
-func (p *Plan) chunkName(k int) string {
+// ChunkName returns "chunk 3", in the author's numbers: "chunk 1, part 2 of 2".
+func (p *Plan) ChunkName(k int) string {
 	if p.Origins == nil || p.Origins.Parts < 2 {
 		return fmt.Sprintf("chunk %d", k)
 	}

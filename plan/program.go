@@ -9,7 +9,8 @@ const (
 	OutputPlane
 	ScratchPlane
 	PacketPlane
-	numPlanes
+
+	NumPlanes // there are so many
 )
 
 // String returns a name like "input" or "packets".
@@ -161,18 +162,19 @@ func (r *resolver) places(dst []Place, op *Op, c *Chunk, packets bool) []Place {
 	switch c.Kind {
 	case RemoteChunk:
 		b := &r.g.RemoteBuffers[r.tb.RemoteBufferIDs(op.ChannelType)[c.ID]]
-		return append(dst, Place{b.Rank, planeOf(b.Type, packets), c.Index, c.Size})
+		return append(dst, Place{b.Rank, PlaneOf(b.Type, packets), c.Index, c.Size})
 	case SwitchChunk:
 		g := &r.groups[r.tb.ChannelIDs(SwitchChannel)[c.ID]]
 		for _, rank := range sortedRanks(g.Ranks) {
-			dst = append(dst, Place{rank, planeOf(g.Buffer, packets), c.Index, c.Size})
+			dst = append(dst, Place{rank, PlaneOf(g.Buffer, packets), c.Index, c.Size})
 		}
 		return dst
 	}
-	return append(dst, Place{r.rank, planeOf(c.Type, packets), c.Index, c.Size})
+	return append(dst, Place{r.rank, PlaneOf(c.Type, packets), c.Index, c.Size})
 }
 
-func planeOf(t BufferType, packets bool) Plane {
+// PlaneOf returns the plane of a buffer's packets or of its plain bytes.
+func PlaneOf(t BufferType, packets bool) Plane {
 	switch {
 	case t == Input:
 		return InputPlane

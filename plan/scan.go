@@ -26,7 +26,7 @@ func (s *scanner) fail(at int, format string, args ...any) {
 		return
 	}
 	line, col := lineCol(s.data, at)
-	s.err = &Error{Class: ErrSyntax, Pos: nowhere, Line: line, Col: col, Detail: fmt.Sprintf(format, args...)}
+	s.err = &Error{Class: ErrSyntax, Pos: Nowhere, Line: line, Col: col, Detail: fmt.Sprintf(format, args...)}
 }
 
 func lineCol(data []byte, at int) (line, col int) {

@@ -14,7 +14,7 @@ import (
 //
 // All code in this package may index a plan that Validate accepts without further checks.
 func (p *Plan) Validate(limits *Limits) error {
-	v := validator{p: p, l: limits, pos: nowhere}
+	v := validator{p: p, l: limits, pos: Nowhere}
 	v.plan()
 	if v.err != nil {
 		return v.err
@@ -116,7 +116,7 @@ func (v *validator) plan() {
 			return
 		}
 	}
-	v.pos = nowhere
+	v.pos = Nowhere
 	v.chunkCounts()
 	v.postcondition()
 	for r := range p.GPUs {

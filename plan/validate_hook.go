@@ -23,7 +23,7 @@ func (v *validator) hook(h *Hook, id int) {
 		"a hook guards input (i), which the caller writes, or output (o), which it reads, not %q", h.Type) {
 		return
 	}
-	count := v.p.chunkCount(v.gpu.ID, h.Type)
+	count := v.p.ChunkCount(v.gpu.ID, h.Type)
 	v.need(h.Size > 0 && h.Index >= 0 && h.Size <= count && h.Index <= count-h.Size, "index",
 		"chunks %d to %d of a buffer %q of %d chunks", h.Index, h.Index+h.Size-1, h.Type, count)
 	v.need(h.Takes() || len(h.After) == 0, "after", "only a hook of input comes after others")

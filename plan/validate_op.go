@@ -187,7 +187,7 @@ func (v *validator) operand(op *Op, k OperandKind, c *Chunk) {
 			v.bad(ErrInvalid, "type", "%q is not i, o or s", c.Type)
 			return
 		}
-		count = v.p.chunkCount(v.pos.Rank, c.Type)
+		count = v.p.ChunkCount(v.pos.Rank, c.Type)
 	case RemoteChunk:
 		ids := v.tb.RemoteBufferIDs(op.ChannelType)
 		if c.ID < 0 || c.ID >= len(ids) {
@@ -197,7 +197,7 @@ func (v *validator) operand(op *Op, k OperandKind, c *Chunk) {
 		}
 		b := &v.gpu.RemoteBuffers[ids[c.ID]]
 		t = b.Type
-		count = v.p.chunkCount(b.Rank, b.Type)
+		count = v.p.ChunkCount(b.Rank, b.Type)
 	case SwitchChunk:
 		ids := v.tb.ChannelIDs(SwitchChannel)
 		if c.ID < 0 || c.ID >= len(ids) {
@@ -208,7 +208,7 @@ func (v *validator) operand(op *Op, k OperandKind, c *Chunk) {
 		t = g.Buffer
 		count = math.MaxInt
 		for _, r := range g.Ranks {
-			count = min(count, v.p.chunkCount(r, t))
+			count = min(count, v.p.ChunkCount(r, t))
 		}
 	}
 	switch {

@@ -8,6 +8,8 @@ import (
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/plan/simulate"
+	"github.com/goccl/goccl/plan/symmetry"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // foldFrom is the number of ranks from which built-in programs are written folded.
@@ -16,7 +18,7 @@ const foldFrom = 64
 // anyPlan is a plan, whole or folded.
 type anyPlan struct {
 	whole  *plan.Plan
-	folded *plan.Folded
+	folded *symmetry.Folded
 }
 
 // any returns the plan, folded if it is a built-in program of many ranks that do the same up to a renaming.
@@ -55,11 +57,11 @@ func (p *anyPlan) encode(visit func(part []byte) error) error {
 	return visit(data)
 }
 
-func (p *anyPlan) check() (*plan.Report, error) {
+func (p *anyPlan) check() (*verify.Report, error) {
 	if p.folded != nil {
-		return p.folded.Check(plan.VerifyOptions{})
+		return verify.CheckFolded(p.folded, verify.Options{})
 	}
-	return plan.Check(p.whole, plan.VerifyOptions{})
+	return verify.Check(p.whole, verify.Options{})
 }
 
 func (p *anyPlan) simulate(m *simulate.Machine, size int64) (*simulate.Result, error) {

@@ -20,6 +20,7 @@ import (
 	"github.com/goccl/goccl/plan/executor"
 	"github.com/goccl/goccl/plan/executor/planrun"
 	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/plan/verify"
 	"github.com/goccl/goccl/transport/tcp"
 )
 
@@ -61,7 +62,7 @@ func (c *planRun) Run(ctx context.Context, s *streams) error {
 	even := p.MovesChunks()
 	if !c.Trust {
 		r, err := executor.Check(p)
-		var wrong *plan.Violation
+		var wrong *verify.Violation
 		if errors.As(err, &wrong) && launched && env.Rank > 0 {
 			return &exitError{1, fmt.Errorf("%s (rank 0 reports the whole counterexample)", wrong.Summary())}
 		}

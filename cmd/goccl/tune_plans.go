@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/fabric"
 	"github.com/goccl/goccl/plan/synth"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // plansPerSize is how many plans are measured of those that are found for a size.
@@ -42,7 +43,7 @@ func (c *tuneCommand) planSearch(ctx context.Context) (perf.PlanSearch, error) {
 		var list []*plan.Plan
 		for i := 0; i < len(r.Candidates) && len(list) < plansPerSize && r.Candidates[i].Err == nil; i++ {
 			p, err := r.Candidates[i].Prove()
-			if wrong := (*plan.Violation)(nil); errors.As(err, &wrong) {
+			if wrong := (*verify.Violation)(nil); errors.As(err, &wrong) {
 				continue
 			}
 			if err != nil {

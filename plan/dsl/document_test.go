@@ -41,7 +41,7 @@ func TestDocumentEqualsTheProgramInGo(t *testing.T) {
 		c.Wait(TB(0))
 	}
 	got := made.Encode()
-	if want := verify(t, p).Encode(); !bytes.Equal(got, want) {
+	if want := proven(t, p).Encode(); !bytes.Equal(got, want) {
 		t.Errorf("document gives\n%s\nprogram gives\n%s", got, want)
 	}
 }

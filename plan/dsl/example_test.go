@@ -5,6 +5,7 @@ import (
 
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/dsl"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 func Example() {
@@ -24,7 +25,8 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(plan.Verify(compiled, plan.VerifyOptions{}))
+	_, err = verify.Check(compiled, verify.Options{})
+	fmt.Println(err)
 	for _, tb := range compiled.GPUs[0].ThreadBlocks {
 		var names []plan.OpName
 		for _, op := range tb.Ops {

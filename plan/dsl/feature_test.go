@@ -6,6 +6,7 @@ import (
 
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/interp"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // TestSpecReachesThePlan checks that the plan has the value of every field of AlgoSpec that plans have.
@@ -44,7 +45,7 @@ func shift(ranks, demand, by int) *CollectiveProgram {
 }
 
 func TestUserDefinedCollective(t *testing.T) {
-	out := verify(t, shift(3, 1, 1))
+	out := proven(t, shift(3, 1, 1))
 	if len(out.Postcondition) == 0 || out.Collective != "shift" {
 		t.Errorf("collective %q with %d postconditions", out.Collective, len(out.Postcondition))
 	}
@@ -52,8 +53,8 @@ func TestUserDefinedCollective(t *testing.T) {
 		t.Error(err)
 	}
 	wrong := compile(t, shift(3, 1, 2))
-	var v *plan.Violation
-	if err := plan.Verify(wrong, plan.VerifyOptions{}); !errors.As(err, &v) || v.Kind != plan.WrongResult {
+	var v *verify.Violation
+	if _, err := verify.Check(wrong, verify.Options{}); !errors.As(err, &v) || v.Kind != verify.WrongResult {
 		t.Errorf("a program that does not do what it states: %v", err)
 	}
 }
@@ -87,10 +88,10 @@ func TestThreadBlockGroupSharesAnOperation(t *testing.T) {
 			t.Errorf("block %d: %s, slice %+v", b, op.Name, op.Slice)
 		}
 	}
-	if err := plan.Verify(out, plan.VerifyOptions{}); err != nil {
+	if _, err := verify.Check(out, verify.Options{}); err != nil {
 		t.Error(err)
 	}
-	if plan.Verify(build(false), plan.VerifyOptions{}) == nil {
+	if _, err := verify.Check(build(false), verify.Options{}); err == nil {
 		t.Error("without the barrier one block uses what others have not copied yet, and the verifier accepts it")
 	}
 }
@@ -113,7 +114,7 @@ func TestDoubleScratch(t *testing.T) {
 			other := p.Rank(r).Scratch(1)
 			p.Rank(r).UnpackPackets(other.Chunk(0), scratch[r].Chunk((r+1)%3), TB(0))
 		}
-		err := plan.Verify(compile(t, p), plan.VerifyOptions{})
+		_, err := verify.Check(compile(t, p), verify.Options{})
 		if double && err != nil {
 			t.Error(err)
 		}

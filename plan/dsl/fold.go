@@ -1,12 +1,15 @@
 package dsl
 
-import "github.com/goccl/goccl/plan"
+import (
+	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/symmetry"
+)
 
 // Fold compiles a program whose ranks do alike without the operations of all of them: write writes the program that
 // AlgoSpec.Only selects, and is called a few times. The result is nil when the ranks that were written show no
 // symmetry. Whether the ranks that were not written do alike is the author's word: the plan is what the symmetry makes
 // of the others.
-func Fold(write func(only func(rank int) bool) (*CollectiveProgram, error)) (*plan.Folded, error) {
+func Fold(write func(only func(rank int) bool) (*CollectiveProgram, error)) (*symmetry.Folded, error) {
 	compile := func(only func(rank int) bool) (*plan.Plan, error) {
 		p, err := write(only)
 		if err != nil {
@@ -18,5 +21,5 @@ func Fold(write func(only func(rank int) bool) (*CollectiveProgram, error)) (*pl
 	if err != nil {
 		return nil, err
 	}
-	return plan.FoldRanks(tables, func(has func(rank int) bool) (*plan.Plan, error) { return compile(has) })
+	return symmetry.FoldRanks(tables, func(has func(rank int) bool) (*plan.Plan, error) { return compile(has) })
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // TestCounterexampleNamesTheAuthorsLines: the put of the second chunk has no entry handshake. With two instances the
@@ -27,7 +28,7 @@ func TestCounterexampleNamesTheAuthorsLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = plan.Verify(made, plan.VerifyOptions{})
+	_, err = verify.Check(made, verify.Options{})
 	line := fmt.Sprintf("(put), at %s:%d, writes output of rank 1, chunk 1, part 1 of 2", here.File, here.Line+1)
 	if err == nil || !strings.Contains(err.Error(), line) {
 		t.Errorf("%v, want %q", err, line)
@@ -36,7 +37,7 @@ func TestCounterexampleNamesTheAuthorsLines(t *testing.T) {
 	if err != nil || again.Origins != nil {
 		t.Errorf("a file says where it comes from: %v, %v", again.Origins, err)
 	}
-	if err := plan.Verify(again, plan.VerifyOptions{}); err == nil || !strings.Contains(err.Error(), "chunk 2 (bytes") {
+	if _, err := verify.Check(again, verify.Options{}); err == nil || !strings.Contains(err.Error(), "chunk 2 (bytes") {
 		t.Errorf("%v", err)
 	}
 }

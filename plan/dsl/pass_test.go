@@ -173,7 +173,7 @@ func TestPipelineMeetsItsNextIteration(t *testing.T) {
 }
 
 func TestAssignment(t *testing.T) {
-	if n := len(verify(t, allGatherPut(4, Auto)).GPUs[0].ThreadBlocks); n != 4 {
+	if n := len(proven(t, allGatherPut(4, Auto)).GPUs[0].ThreadBlocks); n != 4 {
 		t.Errorf("%d blocks, want one for each independent peer and one for the copy", n)
 	}
 
@@ -210,7 +210,7 @@ func TestAssignment(t *testing.T) {
 		sync.Wait()
 		p.Rank(r).Copy(p.Rank(r).Output().Chunk(q), scratch(r, 0))
 	}
-	verify(t, p)
+	proven(t, p)
 }
 
 func TestAssignmentFoldsOntoFewBlocks(t *testing.T) {
@@ -236,7 +236,7 @@ func TestAssignmentRefusesTwoMasters(t *testing.T) {
 
 func TestReplicationPolicies(t *testing.T) {
 	for _, policy := range []ReplicationPolicy{Interleaved, None} {
-		out := verify(t, twoShotPackets(3, 4, policy))
+		out := proven(t, twoShotPackets(3, 4, policy))
 		g := out.GPUs[0]
 		wantChunks := 12
 		if policy == None {
@@ -252,7 +252,7 @@ func TestReplicationPolicies(t *testing.T) {
 		t.Errorf("error %v: a port channel cannot be shared", err)
 	}
 	p.spec.ReplicationPolicy = Interleaved
-	verify(t, p)
+	proven(t, p)
 }
 
 func TestPortableLimits(t *testing.T) {

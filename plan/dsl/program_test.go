@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // switchAllReduce is the torch guide's example: signal all, reduce and broadcast one chunk per rank through the switch,
@@ -68,10 +69,10 @@ func compile(t *testing.T, p *CollectiveProgram) *plan.Plan {
 	return out
 }
 
-func verify(t *testing.T, p *CollectiveProgram) *plan.Plan {
+func proven(t *testing.T, p *CollectiveProgram) *plan.Plan {
 	t.Helper()
 	out := compile(t, p)
-	if err := plan.Verify(out, plan.VerifyOptions{}); err != nil {
+	if _, err := verify.Check(out, verify.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -91,7 +92,7 @@ func opNames(ops []plan.Op) string {
 }
 
 func TestSwitchAllReduceOfTheTorchGuide(t *testing.T) {
-	out := verify(t, switchAllReduce(8, 8))
+	out := proven(t, switchAllReduce(8, 8))
 	if n := len(out.GPUs[3].ThreadBlocks); n != 8 {
 		t.Errorf("%d thread blocks, want one per instance", n)
 	}
@@ -203,9 +204,9 @@ func TestUnpaired(t *testing.T) {
 	p := NewCollectiveProgram(AlgoSpec{Name: "u", Collective: AllReduce(2, 1, true), AllowUnpaired: true})
 	p.MemoryChannel(1, 0).Signal(TB(0))
 	p.MemoryChannel(0, 1)
-	var v *plan.Violation
-	if err := plan.Verify(compile(t, p), plan.VerifyOptions{}); !errors.As(err, &v) || v.Kind != plan.Unbalanced {
-		t.Errorf("the verifier says %v, want %s", err, plan.Unbalanced)
+	var v *verify.Violation
+	if _, err := verify.Check(compile(t, p), verify.Options{}); !errors.As(err, &v) || v.Kind != verify.Unbalanced {
+		t.Errorf("the verifier says %v, want %s", err, verify.Unbalanced)
 	}
 }
 
@@ -250,7 +251,7 @@ func TestGolden(t *testing.T) {
 		"pipeline":       pipelined(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := verify(t, p).Encode()
+			got := proven(t, p).Encode()
 			file := filepath.Join("testdata", name+".json")
 			if os.Getenv("GOCCL_UPDATE_GOLDEN") != "" {
 				if err := os.WriteFile(file, got, 0o644); err != nil {

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/interp"
-	"pgregory.net/rapid"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // known is a chunk whose content the generator tracks.
@@ -191,7 +193,7 @@ func TestRandomProgramsAreRightAfterAllPasses(t *testing.T) {
 		if !bytes.Equal(read.Encode(), data) {
 			t.Fatal("reading and writing changes the plan")
 		}
-		if err := plan.Verify(out, plan.VerifyOptions{}); err != nil {
+		if _, err := verify.Check(out, verify.Options{}); err != nil {
 			t.Fatalf("%v\n%s", err, data)
 		}
 		size := uint64(out.GPUs[0].InputChunks) * uint64(out.Alignment)

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // certificate says that a verifier has proven a plan. It lies in a folder of the user's, so that not every process
@@ -21,16 +21,16 @@ import (
 // this process's user and that nobody else can write, in such a folder. A process that can write those can also change
 // the program that reads them. A certificate that comes from elsewhere, such as beside a plan, is not read.
 type certificate struct {
-	Plan     string      `json:"plan"`     // SHA-256 of the plan in the form that Encode writes
-	Verifier string      `json:"verifier"` // plan.VerifierHash
-	Report   plan.Report `json:"report"`   // what was examined, and what was found
+	Plan     string        `json:"plan"`     // SHA-256 of the plan in the form that Encode writes
+	Verifier string        `json:"verifier"` // verify.Hash
+	Report   verify.Report `json:"report"`   // what was examined, and what was found
 }
 
 const maxCertificate = 4096
 
 // certificateFile returns the name of the file for a plan: that of another verifier is another file.
 func certificateFile(dir string, hash [sha256.Size]byte) string {
-	verifier := plan.VerifierHash()
+	verifier := verify.Hash()
 	h := sha256.New()
 	h.Write(hash[:])
 	h.Write(verifier[:])
@@ -38,7 +38,7 @@ func certificateFile(dir string, hash [sha256.Size]byte) string {
 }
 
 // readCertificate returns the report of a certificate, or an error that says why there is none to rely on.
-func readCertificate(dir string, hash [sha256.Size]byte) (*plan.Report, error) {
+func readCertificate(dir string, hash [sha256.Size]byte) (*verify.Report, error) {
 	if err := onlyOurs(dir, os.Lstat); err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func readCertificate(dir string, hash [sha256.Size]byte) (*plan.Report, error) {
 	if err := json.Unmarshal(data, &c); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
-	verifier := plan.VerifierHash()
+	verifier := verify.Hash()
 	if c.Plan != hex.EncodeToString(hash[:]) || c.Verifier != hex.EncodeToString(verifier[:]) || c.Report.Steps <= 0 {
 		return nil, fmt.Errorf("%s is for another plan or another verifier", f.Name())
 	}
@@ -80,8 +80,8 @@ func onlyOurs(name string, stat func(string) (os.FileInfo, error)) error {
 }
 
 // writeCertificate stores a report. Readers see the whole file or none.
-func writeCertificate(dir string, hash [sha256.Size]byte, r *plan.Report) error {
-	verifier := plan.VerifierHash()
+func writeCertificate(dir string, hash [sha256.Size]byte, r *verify.Report) error {
+	verifier := verify.Hash()
 	data, err := json.Marshal(certificate{hex.EncodeToString(hash[:]), hex.EncodeToString(verifier[:]), *r})
 	if err != nil {
 		return err

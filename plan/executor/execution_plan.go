@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // ExecutionPlan is a plan that this rank has loaded and can run.
@@ -63,7 +64,7 @@ var verified struct {
 
 type verification struct {
 	once   sync.Once
-	report *plan.Report
+	report *verify.Report
 	err    error
 
 	merge  sync.Once
@@ -73,11 +74,11 @@ type verification struct {
 // maxVerified bounds the cache. When it is full, it is cleared, and plans are checked again.
 const maxVerified = 1024
 
-// Check is plan.Check with a cache of results for the process, and with GOCCL_PLAN_CERTIFICATES for all of the user's
+// Check is verify.Check with a cache of results for the process, and with GOCCL_PLAN_CERTIFICATES for all of the user's
 // processes.
-func Check(p *plan.Plan) (*plan.Report, error) { return check(p, sha256.Sum256(p.Encode())) }
+func Check(p *plan.Plan) (*verify.Report, error) { return check(p, sha256.Sum256(p.Encode())) }
 
-func check(p *plan.Plan, hash [sha256.Size]byte) (*plan.Report, error) {
+func check(p *plan.Plan, hash [sha256.Size]byte) (*verify.Report, error) {
 	v := verificationOf(hash)
 	v.once.Do(func() {
 		dir := setting.Lenient().PlanCertificates
@@ -87,7 +88,7 @@ func check(p *plan.Plan, hash [sha256.Size]byte) (*plan.Report, error) {
 				return
 			}
 		}
-		if v.report, v.err = plan.Check(p, plan.VerifyOptions{}); v.err == nil && dir != "" {
+		if v.report, v.err = verify.Check(p, verify.Options{}); v.err == nil && dir != "" {
 			_ = writeCertificate(dir, hash, v.report) // the next process proves it again
 		}
 	})
@@ -206,7 +207,7 @@ func (x *ExecutionPlan) prepare(o *options) error {
 }
 
 // repeated is a counterexample that rank 0 reports in full.
-type repeated struct{ *plan.Violation }
+type repeated struct{ *verify.Violation }
 
 func (e *repeated) Error() string { return e.Summary() + " (rank 0 reports the whole counterexample)" }
 func (e *repeated) Unwrap() error { return e.Violation }
@@ -218,7 +219,7 @@ func (x *ExecutionPlan) agree(ctx context.Context, mine error) error {
 		word = append([]byte{0}, mine.Error()[:min(len(mine.Error()), 1000)]...)
 	}
 	all, err := x.e.boot.AllGather(ctx, word)
-	var wrong *plan.Violation
+	var wrong *verify.Violation
 	switch {
 	case errors.As(mine, &wrong) && x.e.rank > 0 && err == nil && bytes.Equal(all[0], word):
 		return &repeated{wrong} // rank 0 has the same error

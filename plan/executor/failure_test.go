@@ -16,6 +16,7 @@ import (
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/executor"
 	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // failing is a job of two ranks with a short deadline, and a buffer for each.
@@ -165,7 +166,7 @@ func TestLoadRefuses(t *testing.T) {
 	*ops = (*ops)[1:] // the first signal
 	ctx := bounded(t)
 	err = j.each(func(r int) error { _, err := j.execs[r].Load(ctx, bad); return err })
-	var v *plan.Violation
+	var v *verify.Violation
 	if !errors.As(err, &v) {
 		t.Errorf("a wrong plan: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/plan/verify"
 	"github.com/goccl/goccl/test/mutant"
 )
 
@@ -58,7 +59,7 @@ func EachMutant(t *testing.T, f func(name string, q *plan.Plan, messages []uint6
 				}
 				name := fmt.Sprintf("%s/%d-%d-%v", spec.Name, o.Ranks, o.Instances, inPlace)
 				rng := rand.New(rand.NewPCG(*mutantSeed, uint64(len(name))))
-				n.Add(mutant.Accepted(name, p, *mutantSeed, *mutants, func(what string, q *plan.Plan, r *plan.Report) {
+				n.Add(mutant.Accepted(name, p, *mutantSeed, *mutants, func(what string, q *plan.Plan, r *verify.Report) {
 					if !t.Failed() {
 						f(name+" ("+what+")", q, mutant.Messages(q, r, uint64(datatype.Float32.Size()), *mutantRuns, 4096,
 							rng))

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // TestCounterexampleOnce: when all ranks load a wrong plan, rank 0 reports the counterexample and the others a line.
@@ -20,7 +20,7 @@ func TestCounterexampleOnce(t *testing.T) {
 	j := newJob(t, 3, openHost)
 	_ = j.each(func(r int) error {
 		_, err := j.execs[r].Load(bounded(t), p)
-		var wrong *plan.Violation
+		var wrong *verify.Violation
 		if !errors.As(err, &wrong) || strings.Contains(err.Error(), "\n") != (r == 0) {
 			t.Errorf("rank %d: %v", r, err)
 		}

@@ -7,16 +7,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rogpeppe/go-internal/txtar"
+
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/programs"
-	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // For every script of the verifier that decodes: a plan that the verifier accepts fails in no order, and a plan that it
 // rejects fails in some order.
 func TestExploreAgreesWithTheVerifier(t *testing.T) {
-	files, err := filepath.Glob("../testdata/verify/*.txtar")
+	files, err := filepath.Glob("../verify/testdata/*.txtar")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d scripts, %v", len(files), err)
 	}
@@ -30,7 +32,7 @@ func TestExploreAgreesWithTheVerifier(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		r, err := plan.Check(p, plan.VerifyOptions{})
+		r, err := verify.Check(p, verify.Options{})
 		right, even := err == nil, r != nil && r.EvenOnly
 		var fault error
 		runs := 0

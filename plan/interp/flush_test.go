@@ -6,6 +6,7 @@ import (
 
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/interp"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // flushed is a broadcast from rank 0 to rank 1 by a transfer from scratch over a port channel. Rank 0 flushes the
@@ -70,8 +71,8 @@ func TestFlushIsForTheSource(t *testing.T) {
 		{again: true},
 	} {
 		p := flushed(c.memory, c.again, c.flush)
-		err := plan.Verify(p, plan.VerifyOptions{})
-		var wrong *plan.Violation
+		_, err := verify.Check(p, verify.Options{})
+		var wrong *verify.Violation
 		if (err == nil) != c.right || err != nil && !errors.As(err, &wrong) {
 			t.Errorf("%+v: the verifier says %v", c, err)
 		}

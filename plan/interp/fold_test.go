@@ -11,6 +11,8 @@ import (
 
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/plan/symmetry"
+	"github.com/goccl/goccl/plan/verify"
 	"github.com/goccl/goccl/test/mutant"
 )
 
@@ -33,7 +35,7 @@ func eachFold(t *testing.T, shapes []programs.Options, f func(name string, p *pl
 				if err != nil {
 					t.Fatal(err)
 				}
-				if plan.Fold(pl) != nil {
+				if symmetry.Fold(pl) != nil {
 					folds[p.Name]++
 					f(fmt.Sprintf("%s/%d-%d-%v", p.Name, o.Ranks, o.Hosts, inPlace), pl)
 				}
@@ -52,12 +54,12 @@ func eachFold(t *testing.T, shapes []programs.Options, f func(name string, p *pl
 func TestFoldedCheckAgrees(t *testing.T) {
 	shapes := append(foldShapes, programs.Options{Ranks: 8, Hosts: 4}, programs.Options{Ranks: 32, Hosts: 16})
 	eachFold(t, shapes, func(name string, p *plan.Plan) {
-		f := plan.Fold(p)
-		want, err := plan.Check(p, plan.VerifyOptions{Whole: true})
+		f := symmetry.Fold(p)
+		want, err := verify.Check(p, verify.Options{Whole: true})
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		got, err := f.Check(plan.VerifyOptions{})
+		got, err := verify.CheckFolded(f, verify.Options{})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			return
@@ -71,7 +73,7 @@ func TestFoldedCheckAgrees(t *testing.T) {
 
 // verdict is the kind of a check's answer.
 func verdict(err error) string {
-	var v *plan.Violation
+	var v *verify.Violation
 	switch {
 	case err == nil:
 		return "right"
@@ -91,15 +93,15 @@ func TestFoldedCheckAgreesOnMutants(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	eachFold(t, foldShapes, func(name string, p *plan.Plan) {
 		text := p.Encode()
-		order := plan.Fold(p).Symmetry.Order()
+		order := symmetry.Fold(p).Symmetry.Order()
 		for i := range n {
 			q, err := plan.Decode(text)
 			if err != nil {
 				t.Fatal(err)
 			}
-			f, what := (*plan.Folded)(nil), ""
+			f, what := (*symmetry.Folded)(nil), ""
 			if i%2 == 0 { // on every rank
-				f = plan.Fold(q)
+				f = symmetry.Fold(q)
 				what = mutant.Mutate(f.Plan, rng)
 				if what == "" || f.Validate() != nil { // such as another collective, which has another symmetry
 					continue
@@ -110,16 +112,16 @@ func TestFoldedCheckAgreesOnMutants(t *testing.T) {
 				if what = mutant.Mutate(q, rng); what == "" || q.Validate(&plan.Capacity) != nil {
 					continue
 				}
-				if f = plan.Fold(q); f == nil || f.Symmetry.Order() < order {
+				if f = symmetry.Fold(q); f == nil || f.Symmetry.Order() < order {
 					broken++ // noticed
 				}
 				if f == nil {
 					continue
 				}
 			}
-			_, whole := plan.Check(q, plan.VerifyOptions{Whole: true})
-			_, folded := f.Check(plan.VerifyOptions{})
-			if errors.Is(folded, plan.ErrTooLarge) && strings.Contains(folded.Error(), "pipelines") {
+			_, whole := verify.Check(q, verify.Options{Whole: true})
+			_, folded := verify.CheckFolded(f, verify.Options{})
+			if errors.Is(folded, verify.ErrTooLarge) && strings.Contains(folded.Error(), "pipelines") {
 				continue // the quotient does not examine these
 			}
 			if verdict(whole) != verdict(folded) {
@@ -139,7 +141,7 @@ func TestFoldedCheckAgreesOnMutants(t *testing.T) {
 // Unfold makes again what Fold left out.
 func TestUnfoldRestoresThePlan(t *testing.T) {
 	eachFold(t, foldShapes, func(name string, p *plan.Plan) {
-		f := plan.Fold(p)
+		f := symmetry.Fold(p)
 		q := f.Unfold()
 		if err := q.Validate(&plan.Capacity); err != nil {
 			t.Fatal(name, err)
@@ -194,8 +196,8 @@ func TestAlikeChunksAgree(t *testing.T) {
 				if i > 0 {
 					what = mutant.Mutate(q, rng)
 				}
-				a, whole := plan.Check(q, plan.VerifyOptions{Whole: true})
-				b, alike := plan.Check(q, plan.VerifyOptions{Alike: true})
+				a, whole := verify.Check(q, verify.Options{Whole: true})
+				b, alike := verify.Check(q, verify.Options{Alike: true})
 				if verdict(whole) != verdict(alike) || whole == nil && a.EvenOnly != b.EvenOnly {
 					t.Errorf("%s %+v, %s: alike: %v, %+v\nwhole: %v, %+v", p.Name, o, what, alike, b, whole, a)
 				}
@@ -214,11 +216,11 @@ func TestCheckBoundsItsMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := plan.Check(p, plan.VerifyOptions{Whole: true}); err != nil {
+	if _, err := verify.Check(p, verify.Options{Whole: true}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = plan.Check(p, plan.VerifyOptions{Whole: true, MaxBytes: 1 << 20})
-	if !errors.Is(err, plan.ErrTooLarge) || !strings.Contains(err.Error(), "MiB of memory") {
+	_, err = verify.Check(p, verify.Options{Whole: true, MaxBytes: 1 << 20})
+	if !errors.Is(err, verify.ErrTooLarge) || !strings.Contains(err.Error(), "MiB of memory") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // foreign calls f for every plan of plan/testdata/foreign. These have the form of other writers: without
@@ -46,7 +47,7 @@ func TestForeignPlans(t *testing.T) {
 		if q, err := plan.Decode(once); err != nil || !bytes.Equal(q.Encode(), once) {
 			t.Errorf("%s: writing and reading again: %v", name, err)
 		}
-		r, err := plan.Check(p, plan.VerifyOptions{})
+		r, err := verify.Check(p, verify.Options{})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/plan/verify"
 	"github.com/goccl/goccl/test/mutant"
 )
 
@@ -41,9 +42,9 @@ func TestPlainCheckerAgrees(t *testing.T) {
 					continue
 				}
 			}
-			_, err = plan.Check(q, plan.VerifyOptions{Whole: true})
-			var v *plan.Violation
-			if err != nil && (!errors.As(err, &v) || v.Kind == plan.Ambiguous || v.Kind == plan.Unverified) {
+			_, err = verify.Check(q, verify.Options{Whole: true})
+			var v *verify.Violation
+			if err != nil && (!errors.As(err, &v) || v.Kind == verify.Ambiguous || v.Kind == verify.Unverified) {
 				skipped++
 				continue
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // shipped builds every shipped program, in the given shapes.
@@ -55,7 +56,7 @@ func TestShippedPrograms(t *testing.T) {
 	shapes := []programs.Options{{Ranks: 2}, {Ranks: 3, Instances: 1}, {Ranks: 4, Hosts: 2, Instances: 1}}
 	shipped(t, shapes, func(name string, p *plan.Plan) {
 		t.Run(name, func(t *testing.T) {
-			r, err := plan.Check(p, plan.VerifyOptions{})
+			r, err := verify.Check(p, verify.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // A program that is folded while it is written unfolds to what is written without folding.
@@ -23,7 +24,7 @@ func TestFoldedWhileWritten(t *testing.T) {
 			if err != nil || f == nil {
 				t.Fatalf("%s %+v: %v, %v", name, o, f, err)
 			}
-			if _, err := f.Check(plan.VerifyOptions{}); err != nil {
+			if _, err := verify.CheckFolded(f, verify.Options{}); err != nil {
 				t.Fatalf("%s %+v: %v", name, o, err)
 			}
 			whole, err := p.Build(o)
@@ -57,7 +58,7 @@ func TestPipelinedCost(t *testing.T) {
 		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
 	begun := spent()
-	if _, err := f.Check(plan.VerifyOptions{}); err != nil {
+	if _, err := verify.CheckFolded(f, verify.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if took := spent() - begun; took > 10*time.Second {

@@ -5,8 +5,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/simulate"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // overHosts are the programs that do what engine/hosts does: within hosts and along rails, and directly.
@@ -37,7 +37,7 @@ func TestProgramsOverHosts(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if _, err := plan.Check(pl, plan.VerifyOptions{Whole: full}); err != nil {
+					if _, err := verify.Check(pl, verify.Options{Whole: full}); err != nil {
 						t.Errorf("%s: %v", fmt.Sprint(name, hosts, per, inPlace), err)
 					}
 				}
@@ -67,10 +67,10 @@ func TestThousandRanksAreProven(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var r *plan.Report
+		var r *verify.Report
 		var us *simulate.Result
 		if f != nil {
-			if r, err = f.Check(plan.VerifyOptions{}); err == nil {
+			if r, err = verify.CheckFolded(f, verify.Options{}); err == nil {
 				us, err = simulate.RunFolded(f, m, 64<<20)
 			}
 		} else {
@@ -78,7 +78,7 @@ func TestThousandRanksAreProven(t *testing.T) {
 			if err2 != nil {
 				t.Fatal(err2)
 			}
-			if r, err = plan.Check(pl, plan.VerifyOptions{}); err == nil {
+			if r, err = verify.Check(pl, verify.Options{}); err == nil {
 				us, err = simulate.Run(pl, m, 64<<20)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/dsl"
+	"github.com/goccl/goccl/plan/symmetry"
 )
 
 // Options are the parameters of a generator.
@@ -168,7 +169,7 @@ func (p *Program) Program(o Options) (*dsl.CollectiveProgram, error) {
 
 // Fold compiles the program for o when its ranks do alike; nil when they do not. Where few ranks show that, the others
 // are not written.
-func (p *Program) Fold(o Options) (*plan.Folded, error) {
+func (p *Program) Fold(o Options) (*symmetry.Folded, error) {
 	f, err := dsl.Fold(func(only func(rank int) bool) (*dsl.CollectiveProgram, error) {
 		part := o
 		part.only = only
@@ -181,7 +182,7 @@ func (p *Program) Fold(o Options) (*plan.Folded, error) {
 	if err != nil {
 		return nil, err
 	}
-	return plan.Fold(whole), nil
+	return symmetry.Fold(whole), nil
 }
 
 // A thread block moves 10 to 20 GB/s, and idle blocks do not slow down small messages, so wide programs use many.

@@ -7,15 +7,16 @@ import (
 
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/interp"
+	"github.com/goccl/goccl/plan/verify"
 )
 
-func verify(t *testing.T, p *Program, o Options) *plan.Plan {
+func proven(t *testing.T, p *Program, o Options) *plan.Plan {
 	t.Helper()
 	pl, err := p.Build(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := plan.Verify(pl, plan.VerifyOptions{}); err != nil {
+	if _, err := verify.Check(pl, verify.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	return pl
@@ -26,7 +27,7 @@ func TestProgramsVerify(t *testing.T) {
 		if p.Hierarchical {
 			o.Instances = 1 // instances are alike, and pipelines have many message shapes
 		}
-		verify(t, p, o)
+		proven(t, p, o)
 	})
 }
 
@@ -49,7 +50,7 @@ func TestProgramsVerifyAtManyRanks(t *testing.T) {
 						continue
 					}
 					plans++
-					t.Run(fmt.Sprintf("%s/%d-%d-%v", p.Name, n, hosts, inPlace), func(t *testing.T) { verify(t, p, o) })
+					t.Run(fmt.Sprintf("%s/%d-%d-%v", p.Name, n, hosts, inPlace), func(t *testing.T) { proven(t, p, o) })
 				}
 			}
 		}
@@ -84,7 +85,7 @@ func TestHierarchyOnManyHosts(t *testing.T) {
 	for _, o := range []Options{{Ranks: 32, Hosts: 16, Instances: 2}, {Ranks: 18, Hosts: 9, Instances: 2}} {
 		for _, inPlace := range []bool{false, true} {
 			o.InPlace = inPlace
-			verify(t, p, o)
+			proven(t, p, o)
 		}
 	}
 }
@@ -106,7 +107,7 @@ func TestHierarchicalProgramsVerify(t *testing.T) {
 		}
 		for _, o := range shapes {
 			for _, o.InPlace = range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%d×%d-%v", p.Name, o.Hosts, o.perHost(), o.InPlace), func(t *testing.T) { verify(t, p, o) })
+				t.Run(fmt.Sprintf("%s/%d×%d-%v", p.Name, o.Hosts, o.perHost(), o.InPlace), func(t *testing.T) { proven(t, p, o) })
 			}
 		}
 	}
@@ -118,7 +119,7 @@ func TestRootedProgramsAtEveryRoot(t *testing.T) {
 			continue
 		}
 		for root := range 4 {
-			verify(t, p, Options{Ranks: 4, Root: root})
+			proven(t, p, Options{Ranks: 4, Root: root})
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package simulate
 
-import "github.com/goccl/goccl/plan"
+import (
+	"github.com/goccl/goccl/plan/symmetry"
+)
 
 // event is a scheduled event. Events of equal time happen in the order of their creation.
 type event struct {
@@ -128,7 +130,7 @@ type place struct {
 	nicTimes, upTimes float64
 }
 
-func newNetwork(m *Machine, ranks int, s *plan.Symmetry) *network {
+func newNetwork(m *Machine, ranks int, s *symmetry.Group) *network {
 	n := &network{m: m, ports: make([]port, ranks*int(numPorts)), at: make([]place, ranks)}
 	leaves := int32(0)
 	for r := range n.at {
@@ -205,7 +207,7 @@ func (r *Rail) uplink() float64 {
 }
 
 // fold lets ranks, NICs and leaves that do alike be one.
-func (n *network) fold(s *plan.Symmetry) {
+func (n *network) fold(s *symmetry.Group) {
 	for r := range n.at {
 		p := &n.at[r]
 		nic, leaf := p.nic, p.leaf

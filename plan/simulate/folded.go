@@ -1,6 +1,8 @@
 package simulate
 
-import "github.com/goccl/goccl/plan"
+import (
+	"github.com/goccl/goccl/plan/symmetry"
+)
 
 // RunFolded is Run of a folded plan. It runs the ranks that stand for all, on a machine that looks alike to them and
 // to those that they stand for: renamings that tear hosts, NICs or leaf switches apart are not used.
@@ -8,7 +10,7 @@ import "github.com/goccl/goccl/plan"
 // What a rank sends to another arrives, renamed, at the rank that stands for that one, in its ports, counters and
 // packets. Events of one time are served in another order than in Run, so times differ slightly where ports are
 // contended.
-func RunFolded(f *plan.Folded, m *Machine, size int64) (*Result, error) {
+func RunFolded(f *symmetry.Folded, m *Machine, size int64) (*Result, error) {
 	if m.Fabric != nil {
 		return Run(f.Unfold(), m, size)
 	}

@@ -4,9 +4,9 @@ import (
 	"math"
 	"testing"
 
-	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/plan/simulate"
+	"github.com/goccl/goccl/plan/symmetry"
 )
 
 // Representatives take the time that all ranks take.
@@ -30,7 +30,7 @@ func TestFoldedRunsTakeAsLong(t *testing.T) {
 			m.RanksPerHost = c.o.Ranks / max(1, c.o.Hosts)
 			m.NICsPerHost = max(1, m.RanksPerHost/2)
 			p := build(t, c.name, c.o)
-			f := plan.Fold(p)
+			f := symmetry.Fold(p)
 			if f == nil {
 				t.Fatalf("%s does not fold", c.name)
 			}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/symmetry"
 )
 
 // instr is one op with everything resolved that its cost depends on. Its slices point into the tables of its model, so
@@ -66,7 +67,7 @@ type block struct {
 // model is a plan prepared for one machine and message.
 type model struct {
 	plan     *plan.Plan
-	symmetry *plan.Symmetry // or nil
+	symmetry *symmetry.Group // or nil
 	layout   *plan.Layout
 	machine  *Machine
 	blocks   []block
@@ -86,7 +87,7 @@ type model struct {
 }
 
 // load prepares a plan. With a symmetry, only representatives have programs, and what others do is theirs.
-func load(p *plan.Plan, s *plan.Symmetry, m *Machine, size int64) (*model, error) {
+func load(p *plan.Plan, s *symmetry.Group, m *Machine, size int64) (*model, error) {
 	if err := p.Validate(&plan.Capacity); err != nil {
 		return nil, err
 	}

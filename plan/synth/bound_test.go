@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/fabric"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // narrowest looks at every set of nodes that some rank is not in, and returns the least rate per root that can leave
@@ -248,7 +249,7 @@ func TestPipelinesOverUnequalNICs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := plan.Check(p, plan.VerifyOptions{}); err != nil {
+		if _, err := verify.Check(p, verify.Options{}); err != nil {
 			t.Error(f, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/plan/fabric"
 	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/plan/simulate"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // Options say what to search for.
@@ -42,7 +43,7 @@ type Candidate struct {
 func (c *Candidate) Prove() (*plan.Plan, error) {
 	p, err := c.build()
 	if err == nil {
-		_, err = plan.Check(p, plan.VerifyOptions{})
+		_, err = verify.Check(p, verify.Options{})
 	}
 	return p, err
 }
@@ -56,7 +57,7 @@ type Result struct {
 	BoundMicros float64 // no plan takes less time
 	Trees       int     // per root; of an all-to-all chunks per pair
 	Candidates  []Candidate
-	Checked     *plan.Report
+	Checked     *verify.Report
 }
 
 // ErrNothing is the class of the error when no candidate runs on the topology.
@@ -158,7 +159,7 @@ func (r *Result) choose(o Options, m *simulate.Machine) error {
 		}
 		p, err := c.build()
 		if err == nil {
-			r.Checked, err = plan.Check(p, plan.VerifyOptions{})
+			r.Checked, err = verify.Check(p, verify.Options{})
 		}
 		if err == nil {
 			r.Simulated, err = simulate.Run(p, m, o.Size)

@@ -36,7 +36,7 @@ var cgoAllowed = []string{"internal/driver/...", "capi/...", "transport/ib/..."}
 
 // pure names the packages that do no I/O, use no device and start no goroutine.
 var pure = []string{"plan", "plan/dsl", "plan/fabric", "plan/internal/...", "plan/interp", "plan/programs",
-	"plan/simulate", "plan/synth"}
+	"plan/simulate", "plan/symmetry", "plan/synth", "plan/verify"}
 
 // impure names the imports that a pure package may not have.
 var impure = []string{"C", "net/...", "os/...", "os", "net", "syscall", "golang.org/x/sys/...", Module + "/device/...",

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // Tally counts mutants.
@@ -21,7 +22,7 @@ func (t *Tally) Add(o Tally) {
 // Accepted makes n mutants of p, of one change or several, and calls f for each that the verifier accepts, once if
 // several are the same plan.
 func Accepted(name string, p *plan.Plan, seed uint64, n int,
-	f func(what string, q *plan.Plan, r *plan.Report)) (t Tally) {
+	f func(what string, q *plan.Plan, r *verify.Report)) (t Tally) {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // a hash returns no error
 	rng := rand.New(rand.NewPCG(seed, h.Sum64()))
@@ -41,7 +42,7 @@ func Accepted(name string, p *plan.Plan, seed uint64, n int,
 			changes = append(changes, what)
 		}
 		t.Tried++
-		r, err := plan.Check(q, plan.VerifyOptions{})
+		r, err := verify.Check(q, verify.Options{})
 		if err != nil {
 			continue
 		}
@@ -56,7 +57,7 @@ func Accepted(name string, p *plan.Plan, seed uint64, n int,
 }
 
 // Messages chooses n sizes up to most bytes that q takes, of whole elements of elem bytes.
-func Messages(q *plan.Plan, r *plan.Report, elem uint64, n int, most uint64, rng *rand.Rand) (out []uint64) {
+func Messages(q *plan.Plan, r *verify.Report, elem uint64, n int, most uint64, rng *rand.Rand) (out []uint64) {
 	unit := elem * uint64(len(q.GPUs))
 	if r.EvenOnly {
 		unit = q.EvenUnit()

@@ -8,6 +8,7 @@ import (
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/dsl"
 	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // PlanCompile turns a document of package dsl into a plan file.
@@ -96,7 +97,7 @@ func PlanCheck(file []byte) ([]byte, error) {
 	if err != nil {
 		return nil, wrong(err)
 	}
-	r, err := plan.Check(p, plan.VerifyOptions{})
+	r, err := verify.Check(p, verify.Options{})
 	if err != nil {
 		return nil, wrong(err)
 	}

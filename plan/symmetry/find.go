@@ -1,0 +1,200 @@
+package symmetry
+
+import "github.com/goccl/goccl/plan"
+
+// maxCandidates bounds how many ranks in a row are tried in vain as the image of rank 0.
+const maxCandidates = 64
+
+// programs gives the resolved program of a thread block.
+type programs func(rank, block int) []plan.Step
+
+// symmetryOf returns the group of renamings of ranks and chunks under which the plan stays as it is, as far as it is
+// found, or nil. A renaming keeps the order of channels, thread blocks and ops, so the image of rank 0 determines it:
+//
+//  1. ranks: channel i of a rank leads where channel i of its image leads
+//  2. chunks: what the collective fixes, then operand by operand, from all ranks and their images
+//  3. check: every op of every rank, renamed, is the op of the rank's image
+//
+// Step 3 alone is what the verifier relies on. It compares the ranks for which has is true; nil stands for all. Where
+// it compares some, they must tell the image of every chunk.
+func symmetryOf(p *plan.Plan, links *plan.Links, of programs, has func(rank int) bool) *Group {
+	n := len(p.GPUs)
+	if n < 2 || !symmetric(p.Collective) || p.Hooked() || p.Counted() {
+		// the quotient examines no caller's work at hooks, and no counts
+		return nil
+	}
+	part := has != nil
+	if !part {
+		has = func(int) bool { return true }
+	}
+	var gens []*Renaming
+	var group *Group
+	for r, failed := 1, 0; r < n && failed < maxCandidates; r++ {
+		if group != nil && group.rep[r] == 0 || !has(r) {
+			continue
+		}
+		f := finder{p: p, links: links, of: of, has: has, part: part}
+		g := f.find(r)
+		if g == nil {
+			failed++
+			continue
+		}
+		if s := Generate(append(gens[:len(gens):len(gens)], g)); s != nil {
+			gens, group = append(gens, g), s
+		}
+	}
+	return group
+}
+
+// symmetric reports whether the collective demands the same of all ranks. A root is kept by all renamings, and a
+// postcondition in a file is not renamed.
+func symmetric(c plan.Collective) bool { return c.Known() && c != plan.Broadcast && c != plan.Reduce }
+
+// finder finds the renaming that takes rank 0 to a given rank.
+type finder struct {
+	p     *plan.Plan
+	links *plan.Links
+	of    programs
+	has   func(rank int) bool
+	part  bool // not all ranks are there
+
+	ranks  []int32
+	chunks [3][]int32
+	pairs  []pair // movements of several chunks
+}
+
+func (f *finder) find(image int) *Renaming {
+	if !f.findRanks(image) || !f.fixChunks() {
+		return nil
+	}
+	for r := range f.p.GPUs {
+		if f.has(r) && f.has(int(f.ranks[r])) && !f.compare(r, int(f.ranks[r])) {
+			return nil
+		}
+	}
+	if !f.settle() || !f.complete() {
+		return nil
+	}
+	return &Renaming{Ranks: f.ranks, Chunks: f.chunks}
+}
+
+// findRanks follows the channels from rank 0. A plan whose channels do not connect all ranks has no renaming.
+func (f *finder) findRanks(image int) bool {
+	n := len(f.p.GPUs)
+	f.ranks = unknown(n)
+	taken := make([]bool, n)
+	assign := func(a, b int) bool {
+		if f.ranks[a] < 0 && !taken[b] {
+			f.ranks[a], taken[b] = int32(b), true
+			return true
+		}
+		return int(f.ranks[a]) == b
+	}
+	assign(0, image)
+	for queue := []int{0}; len(queue) > 0; queue = queue[1:] {
+		a := queue[0]
+		b := int(f.ranks[a])
+		first, end := f.links.Of(a)
+		firstB, endB := f.links.Of(b)
+		if end-first != endB-firstB {
+			return false
+		}
+		for i := range end - first {
+			la, lb := &f.links.All[first+i], &f.links.All[firstB+i]
+			seen := f.ranks[la.Peer] >= 0
+			if la.Type != lb.Type || la.Nth != lb.Nth || !assign(la.Peer, lb.Peer) {
+				return false
+			}
+			if !seen {
+				queue = append(queue, la.Peer)
+			}
+		}
+	}
+	for _, to := range f.ranks {
+		if to < 0 {
+			return false
+		}
+	}
+	return f.p.Collective != plan.SendRecv || f.shifts()
+}
+
+// shifts reports whether the renaming takes the sender and receiver of each message of a sendrecv to those of another
+// message.
+func (f *finder) shifts() bool {
+	n := len(f.ranks)
+	for r, to := range f.ranks {
+		if int(f.ranks[(r+1)%n]) != (int(to)+1)%n {
+			return false
+		}
+	}
+	return true
+}
+
+func unknown(n int) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = -1
+	}
+	return out
+}
+
+// fixChunks fills in the chunks whose image the collective determines: those that belong to a rank follow it.
+func (f *finder) fixChunks() bool {
+	p, n := f.p, len(f.p.GPUs)
+	_, period, _ := p.Blocks()
+	byRank := func(count int) []int32 {
+		if count != n*period {
+			return nil
+		}
+		out := make([]int32, count)
+		for k := range out {
+			out[k] = f.ranks[k/period]*int32(period) + int32(k%period)
+		}
+		return out
+	}
+	in, out := p.ChunkCount(0, plan.Input), p.ChunkCount(0, plan.Output)
+	switch p.Collective {
+	case plan.AllGather:
+		f.chunks[plan.InputPlane], f.chunks[plan.OutputPlane] = identityMap(in), byRank(out)
+	case plan.ReduceScatter:
+		f.chunks[plan.InputPlane], f.chunks[plan.OutputPlane] = byRank(in), identityMap(out)
+	case plan.AllToAll:
+		f.chunks[plan.InputPlane] = byRank(in)
+		f.chunks[plan.OutputPlane] = f.chunks[plan.InputPlane]
+	default: // input and output hold the same chunks
+		f.chunks[plan.InputPlane] = unknown(in)
+		f.chunks[plan.OutputPlane] = f.chunks[plan.InputPlane]
+	}
+	f.chunks[plan.ScratchPlane] = unknown(p.GPUs[0].ScratchChunks)
+	return f.chunks[plan.InputPlane] != nil && f.chunks[plan.OutputPlane] != nil
+}
+
+// complete gives chunks that no op names the images that are left, and reports whether all maps are one to one.
+func (f *finder) complete() bool {
+	for pl := range f.chunks {
+		m := f.chunks[pl]
+		taken := make([]bool, len(m))
+		for _, to := range m {
+			if to >= 0 && taken[to] {
+				return false
+			}
+			if to >= 0 {
+				taken[to] = true
+			}
+		}
+		next := 0
+		for k, to := range m {
+			if to >= 0 {
+				continue
+			}
+			if f.part {
+				return false
+			}
+			for taken[next] {
+				next++
+			}
+			m[k], taken[next] = int32(next), true
+		}
+	}
+	return true
+}

@@ -1,0 +1,181 @@
+package verify
+
+import (
+	"cmp"
+	"slices"
+)
+
+// movements is a set of movements that are over: their thread has read what it reads. A packet proves this of the
+// movement that wrote it, and of those whose packets went into it, while the phase that they belong to may go on. The
+// batches are sorted by id, and do not change.
+type movements []batch
+
+// batch is up to 64 movements of one op, by instance. A clock that covers their phase has no need of it.
+type batch struct {
+	stamp
+	id   int64
+	bits uint64
+}
+
+// batch returns the set of one instance. Instances of one op are numbered from a multiple of 64 elements on.
+func (t *timeline) batch(inst int64, at stamp) batch {
+	n := int64(t.order)
+	seq, element := inst/n, inst%n
+	return batch{at, seq>>6*n + element, 1 << (seq & 63)}
+}
+
+// has returns the bits of a batch that are in the set.
+func (m movements) has(id int64) uint64 {
+	if i, found := slices.BinarySearchFunc(m, id, batch.byID); found {
+		return m[i].bits
+	}
+	return 0
+}
+
+func (w batch) byID(id int64) int { return cmp.Compare(w.id, id) }
+
+// union returns what is in either set.
+func (m movements) union(o movements) movements {
+	switch {
+	case len(o) == 0 || len(m) == len(o) && len(m) > 0 && &m[0] == &o[0]:
+		return m
+	case len(m) == 0:
+		return o
+	}
+	out := make(movements, 0, len(m)+len(o))
+	for i, j := 0, 0; i < len(m) || j < len(o); {
+		switch {
+		case j == len(o) || i < len(m) && m[i].id < o[j].id:
+			out = append(out, m[i])
+			i++
+		case i == len(m) || o[j].id < m[i].id:
+			out = append(out, o[j])
+			j++
+		default:
+			w := m[i]
+			w.bits |= o[j].bits
+			out = append(out, w)
+			i, j = i+1, j+1
+		}
+	}
+	return out
+}
+
+// contains reports whether all that is in o is in the set.
+func (m movements) contains(o movements) bool {
+	for _, w := range o {
+		if w.bits&^m.has(w.id) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// settle drops the movements of completed phases.
+func (k *clock) settle() {
+	known := func(w batch) bool { return k.completed(int(w.comp)) > w.t }
+	if slices.ContainsFunc(k.over, known) {
+		k.over = slices.DeleteFunc(slices.Clone(k.over), known)
+	}
+}
+
+// movements returns the image of a set.
+func (q *quotient) movements(g int32, m movements) movements {
+	if g == 0 || len(m) == 0 {
+		return m
+	}
+	out := make(movements, len(m))
+	for i, w := range m {
+		out[i] = batch{stamp{q.component(g, w.comp), w.t}, q.instance(g, w.id), w.bits}
+	}
+	slices.SortFunc(out, func(a, b batch) int { return cmp.Compare(a.id, b.id) })
+	return out
+}
+
+// prove adds movements.
+func (k *clock) prove(list []movements) {
+	var all movements
+	for _, m := range list {
+		all = append(all, m...)
+	}
+	slices.SortFunc(all, func(a, b batch) int { return cmp.Compare(a.id, b.id) })
+	out := all[:0]
+	for _, w := range all {
+		if n := len(out); n > 0 && out[n-1].id == w.id {
+			out[n-1].bits |= w.bits
+		} else {
+			out = append(out, w)
+		}
+	}
+	k.over = k.over.union(out)
+}
+
+// proof returns the movements that are over when a packet arrives that the walker writes.
+func (w *walker) proof() movements {
+	if w.made == nil {
+		w.made = w.from.union(movements{w.v.time.batch(w.inst, w.reads)})
+	}
+	return w.made
+}
+
+// over reports whether a read has completed when the walker makes its own.
+func (w *walker) over(a *access) bool {
+	return w.known(a.stamp, false) || w.proven(w.v.time.batch(a.inst, a.stamp), true)
+}
+
+// proven reports whether movements are over, by what the thread block knows and, with own, what the packets bring that
+// this thread has just consumed.
+func (w *walker) proven(m batch, own bool) bool {
+	id := m.id
+	if w.frame != 0 {
+		id = w.v.quotient.instance(w.v.quotient.Inverse(w.frame), id)
+	}
+	left := m.bits &^ w.know.over.has(id)
+	if own && left != 0 {
+		left &^= w.from.has(id)
+		if c := w.carried; c != nil && left != 0 {
+			if w.coveredBy(c, m.comp, false) > m.t {
+				return true
+			}
+			left &^= c.over.has(id)
+		}
+	}
+	return left == 0
+}
+
+// usage is the accesses of a component to a plane of scratch in one launch: the last one, and all reads, since packets
+// may prove that they are over.
+type usage struct {
+	last access
+	all  movements
+}
+
+// note adds an access to those of its component.
+func (v *verifier) note(uses map[int32]usage, a access, write bool) {
+	u := uses[a.comp]
+	if u.last = a; v.packets && !write {
+		w := v.time.batch(a.inst, a.stamp)
+		if n := len(u.all); n > 0 && u.all[n-1].id == w.id {
+			u.all[n-1].bits |= w.bits
+		} else {
+			u.all = append(u.all, w)
+		}
+	}
+	uses[a.comp] = u
+}
+
+// ends reports whether all accesses have completed and, with visible, can be read.
+func (w *walker) ends(u *usage, visible, own bool) bool {
+	if w.known(u.last.stamp, visible) {
+		return true
+	}
+	if visible || len(u.all) == 0 {
+		return false
+	}
+	for _, m := range u.all {
+		if !w.known(m.stamp, false) && !w.proven(m, own) {
+			return false
+		}
+	}
+	return true
+}
