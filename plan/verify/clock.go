@@ -1,5 +1,17 @@
 package verify
 
+// timing is what happens before what. No entry of a clock is above the number of phases that its component has completed,
+// and no clock changes once another clock, a counter or a cell has it.
+type timing struct {
+	time      *timeline
+	ports     []port         // each has two components, see reader
+	portOf    map[[2]int]int // by thread block and link: the port
+	linkPorts map[int][]int  // by link: its ports
+	caller    int            // component of the caller of rank 0
+	began     []*clock       // by rank: the clock at the start of the running launch
+	joined    map[[2]*clock]*clock
+}
+
 // clock is a vector clock: for every component, how many of its phases happen before this point. Components are the
 // thread blocks, the port channels that carry transfers (one per thread block and channel that it pushes to), and the
 // callers, one per rank.
@@ -81,3 +93,20 @@ func (k *clock) set(i int, phase uint32) {
 		k.t.set(k.c, k.t.slot(i), phase)
 	}
 }
+
+// port is the sequence of transfers that one thread block pushed into one port channel.
+type port struct {
+	block  int
+	link   int
+	pushes []push
+}
+
+type push struct {
+	phase uint32
+	lane  int
+}
+
+// reader and writer return the components of a port: its transfers as readers of their sources, which a flush waits
+// for, and as writers of their destinations, which only what follows them in the channel waits for.
+func (v *verifier) reader(port int) int { return v.caller + len(v.p.GPUs) + 2*port }
+func (v *verifier) writer(port int) int { return v.reader(port) + 1 }

@@ -76,6 +76,13 @@ func (t tally) blocks() []int {
 	return ids
 }
 
+// counting is the semaphores, channels and barriers. A counter's arrivals are those that a later wait may learn of, and its
+// waits never exceed its total and initial value; a barrier has fewer arrivals than thread blocks.
+type counting struct {
+	counters []counter           // channels by link, then semaphores by rank
+	barriers map[[2]int]*barrier // by rank and id
+}
+
 type barrier struct {
 	size    int
 	users   map[int]bool

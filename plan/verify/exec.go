@@ -11,8 +11,6 @@ import (
 // A thread block runs until it must wait. It is then listed as a waiter of the counter, barrier or packet, which puts
 // it back into the queue. The order of the queue does not matter (see counter); it is first in, first out.
 func (v *verifier) run() error {
-	v.launched = make([]int, len(v.p.GPUs))
-	v.running = make([]int, len(v.p.GPUs))
 	if id, wrong := v.wrongBarrier(); wrong {
 		return v.barrierUsers(id, v.barriers[id])
 	}

@@ -6,6 +6,17 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
+// schedule is which thread blocks may run. A block that has not ended its launch is in the queue once, or waits in one
+// place: at a counter, a barrier, a packet, or the gate.
+type schedule struct {
+	queue    []int
+	queued   []bool // by thread block
+	launched []int  // by rank: launches begun
+	running  []int  // by rank: thread blocks that have not ended the launch
+	gate     gate
+	starts   []digest // state when all ranks begin launch 1, 2, …, unless the plan uses packets
+}
+
 // gate orders the execution of a plan with pipelines, so that their iterations can be compared. The order makes no
 // difference to the outcome (see counter).
 //
