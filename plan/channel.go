@@ -31,8 +31,8 @@ const (
 // A switch entry opens one channel for every group in RankGroups, over the buffer BufferType of all ranks in the group.
 // The global id is the position among all groups of all switch entries.
 //
-// A hook entry opens one channel for every element of Hooks. The global id is the position among those of all hook
-// entries.
+// A hook entry opens one channel for every element of Hooks. The global id counts these channels over all
+// hook entries.
 type Channel struct {
 	Type        ChannelType
 	ConnectedTo []int

@@ -26,7 +26,7 @@ func (c *codec) member(key string) bool { return c.take(key) || c.w != nil && c.
 // has is true to read, and to write it is ok: whether there is something to write.
 func (c *codec) has(ok bool) bool { return c.w == nil || ok }
 
-// object reads or writes an object, with its members on lines of their own or all on one line. It returns the keys that
+// object reads or writes an object, with each member on a line or all on one line. It returns the keys that
 // were read, until the next key is read.
 func (c *codec) object(lines bool, fields func()) (keys []string) {
 	if c.w != nil {

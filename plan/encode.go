@@ -58,7 +58,7 @@ func (w *writer) plan(p *Plan) {
 }
 
 // writer appends JSON. fresh is true right after an opening bracket, where no comma is due. lines is true in an object
-// whose members are on lines of their own, depth blanks in.
+// with each member on a line, depth blanks in.
 type writer struct {
 	b     []byte
 	fresh bool
@@ -95,7 +95,7 @@ func (w *writer) member(k string) bool {
 
 func (w *writer) int(v int64) { w.b = strconv.AppendInt(w.b, v, 10) }
 
-// object writes an object, with its members on lines of their own or all on one line.
+// object writes an object, with each member on a line or all on one line.
 func (w *writer) object(lines bool, body func()) {
 	outer := w.lines
 	w.begin('{', lines)
@@ -105,7 +105,7 @@ func (w *writer) object(lines bool, body func()) {
 	w.end('}', lines)
 }
 
-// list writes a list, with its elements on lines of their own or all on one line.
+// list writes a list, with each element on a line or all on one line.
 func (w *writer) list(lines bool, n int, element func(i int)) {
 	w.begin('[', lines)
 	for i := range n {

@@ -49,7 +49,7 @@ type Error struct {
 	Pos       Pos
 	Field     string // JSON key, possibly with positions: "src_buff[1].index"
 	Line, Col int
-	Detail    string // what is wrong and what would be correct
+	Detail    string // the fault, and a correct form
 }
 
 func (e *Error) Error() string {

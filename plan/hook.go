@@ -67,7 +67,7 @@ var (
 	callerCopies  = Op{Name: Copy}
 )
 
-// CallerProgram returns what the caller does at a hook in every launch, as a thread block of its own would: wait for
+// CallerProgram returns what the caller does at a hook in every launch, as an extra thread block would: wait for
 // what the hook comes after, write the chunks, and add to the hook; or wait for the hook, read the chunks, and tell
 // what comes after it. A write is a movement of the chunks onto themselves; a read is one without a destination.
 func (p *Plan) CallerProgram(rank, hook int) []Step {

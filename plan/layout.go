@@ -22,8 +22,8 @@ import (
 // evenly. Scratch chunks are never short. It follows that every op preserves the offset of a byte within its chunk,
 // whatever the message size. The verifier relies on this.
 //
-// When the message divides evenly (Even), all addresses equal those of MSCCL++'s executor, which accepts no other
-// message.
+// When the message divides evenly (Even), all addresses equal the ones that MSCCL++'s executor uses, which accepts no
+// other message.
 //
 // All arithmetic is 64-bit and checked: NewLayout rejects a message whose buffers would exceed Capacity.MaxOffset, and
 // no method overflows after that.

@@ -8,7 +8,7 @@ type Limits struct {
 	Ops               int // per thread block, bodies of pipelines included
 	ChannelsPerBlock  int // per type
 	ChannelsPerOp     int
-	BuffersPerOp      int // sources, and as many destinations
+	BuffersPerOp      int // of sources, and of destinations
 	RemotePerBlock    int // remote buffers per thread block and access type
 	RemoteBuffers     int // per rank
 	ChannelsPerRank   int // per type

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// locate sets e's line and column to those of the place in data that e names, or of the innermost part of it that
-// exists. It scans the file again: errors are rare, and so decoding needs no position bookkeeping.
+// locate sets e's line and column to the place in data that e names, or to the innermost part of it that exists. It
+// scans the file again: errors are rare, and so decoding needs no position bookkeeping.
 func (e *Error) locate(data []byte) {
 	if e.Line > 0 {
 		return

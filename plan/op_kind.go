@@ -19,8 +19,8 @@ type OpKind struct {
 	Channels   []ChannelType // allowed channel types; none for ops that need no channel
 	Semaphores bool          // Takes and Adds count on semaphores of the rank instead of channels
 
-	// Relaxes is the op that this one is the relaxed form of. At the beginning of a program, it orders nothing but the
-	// launch itself: see Opens.
+	// Relaxes is the op that this one is the relaxed form of. At the beginning of a program, it orders the launch
+	// itself only: see Opens.
 	Relaxes OpName
 
 	Code      Code // what the executor's kernel runs for it, when that is not the code of its first effect
@@ -131,7 +131,7 @@ func (k *OpKind) Synchronizes() bool { return k.Does&(Takes|Adds|Flushes) != 0 &
 func (k *OpKind) On(t ChannelType) bool { return slices.Contains(k.Channels, t) }
 
 // Sliced reports whether thread blocks may share the op over channels of type t, each a slice of it. Over a port
-// channel they may when each waits for the packets of its own slice.
+// channel they may when each waits for its packets.
 func (k *OpKind) Sliced(t ChannelType) bool {
 	return k.Does.Has(Moves) && (t != PortChannel || k.Src.At(0) == LocalPackets)
 }

@@ -41,7 +41,7 @@ type Step struct {
 	Kind     *OpKind
 	Does     Effects
 	Code     Code // of the first of its effects
-	Kernel   Code // what the executor's kernel runs: Code, unless the op has one of its own
+	Kernel   Code // what the executor's kernel runs: Code, unless the row names another
 	Raw      bool // packets are copied as they are, without looking at flags
 	Pos      Pos
 	Moves    []Move

@@ -98,7 +98,7 @@ func (c *Coarse) at(pl plan.Plane, chunk int) (*runs, int) {
 	return c.message, chunk % c.period
 }
 
-// cut makes the runs of all operands of a movement alike, or with all runs of one chunk. It reports a change.
+// cut gives all operands of a movement the same runs; with all, runs of one chunk. It reports a change.
 func (c *Coarse) cut(m *plan.Move, all bool) (changed bool) {
 	operands := append(append([]plan.Place(nil), m.Src...), m.Dst...)
 	set := func(pl *plan.Place, x int) {

@@ -42,7 +42,7 @@ func (f *finder) steps(a int, left, right []plan.Step, loop bool) bool {
 		}
 		for j := range x.Moves {
 			m, k := &x.Moves[j], &y.Moves[j]
-			if m.Entry != k.Entry || farPackets(a, m.Src) || !f.alike(m.Src, k.Src) || !f.alike(m.Dst, k.Dst) {
+			if m.Entry != k.Entry || farPackets(a, m.Src) || !f.similar(m.Src, k.Src) || !f.similar(m.Dst, k.Dst) {
 				return false
 			}
 			// Slices and the windows of a loop cut a range of chunks at places that depend on their order.
@@ -63,14 +63,14 @@ func farPackets(rank int, src []plan.Place) bool {
 	return slices.ContainsFunc(src, func(pl plan.Place) bool { return pl.Plane == plan.PacketPlane && pl.Rank != rank })
 }
 
-// alike compares operands but for the numbers of their chunks.
-func (f *finder) alike(left, right []plan.Place) bool {
+// similar compares operands except for the numbers of their chunks.
+func (f *finder) similar(left, right []plan.Place) bool {
 	return slices.EqualFunc(left, right, func(x, y plan.Place) bool {
 		return int(f.ranks[x.Rank]) == y.Rank && x.Plane == y.Plane && x.Size == y.Size
 	})
 }
 
-// operands visits the places of a movement beside those of its image.
+// operands visits each place of a movement beside the same place of its image.
 func (p pair) operands(visit func(x, y *plan.Place) bool) bool {
 	for i := range p.left.Src {
 		if !visit(&p.left.Src[i], &p.right.Src[i]) {

@@ -118,7 +118,7 @@ func (f *finder) findRanks(image int) bool {
 	return f.p.Collective != plan.SendRecv || f.shifts()
 }
 
-// shifts reports whether the renaming takes the sender and receiver of each message of a sendrecv to those of another
+// shifts reports whether the renaming takes each message of a sendrecv, with its sender and receiver, to another
 // message.
 func (f *finder) shifts() bool {
 	n := len(f.ranks)

@@ -7,8 +7,8 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// Folded is a plan whose ranks do alike: the program of one rank of every orbit, and the renamings that make the
-// programs of the others. It is small whatever the number of ranks.
+// Folded is a plan in which many ranks run the same program, renamed: the program of one rank of every orbit, and the
+// renamings that make the programs of the others. It is small whatever the number of ranks.
 type Folded struct {
 	// Plan has all ranks, and their channels and semaphores, but thread blocks and remote buffers of representatives
 	// only.
@@ -47,7 +47,7 @@ func (f *Folded) Encode(visit func(part []byte) error) error {
 	return f.Plan.EncodeParts(f.GPU, f.Symmetry.Representatives(), f.Symmetry.Order(), visit)
 }
 
-// keepsDemands reports whether the renaming takes what the collective demands of each rank to what it demands of the
+// keepsDemands reports whether the renaming takes the demands of the collective on each rank to its demands on the
 // rank's image.
 func (g *Renaming) keepsDemands(p *plan.Plan) bool {
 	n := len(p.GPUs)
@@ -222,7 +222,7 @@ func FoldRanks(tables *plan.Plan, write func(has func(rank int) bool) (*plan.Pla
 			return nil, err
 		}
 		s := symmetryOf(p, p.Links(), p.Program, has)
-		// Otherwise, these ranks do not tell enough, or the programs are less alike than the channels.
+		// Otherwise, these ranks do not tell enough, or the programs have less symmetry than the channels.
 		if s != nil && !slices.ContainsFunc(s.Representatives(), func(r int) bool { return !written[r] }) {
 			return fold(p, s), nil
 		}
@@ -230,17 +230,16 @@ func FoldRanks(tables *plan.Plan, write func(has func(rank int) bool) (*plan.Pla
 	return nil, nil
 }
 
-// maxOrbit is the number of ranks up to which all that one renaming makes of a rank are written, such as those of a
-// host.
+// maxOrbit bounds how many images of one rank under one renaming are written, for example all ranks of a host.
 const maxOrbit = 16
 
 // maxSample bounds how many ranks are written, after a first attempt with the fewest.
 const maxSample = 64
 
-// sample returns ranks that are to tell together what a renaming makes of every chunk. A rank leaves some out, such as
-// those of its own host, or those that ranks of other local numbers handle. orbit 0: the rank and its image under each
-// renaming. 1: two images, and those of what the renamings before made. More: all images under a renaming where there
-// are at most so many.
+// sample returns ranks whose programs together show the image of every chunk. One rank does not name all chunks: it may
+// leave out the chunks of its host, or the ones that ranks with other local numbers handle. With orbit 0, the sample is
+// the rank and its image under each renaming. With 1, it has two images under each renaming of all ranks so far. Above
+// 1, it has all images under a renaming that has at most orbit of them.
 func sample(gens []*Renaming, rep int32, orbit int) []int32 {
 	out := []int32{rep}
 	for _, g := range gens {
@@ -267,7 +266,7 @@ func sample(gens []*Renaming, rep int32, orbit int) []int32 {
 	return out
 }
 
-// Within returns the plan folded by those of its renamings that keep approves of, such as those that keep hosts
+// Within returns the plan folded by the renamings that keep approves of, for example the ones that keep hosts
 // together. They must form a group.
 func (f *Folded) Within(keep func(ranks []int32) bool) *Folded {
 	s := f.Symmetry.subgroup(keep)

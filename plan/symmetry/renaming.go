@@ -69,9 +69,8 @@ func identityMap(n int) []int32 {
 	return out
 }
 
-// Group is a group of renamings that leave a plan as it is, of which none but the identity keeps a rank: with a
-// representative of each orbit, every rank is one renaming of one representative. Elements are numbered; 0 is the
-// identity.
+// Group is a group of rank permutations under which a plan is invariant. It acts freely: only the identity fixes a
+// rank. So each rank is exactly one image of its orbit's representative. Elements are numbered; 0 is the identity.
 type Group struct {
 	elements []*Renaming
 	inverse  []int32

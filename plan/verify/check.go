@@ -13,8 +13,8 @@ type Options struct {
 	MaxSteps int64 // ops executed symbolically, over all launches and message shapes; default 1<<26
 	MaxCells int64 // places tracked; default 1<<24
 	MaxBytes int64 // of memory, estimated; default 2<<30
-	Whole    bool  // examine every rank and chunk, even where they do alike
-	Alike    bool  // examine one of what is alike, even of few ranks, and answer with its counterexample
+	Whole    bool  // examine every rank and chunk, even where one could stand for others
+	Alike    bool  // use symmetry even with few ranks, and answer with its counterexample
 
 	every bool // run all combinations of launches, for tests
 }
@@ -42,18 +42,18 @@ type Report struct {
 //
 // How it works:
 //
-//  1. Division (verify_shape.go): an op never changes the offset of a byte within its chunk, so the plan splits into
-//     independent plans, one per offset. Offsets that the same ops cover (slices, pipeline windows) behave alike: one
-//     atom stands for all of them, whatever the message size.
-//  2. Execution (verify_exec.go): all ranks run their ops for two launches in a row (three with double scratch) on
+//  1. Division (shape.go): an op never changes the offset of a byte within its chunk, so the plan splits into
+//     independent plans, one per offset. Offsets that the same ops cover (slices, pipeline windows) are equal: one atom
+//     stands for all of them, whatever the message size.
+//  2. Execution (exec.go): all ranks run their ops for two launches in a row (three with double scratch) on
 //     symbolic values: a value is the list of input chunks that were combined into it. Signals, semaphores, barriers
-//     and packets only ever enable, and each has one consumer at a time (verify_sync.go checks this), so every
+//     and packets only ever enable, and each has one consumer at a time (counters.go checks this), so every
 //     interleaving reaches the same end: one run shows whether any can hang.
-//  3. Order (verify_clock.go): vector clocks record the happens-before order between thread blocks. verify_race.go
+//  3. Order (clock.go): vector clocks record the happens-before order between thread blocks. race.go
 //     requires that they order all conflicting accesses. The run is one interleaving; the clocks hold for all of them.
 //  4. Turns: between launches the caller of each rank reads its output and rewrites both buffers. Step 3 includes these
 //     accesses, so a missing entry or exit handshake is a race like any other. At this point the results are compared
-//     with what the collective requires (verify_post.go).
+//     with what the collective requires (result.go).
 func Check(p *plan.Plan, opts Options) (*Report, error) {
 	if err := p.Validate(&plan.Capacity); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func Check(p *plan.Plan, opts Options) (*Report, error) {
 	return report, err
 }
 
-// checkAlike examines one of what is alike: of chunks that always move together, and of ranks.
+// checkAlike examines one chunk of each run that always moves together, and one rank of each orbit.
 func checkAlike(p *plan.Plan, opts Options) (*Report, error) {
 	small, group := p, (*symmetry.Group)(nil)
 	c := symmetry.Coarsen(p)
@@ -91,7 +91,7 @@ func checkAlike(p *plan.Plan, opts Options) (*Report, error) {
 	return report, err
 }
 
-// foldFrom is the number of ranks from which Check looks for what is alike: below, all is run faster than compared.
+// foldFrom is the number of ranks from which Check looks for symmetry: with fewer, a run of all ranks is faster.
 const foldFrom = 16
 
 // CheckFolded is Check of the plan of all ranks.
@@ -141,7 +141,7 @@ var ErrTooLarge = fmt.Errorf("too large to verify")
 // resolved is the plan with every op resolved, and the numbering that all shapes share.
 type resolved struct {
 	plan     *plan.Plan
-	programs [][]plan.Step // by thread block, in rank order; behind those of a rank, what its caller does at each hook
+	programs [][]plan.Step // by thread block, in rank order; behind the blocks of a rank, its caller at each hook
 	rankOf   []int         // rank of a thread block
 	first    []int         // first thread block of a rank, and the total at the end
 	links    []plan.Link

@@ -1,7 +1,7 @@
 package verify
 
-// timing is what happens before what. No entry of a clock is above the number of phases that its component has completed,
-// and no clock changes once another clock, a counter or a cell has it.
+// timing is what happens before what. No entry of a clock is above the number of phases that its component has
+// completed, and no clock changes once another clock, a counter or a cell has it.
 type timing struct {
 	time      *timeline
 	ports     []port         // each has two components, see reader
@@ -21,14 +21,14 @@ type timing struct {
 // of a caller its turns between launches.
 //
 // There are two orders. Phases in d have completed and are visible: their writes can be read. Phases in c have
-// completed but may not be visible: what they read may be overwritten. c includes d. Signals, semaphores and barriers
+// completed but may not be visible: their sources may be overwritten. c includes d. Signals, semaphores and barriers
 // pass on both. A packet passes on only c: its arrival proves that its writer has reached that point, but it does not
 // order any of the writer's other stores.
 //
 // A clock does not change after it is shared, so sharing needs no copy.
 type clock struct {
 	t     *timeline
-	d, c  []*page   // c is d until it gets entries of its own
+	d, c  []*page   // c is d until the two differ
 	one   bool      // they are the same
 	owner int       // component whose clock this is at the end of its phase, or -1
 	phase uint32    // a clock with owner at phase includes all of this clock

@@ -76,8 +76,8 @@ func (t tally) blocks() []int {
 	return ids
 }
 
-// counting is the semaphores, channels and barriers. A counter's arrivals are those that a later wait may learn of, and its
-// waits never exceed its total and initial value; a barrier has fewer arrivals than thread blocks.
+// counting is the semaphores, channels and barriers. A counter's arrivals are those that a later wait may learn of, and
+// its waits never exceed its total and initial value; a barrier has fewer arrivals than thread blocks.
 type counting struct {
 	counters []counter           // channels by link, then semaphores by rank
 	barriers map[[2]int]*barrier // by rank and id
@@ -250,8 +250,8 @@ func (v *verifier) consume(b *blockState, lane, at int) error {
 	return nil
 }
 
-// ownBefore bounds how often b itself may have added to a counter when its thread lane passes a wait: what it has added
-// so far, and what other threads add before all threads of b meet again, because they may run ahead of this one. What
+// ownBefore bounds how often b itself may have added to a counter when its thread lane passes a wait: all additions so
+// far, and what other threads add before all threads of b meet again, because they may run ahead of this one. What
 // comes later in the program comes later in every execution.
 func (v *verifier) ownBefore(b *blockState, lane, at int) (n int) {
 	for _, e := range v.counters[at].sent {

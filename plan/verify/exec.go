@@ -218,7 +218,7 @@ func (v *verifier) data(b *blockState, u *unit) (bool, error) {
 }
 
 // missing returns the first packet that u reads and that has not arrived in b's launch: a place, an atom of one of its
-// chunks, and the cell, or -1. Raw packets are not awaited: what is there is copied.
+// chunks, and the cell, or -1. Raw packets are not awaited: the bytes are copied as they are.
 func (v *verifier) missing(b *blockState, u *unit) (src *plan.Place, part sub, cell int) {
 	for i := range u.step.Moves {
 		for k := range u.step.Moves[i].Src {

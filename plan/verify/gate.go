@@ -21,8 +21,8 @@ type schedule struct {
 // difference to the outcome (see counter).
 //
 // A thread block stops before each iteration. When nothing else can run, a tick lets the blocks that wait there run one
-// iteration each: those of the earliest launch, and of one class of pipelines. A rank begins its next launch when no
-// block waits for a tick.
+// iteration each, if they are in the earliest launch and in the chosen class of pipelines. A rank begins its next
+// launch when no block waits for a tick.
 type gate struct {
 	waiting []int // thread blocks that stopped before an iteration
 	turns   []turn
@@ -40,7 +40,7 @@ type tick struct {
 	launch, class int
 	blocks        []stopped // that run, by number
 	seen          bool      // the following are set
-	core          digest    // of all state but the windows
+	core          digest    // of all state except the windows
 	windows       []digest
 	stuck         bool // another block waits in the middle of a pipeline of the class
 }

@@ -3,8 +3,8 @@ package verify
 import "fmt"
 
 // between notes the state between two launches, when all ranks are about to begin the second of them. Two runs that are
-// in equal states there go on alike, if they have the same numbers of iterations from there on: all that the state
-// leaves out is in memory, and makes no difference.
+// in equal states there take the same steps from there on, if they have the same numbers of iterations from there on:
+// all that the state leaves out is in memory, and makes no difference.
 //
 //   - The callers have just rewritten all input and output.
 //   - An access to scratch is refused unless all accesses of the launch before, to the same half, are known to be over
@@ -26,7 +26,7 @@ func (v *verifier) between() {
 	v.starts = append(v.starts, d)
 }
 
-// combined is what is known of runs whose launches have different numbers of iterations.
+// combined records the runs whose launches have different numbers of iterations.
 type combined struct {
 	starts map[string]digest // by the numbers of the launches before: the state in which the next begins
 	passed map[string]bool   // by such a state and the numbers of the launches from there on

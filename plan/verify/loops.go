@@ -13,8 +13,8 @@ import (
 // A pipeline over n chunks by units of u bytes runs ⌈n·C/u⌉ times when a chunk has C bytes. Pipelines with the same n/u
 // run equally often for every C: they are one class. In iteration i an op works on window i of its operands. A chunk
 // that a pipeline touches is windowed: each of its bytes lies in one window. All pipelines that touch it, or a chunk
-// that data of the same offset moves to, must divide it alike (walk), so that the window of a byte depends on nothing
-// but its offset in the chunk.
+// that data of the same offset moves to, must divide it in one way (walk), so that the window of a byte depends only on
+// its offset in the chunk.
 type loops struct {
 	classes []loopClass
 	class   map[*plan.Op]int // of a pipeline
@@ -45,7 +45,7 @@ func (w *walk) same(o *walk) bool {
 }
 
 // together reports whether two pipelines have the same number of iterations for every message: their units are the same
-// fraction of what they cover.
+// fraction of their operands.
 func together(a, b *plan.Op) bool {
 	ah, al := bits.Mul64(uint64(a.NumChunks), uint64(b.UnitSize))
 	bh, bl := bits.Mul64(uint64(b.NumChunks), uint64(a.UnitSize))
@@ -94,7 +94,7 @@ func findLoops(p *plan.Plan, r *resolved, lo, hi int64) (*loops, error) {
 	return l, nil
 }
 
-// number gives every chunk in memory an index; with a symmetry, those of representatives.
+// number gives every chunk in memory an index; with a symmetry, every chunk of a representative.
 func (l *loops) number(p *plan.Plan, s *symmetry.Group) {
 	n := int32(0)
 	for r := range p.GPUs {
@@ -125,8 +125,8 @@ func (l *loops) find(i int32) int32 {
 	return i
 }
 
-// chunk returns the representative of chunk j of a place. With a symmetry, a chunk of any rank is what it is on the
-// rank that stands for that one: pipelines divide it in the same way there.
+// chunk returns the representative of chunk j of a place. With a symmetry, this is a chunk of the rank that
+// stands for the place's rank: pipelines divide it in the same way there.
 func (l *loops) chunk(p *plan.Plan, r *resolved, pl *plan.Place, j int) int32 {
 	rank, k := pl.Rank, pl.Index+j
 	if s := r.symmetry; s != nil {

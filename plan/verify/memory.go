@@ -8,9 +8,9 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// memory is what the run has done to the chunks of all ranks. A cell has the last write to its place and every read since
-// then, except reads that are ordered before a later one. A plane of scratch has the accesses of the launch that uses
-// it, all of which know those of the launch before to be over.
+// memory is what the run has done to the chunks of all ranks. A cell has the last write to its place and every read
+// since then, except reads that are ordered before a later one. A plane of scratch has the accesses of the launch that
+// uses it, each of which knows that all accesses of the launch before are over.
 type memory struct {
 	cells    []cell
 	planes   [][plan.NumPlanes]int // by rank: the first cell of a plane, with both halves of scratch
@@ -171,7 +171,7 @@ func (v *verifier) classOf(rank int, pl plan.Plane, k int) int {
 }
 
 // liveClocks is how many clocks a thread block holds at a time, measured on trees, rings and exchanges of 256 to 1,024
-// ranks: that of its phase, that with its own progress, and those that are on their way to it.
+// ranks: the clock of its phase, the same with the block's progress, and the clocks that signals bring.
 const liveClocks = 3
 
 // fits estimates the memory that a run takes: cells, and clocks of an entry per component for each thread block.
@@ -190,6 +190,6 @@ func (v *verifier) fits() error {
 
 func tooMuch(p *plan.Plan, bytes, bound int64) error {
 	return fmt.Errorf("plan %s: %w: not examined, because that takes about %d MiB of memory and the bound is %d MiB; use "+
-		"fewer thread blocks per rank, or let all ranks do alike, so that one stands for all", p.Name, ErrTooLarge,
-		bytes>>20, bound>>20)
+		"fewer thread blocks per rank, or let all ranks run one program, renamed, so that one stands for all", p.Name,
+		ErrTooLarge, bytes>>20, bound>>20)
 }

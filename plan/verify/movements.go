@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// movements is a set of movements that are over: their thread has read what it reads. A packet proves this of the
-// movement that wrote it, and of those whose packets went into it, while the phase that they belong to may go on. The
-// batches are sorted by id, and do not change.
+// movements is a set of movements whose threads have read their sources. A packet proves this of the movement that
+// wrote it, and of the movements whose packets went into it, while the phase may still go on. The batches are sorted by
+// id, and do not change.
 type movements []batch
 
 // batch is up to 64 movements of one op, by instance. A clock that covers their phase has no need of it.
@@ -34,7 +34,7 @@ func (m movements) has(id int64) uint64 {
 
 func (w batch) byID(id int64) int { return cmp.Compare(w.id, id) }
 
-// union returns what is in either set.
+// union returns the movements that are in either set.
 func (m movements) union(o movements) movements {
 	switch {
 	case len(o) == 0 || len(m) == len(o) && len(m) > 0 && &m[0] == &o[0]:
@@ -61,7 +61,7 @@ func (m movements) union(o movements) movements {
 	return out
 }
 
-// contains reports whether all that is in o is in the set.
+// contains reports whether o is a subset.
 func (m movements) contains(o movements) bool {
 	for _, w := range o {
 		if w.bits&^m.has(w.id) != 0 {
@@ -150,7 +150,7 @@ type usage struct {
 	all  movements
 }
 
-// note adds an access to those of its component.
+// note adds an access to the usage of its component.
 func (v *verifier) note(uses map[int32]usage, a access, write bool) {
 	u := uses[a.comp]
 	if u.last = a; v.packets && !write {

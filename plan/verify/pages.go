@@ -8,7 +8,7 @@ import (
 )
 
 // A clock keeps its entries in pages. An orbit is the components that a symmetry takes to each other: a thread block of
-// a representative and its images, say. The entries of an orbit are neighbours, by element, and mostly alike: a page
+// a representative and its images, say. The entries of an orbit are neighbours, by element, and mostly equal: a page
 // has one number and the entries that differ from it. A renaming moves entries within their page, and only those that
 // differ. Without a symmetry there is one page, and it is a plain list.
 
@@ -24,11 +24,11 @@ type timeline struct {
 	odd   []odd // for join
 }
 
-// page is the entries of some orbits. It does not change, but for the plain list of a clock that is not shared yet. A
+// page is the entries of some orbits. It does not change, except a plain list of a clock that is not shared yet. A
 // nil page has zeros.
 type page struct {
 	base uint32
-	odd  []odd    // what is not base, in order
+	odd  []odd    // the entries that differ from base, in order
 	all  []uint32 // the plain list, instead
 }
 
@@ -154,7 +154,7 @@ func (t *timeline) raise(into, from []*page) {
 	}
 }
 
-// join returns a page with the larger entry of two at every place; one of the two, if it is that.
+// join returns the entry-wise maximum of two pages. If that equals a or b, it returns that page itself.
 func (t *timeline) join(a, b *page) *page {
 	if a == nil || a == b {
 		return b
@@ -194,7 +194,7 @@ func (t *timeline) join(a, b *page) *page {
 	return t.settle(base, out)
 }
 
-// settle makes a page, with another base if most entries are not base but alike.
+// settle makes a page. Its base is the most frequent entry, if most entries differ from the given base and are equal.
 func (t *timeline) settle(base uint32, list []odd) *page {
 	if 2*len(list) <= t.page {
 		return &page{base: base, odd: slices.Clone(list)}
@@ -233,7 +233,7 @@ func (t *timeline) settle(base uint32, list []odd) *page {
 	return p
 }
 
-// covers reports whether no entry is below that of others.
+// covers reports whether every entry is at least the same entry of others.
 func (t *timeline) covers(pages, others []*page) bool {
 	for i, p := range others {
 		if p == nil || p == pages[i] {

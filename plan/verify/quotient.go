@@ -6,8 +6,8 @@ import (
 )
 
 // quotient lets the representatives of a symmetry stand for all ranks. docs/verifier.md, "Symmetry", states the
-// argument. The verifier runs representatives only; what they do to another rank is done, renamed, to the
-// representative of that rank: a signal arrives there with its clock, an access happens there with its stamp.
+// argument. The verifier runs representatives only. Their actions on another rank are renamed, and applied to
+// the representative of that rank: a signal arrives there with its clock, an access happens there with its stamp.
 //
 // The run is one interleaving of the whole plan: each step is made by all ranks of an orbit, one after another, before
 // the next. The state of every rank is the renamed state of its representative throughout.

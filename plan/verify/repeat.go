@@ -12,7 +12,7 @@ var errAgain = errors.New("run again")
 // second is what the first run of a shape found and a second run must respect.
 type second struct {
 	needed    bool
-	mute      map[int]bool // packet cells with several writers: a packet there brings nothing but its payload
+	mute      map[int]bool // packet cells with several writers: a packet there brings its payload only
 	shared    map[int]bool // counters with unordered consumers
 	ambiguity error        // the first of these; also the reason why the plan is wrong if the second run fails
 }
@@ -31,7 +31,7 @@ func (w *walker) repeats(c *cell, carries *clock) bool {
 	return carries.t.covers(carries.c, c.carries.c) && carries.over.contains(c.carries.over)
 }
 
-// replaces checks that the first packet of a launch at a place may replace those of an earlier launch, when all
+// replaces checks that the first packet of a launch at a place may replace the packets of an earlier launch, when all
 // launches have one size: each was read, by a read that is over, or is known to have been written.
 func (w *walker) replaces(c *cell, at int, pl *plan.Place, part sub) error {
 	v := w.v

@@ -74,7 +74,7 @@ func everyRank(of []plan.Contribution, n int) bool {
 	return all
 }
 
-// holds reports whether a value is what is demanded in a launch.
+// holds reports whether a value meets a demand in a launch.
 func (v *verifier) holds(value int32, d *demand, launch int) bool {
 	if int(v.values.nodes[value].terms) != len(d.Of) {
 		return false

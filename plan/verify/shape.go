@@ -8,8 +8,8 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// atom is a set of bytes of a chunk that every op treats alike: those that lie in the same slice of every op, and in
-// the same window of the pipelines that divide their chunk. lo, hi and chunk are an example in bytes.
+// atom is a set of bytes of a chunk that every op treats the same: they lie in the same slice of every op, and in the
+// same window of the pipelines that divide their chunk. lo, hi and chunk are an example in bytes.
 type atom struct {
 	lo, hi, chunk int64
 	always        bool // chunks of every size have such bytes
@@ -23,11 +23,11 @@ type messageShape struct {
 	parts     map[partKey][]sub
 	alignment int64
 	loops     *loops
-	fixed     bool    // all messages divide alike
+	fixed     bool    // all messages have one size
 	turns     []turns // by launch; the last one holds for all further launches
 
 	// By launch, the atoms that its message has; nil if that is left open: then a packet of an atom that some messages do
-	// not have passes on nothing but its payload.
+	// not have passes on its payload only.
 	present [][]bool
 }
 

@@ -195,7 +195,7 @@ func (s *snapshot) after(comp int, t uint32) int {
 	return at
 }
 
-// state writes all except what is in memory.
+// state writes all state except the cells.
 func (s *snapshot) state() {
 	v := s.v
 	for _, b := range v.blocks {
@@ -228,7 +228,7 @@ func (s *snapshot) state() {
 	for i := range v.scratch {
 		s.plane(&v.scratch[i])
 	}
-	for i := 0; i < len(v.ports); i += v.quotient.order() { // the images have no transfers of their own
+	for i := 0; i < len(v.ports); i += v.quotient.order() { // images have no transfers
 		s.port(i)
 	}
 }
@@ -246,7 +246,7 @@ func (s *snapshot) memory(t *tick) {
 }
 
 func (s *snapshot) block(b *blockState) {
-	if !s.v.quotient.own(b.rank) { // its state is that of the block that stands for it
+	if !s.v.quotient.own(b.rank) { // the block that stands for it has its state
 		return
 	}
 	s.num(b.launch, len(b.pending))

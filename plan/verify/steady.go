@@ -17,9 +17,9 @@ type steadyError struct{ error }
 func (e steadyError) Is(target error) bool { return target == errUnsteady }
 func (e steadyError) Unwrap() error        { return e.error }
 
-// stretch is two consecutive ticks that are alike: after the second, the state is that after the first, with one window
-// more behind the pipelines, and one less before them. So a plan that runs one iteration more can pass through the same
-// state once more, and goes on from there as this run did.
+// stretch is two consecutive ticks with matching states: after the second, one more window lies behind the pipelines
+// than after the first, one less before them, and the rest is equal. So a plan that runs one iteration more can pass
+// through the same state once more, and goes on from there as this run did.
 type stretch struct {
 	tick       *tick
 	next, done windowRun // windows not yet reached, before; windows that nothing distinguishes any more, after
@@ -36,7 +36,7 @@ func (g *gate) steady(v *verifier) error {
 	var order []string
 	for i := 1; i < len(g.ticks); i++ {
 		a, b := &g.ticks[i-1], &g.ticks[i]
-		if s, ok := alike(a, b); ok {
+		if s, ok := matching(a, b); ok {
 			name := b.name()
 			if all[name] == nil {
 				order = append(order, name)
@@ -100,8 +100,8 @@ func (t *tick) name() string {
 	return s
 }
 
-// alike compares consecutive ticks.
-func alike(a, b *tick) (s stretch, ok bool) {
+// matching compares consecutive ticks.
+func matching(a, b *tick) (s stretch, ok bool) {
 	if !a.seen || !b.seen || a.launch != b.launch || a.class != b.class || a.stuck || b.stuck || a.core != b.core ||
 		len(a.blocks) != len(b.blocks) {
 		return s, false

@@ -18,7 +18,7 @@ const maxRuns = 1 << 12 // runs of a plan with pipelines
 //
 // Without pipelines there is one shape, whose atoms come from all sizes. With pipelines, each combination of numbers of
 // iterations is a run. The largest number that is examined, most, stands for all larger ones: the run itself shows that
-// one iteration more adds nothing new (verify_steady.go). Numbers of consecutive launches are combined too when the
+// one iteration more adds nothing new (steady.go). Numbers of consecutive launches are combined too when the
 // plan has scratch, in which launches can meet.
 func checkShapes(p *plan.Plan, r *resolved, report *Report, opts *Options) error {
 	lo, hi := p.UnitRange()
@@ -307,7 +307,7 @@ func (c *checker) windowed(byLaunch []turns) []atom {
 		for w := range most {
 			x := a
 			x.window = int(w)
-			if len(c.atoms) == 1 { // an example in which the bytes are those of the window
+			if len(c.atoms) == 1 { // an example whose bytes are the window
 				x.lo, x.hi, x.chunk = w*unit, (w+1)*unit, most*unit
 			}
 			out = append(out, x)

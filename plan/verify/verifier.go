@@ -6,8 +6,8 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// verifier runs a plan for one shape of its messages. Its state has four parts, each with an invariant that holds between
-// steps. Beside them are the thread blocks, which a step moves on, and what the launches must compute.
+// verifier runs a plan for one shape of its messages. Its state has four parts, each with an invariant that holds
+// between steps. Beside them are the thread blocks, which a step moves on, and what the launches must compute.
 type verifier struct {
 	*resolved
 	p      *plan.Plan

@@ -39,7 +39,7 @@ type Event struct {
 	Op        plan.OpName
 	Line      string // the author's, "file:line", or ""
 	Does      string // "writes", "waits for …"
-	Where     *Where // what it accesses, or nil
+	Where     *Where // the memory that it accesses, or nil
 }
 
 // Where is a range of bytes in a buffer. Lo and Hi are an example, for a message of Message bytes.

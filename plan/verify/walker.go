@@ -21,7 +21,7 @@ type walker struct {
 	port   bool  // the transfer goes over a port channel
 
 	from    movements // proofs of the packets consumed at this offset
-	carried *clock    // what they carry
+	carried *clock    // the clock that these packets carry
 	made    movements // proof of the packets written at this offset
 }
 
@@ -104,6 +104,6 @@ func (w *walker) bounded(m *plan.Move, part sub, value int32) error {
 	e := v.violation(WrongResult, "", v.event(w.at, "moves", v.where(&m.Src[0], part)))
 	e.Detail = fmt.Sprintf("it holds %s; the op is limited by the count of what rank %d sends to rank %d, chunk %d",
 		v.values.describe(value, w.b.launch, v.p), b.Src, b.Dst, b.Index+int(part.chunk))
-	e.Hint = "limit the op by the count of what it moves, or do not limit it"
+	e.Hint = "name the ranks whose block the op moves, or do not limit it"
 	return e
 }
