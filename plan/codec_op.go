@@ -20,75 +20,95 @@ func (c *codec) op(op *Op) {
 		c.r.over(c.at(), "ops", "ops in the plan", l.TotalOps)
 		return
 	}
-	var loose Chunk // the older form of a switch operand
-	isLoose := false
+	older := olderOp{Op: op}
 	c.object(false, func() {
-		word(c, "name", &op.Name)
-		if c.w == nil || op.does(Joins) {
-			c.int("barrier_id", &op.BarrierID)
-			c.int("num_threadblocks", &op.NumThreadBlocks)
-		}
-		if c.w == nil || op.does(Loops) {
-			c.pipeline(op)
-		}
-		if c.has(len(op.Src) > 0) {
-			c.chunks("src_buff", &op.Src)
-		}
-		if c.has(len(op.Dst) > 0) {
-			c.chunks("dst_buff", &op.Dst)
-		}
-		if c.has(op.ChannelType != NoChannel) {
-			word(c, "channel_type", &op.ChannelType)
-		}
-		if c.has(len(op.ChannelIDs) > 0) {
-			c.ints("channel_ids", &op.ChannelIDs, l.ChannelsPerOp)
-		}
-		if c.has(op.Bound != nil) && c.member("count") {
-			if c.w == nil {
-				op.Bound = new(Bound)
-			}
-			c.object(false, func() {
-				c.int("src", &op.Bound.Src)
-				c.int("dst", &op.Bound.Dst)
-				c.int("index", &op.Bound.Index)
-			})
-		}
-		if c.has(len(op.SemaphoreIDs) > 0) {
-			c.ints("semaphore_ids", &op.SemaphoreIDs, l.SemaphoresPerOp)
-		}
-		if c.has(op.Slice.Count > 0) && c.member("tbg_info") {
-			c.object(false, func() {
-				c.int("tb_id", &op.Slice.Index)
-				c.int("tbg_size", &op.Slice.Count)
-			})
-		}
-		if c.has(op.ReduceOp != CallerOp) {
-			word(c, "reduce_op", &op.ReduceOp)
-		}
-		if c.w != nil {
-			return
-		}
-		isLoose = isLoose || c.key == "buffer_offset" || c.key == "size"
-		c.int("buffer_offset", &loose.Index)
-		c.int("size", &loose.Size)
-		c.ignore("buffer_type")
-		if c.take("src_chunk") {
-			op.Src = append(op.Src, Chunk{})
-			c.chunk(&op.Src[len(op.Src)-1])
-		}
-		if c.take("dst_chunk") {
-			op.Dst = append(op.Dst, Chunk{})
-			c.chunk(&op.Dst[len(op.Dst)-1])
+		c.fields(op)
+		if c.w == nil {
+			older.read(c)
 		}
 	})
-	if isLoose && len(op.Src) == 0 {
-		for _, id := range op.ChannelIDs {
-			op.Src = append(op.Src, Switch(id, loose.Index, loose.Size))
+	older.finish()
+}
+
+// fields reads or writes the members of an op.
+func (c *codec) fields(op *Op) {
+	l := c.r.limits
+	word(c, "name", &op.Name)
+	if c.w == nil || op.does(Joins) {
+		c.int("barrier_id", &op.BarrierID)
+		c.int("num_threadblocks", &op.NumThreadBlocks)
+	}
+	if c.w == nil || op.does(Loops) {
+		c.pipeline(op)
+	}
+	if c.has(len(op.Src) > 0) {
+		c.chunks("src_buff", &op.Src)
+	}
+	if c.has(len(op.Dst) > 0) {
+		c.chunks("dst_buff", &op.Dst)
+	}
+	if c.has(op.ChannelType != NoChannel) {
+		word(c, "channel_type", &op.ChannelType)
+	}
+	if c.has(len(op.ChannelIDs) > 0) {
+		c.ints("channel_ids", &op.ChannelIDs, l.ChannelsPerOp)
+	}
+	if c.has(op.Bound != nil) && c.member("count") {
+		if c.w == nil {
+			op.Bound = new(Bound)
+		}
+		c.object(false, func() {
+			c.int("src", &op.Bound.Src)
+			c.int("dst", &op.Bound.Dst)
+			c.int("index", &op.Bound.Index)
+		})
+	}
+	if c.has(len(op.SemaphoreIDs) > 0) {
+		c.ints("semaphore_ids", &op.SemaphoreIDs, l.SemaphoresPerOp)
+	}
+	if c.has(op.Slice.Count > 0) && c.member("tbg_info") {
+		c.object(false, func() {
+			c.int("tb_id", &op.Slice.Index)
+			c.int("tbg_size", &op.Slice.Count)
+		})
+	}
+	if c.has(op.ReduceOp != CallerOp) {
+		word(c, "reduce_op", &op.ReduceOp)
+	}
+}
+
+// olderOp reads the older form of an op, which has one operand of each kind, and the range of a switch operand beside
+// the ids of its channels.
+type olderOp struct {
+	*Op
+	span  Chunk
+	found bool
+}
+
+func (o *olderOp) read(c *codec) {
+	o.found = o.found || c.key == "buffer_offset" || c.key == "size"
+	c.int("buffer_offset", &o.span.Index)
+	c.int("size", &o.span.Size)
+	c.ignore("buffer_type")
+	if c.take("src_chunk") {
+		o.Src = append(o.Src, Chunk{})
+		c.chunk(&o.Src[len(o.Src)-1])
+	}
+	if c.take("dst_chunk") {
+		o.Dst = append(o.Dst, Chunk{})
+		c.chunk(&o.Dst[len(o.Dst)-1])
+	}
+}
+
+func (o *olderOp) finish() {
+	if o.found && len(o.Src) == 0 {
+		for _, id := range o.ChannelIDs {
+			o.Src = append(o.Src, Switch(id, o.span.Index, o.span.Size))
 		}
 	}
 }
 
-// pipeline is what only a pipeline has.
+// pipeline reads or writes the members that only a pipeline has.
 func (c *codec) pipeline(op *Op) {
 	if c.member("iter_context") {
 		c.object(false, func() {
