@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/goccl/goccl/plan"
@@ -83,6 +85,21 @@ func TestProofsTravel(t *testing.T) {
 	expect(t, "relayed, behind a copy", p, "")
 	ops[1].Src[0] = in(0, 1)
 	expect(t, "what is copied is overwritten", p, "data race")
+}
+
+// TestHintsAskForWhatIsMissing: a plan with two halves of scratch is not told to use them.
+func TestHintsAskForWhatIsMissing(t *testing.T) {
+	for _, double := range []bool{false, true} {
+		p := packetChain()
+		p.DoubleScratch = double
+		ops := &p.GPUs[0].ThreadBlocks[0].Ops
+		*ops = (*ops)[:1] // rank 0 hears from nobody
+		_, err := Check(p.Plan, Options{})
+		var v *Violation
+		if !errors.As(err, &v) || strings.Contains(v.Hint, "use_double") == double {
+			t.Errorf("double scratch %v: %v", double, err)
+		}
+	}
 }
 
 // acknowledged: both ranks copy a chunk to scratch, in slices of a block each, and get the other's. A packet of each

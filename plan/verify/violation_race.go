@@ -165,8 +165,9 @@ func (w *walker) reused(a *access, wrote, write bool, pl *plan.Place, part sub) 
 	e := v.violation(DataRace, "", v.event(a.at, v.does(a, wrote)+" scratch of rank "+fmt.Sprint(pl.Rank), nil),
 		v.event(w.at, does, v.where(pl, part)))
 	e.Detail = "the later launch reuses the scratch, and nothing makes the first come before the second" + w.lacks(a)
-	e.Hint = "an entry handshake with that rank, or use_double_scratch_buffer when every launch hears from every rank " +
-		"that reads its packets"
+	if e.Hint = "an entry handshake with that rank"; !v.p.DoubleScratch {
+		e.Hint += ", or use_double_scratch_buffer when every launch hears from every rank that reads its packets"
+	}
 	return e
 }
 
