@@ -1,5 +1,6 @@
-// Package sketch helps tests to write plans by hand. Every rank runs the same number of thread blocks. Block b of a
-// rank communicates with block b of every other rank over its own channels. Peer i of rank r is rank i, or i+1 if i ≥ r.
+// Package sketch helps tests to write plans by hand. Every rank runs the same number of thread blocks. Block b of
+// a rank communicates with block b of every other rank over its own channels. Peer i of rank r is rank i, or i+1
+// if i ≥ r.
 package sketch
 
 import "github.com/goccl/goccl/plan"
