@@ -250,7 +250,7 @@ func listenError(a rootAddress, err error) error {
 	return fmt.Errorf("rank 0 cannot listen on %s: %w", a, err)
 }
 
-// namesLoopback reports whether a name, which other hosts may know, leads to nothing but the loopback here, as Debian's
+// namesLoopback reports whether a name, which other hosts may know, leads only to the loopback here, as Debian's
 // 127.0.1.1 does.
 func (a rootAddress) namesLoopback(ips []netip.Addr) bool {
 	_, err := netip.ParseAddr(a.host)

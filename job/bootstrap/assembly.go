@@ -10,7 +10,7 @@ import (
 )
 
 // assembly brings the ranks of one job together. It is a pure state machine: root passes it what ranks send, and sends
-// what it puts into out. testdata/assembly*.txt shows it at work.
+// the frames in out. testdata/assembly*.txt shows it at work.
 //
 //  1. A rank is admitted and sends its addresses (frameJoin). It gets a parent (frameParent), connects to it, says so
 //     (frameAttached), and its connection to the root ends. Only a rank that has said so becomes a parent. The root
@@ -96,7 +96,7 @@ func newAssembly(c *config, a attempt) *assembly {
 	return s
 }
 
-// take returns what is to be sent since the last call.
+// take returns the frames to send since the last call.
 func (a *assembly) take() []rootSend {
 	list := a.out
 	a.out = nil
@@ -136,7 +136,7 @@ func (a *assembly) admit(g greeting) verdict {
 	}
 	if m := a.members[int(g.rank)]; m != nil {
 		a.fail(m.rank, verdictDuplicate,
-			fmt.Sprintf("rank %d is claimed by %v and by %v; give every process a rank of its own", m.rank, m.from, g.from))
+			fmt.Sprintf("rank %d is claimed by %v and by %v; give every process another rank", m.rank, m.from, g.from))
 		return verdictDuplicate
 	}
 	if a.phase != phaseJoin {

@@ -235,7 +235,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// TestAnotherUserOnThisHost: an attacker with all secrets but another user id is not admitted on a unix socket.
+// TestAnotherUserOnThisHost: an attacker with all secrets and another user id is not admitted on a unix socket.
 func TestAnotherUserOnThisHost(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

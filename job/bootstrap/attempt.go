@@ -47,7 +47,7 @@ func (a attempt) meets(root attempt) error {
 		return fmt.Errorf("%w: this process is of attempt %d, and attempt %d joins there; its launcher should have ended it",
 			ErrAttempt, a.number(), root.number())
 	}
-	return errRetry{fmt.Errorf("%w: the root there is still that of attempt %d, this process is of attempt %d", ErrAttempt,
+	return errRetry{fmt.Errorf("%w: the root there is still of attempt %d, this process of attempt %d", ErrAttempt,
 		root.number(), a.number())}
 }
 

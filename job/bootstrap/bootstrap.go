@@ -101,10 +101,10 @@ func SplitByHost(ctx context.Context, b Bootstrap) (Bootstrap, error) {
 	return b.Sub(ctx, LocalRanks(b), tags.SpaceOfHost)
 }
 
-// apart is a group whose ranks count as hosts of their own.
+// apart is a group whose ranks count as separate hosts.
 type apart struct{ *group }
 
-// Apart returns b with every rank on a host of its own, for ranks of one host that share no memory.
+// Apart returns b with every rank on a separate host, for ranks of one host that share no memory.
 func Apart(b Bootstrap) Bootstrap {
 	if g, ok := b.(*group); ok {
 		return apart{g}

@@ -96,7 +96,7 @@ func (d *dialer) dialMember(ctx context.Context, c *config, me greeting, p *memb
 	return fc, nil
 }
 
-// addresses lists where a member listens: first what is most like an address from which this rank has reached another
+// addresses lists where a member listens: first the address most like the one from which this rank has reached another
 // host.
 func (m *member) addresses(local netip.Addr) (list []netip.AddrPort) {
 	for _, w := range m.tcp {

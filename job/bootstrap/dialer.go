@@ -43,7 +43,7 @@ func (d *dialer) dial(ctx context.Context, targets []target, me greeting) (*fram
 }
 
 // A root that was up is given up when its address has refused connections for some time, and at least goneRefusals
-// times. A busy listener does not refuse; the kernel refuses where there is no listener. That of this host is right at
+// times. A busy listener does not refuse; the kernel refuses where there is no listener. This host's kernel is right at
 // once. Between hosts something else may refuse for a moment. An agreed address may be taken by the next attempt of the
 // job.
 const (
@@ -145,7 +145,7 @@ func (r *refusals) add(refused, silent, targets int, gone time.Duration) bool {
 }
 
 // over reports whether ctx has ended or its deadline has passed: on a busy machine a socket's deadline may fire before
-// that of ctx.
+// the deadline of ctx.
 func over(ctx context.Context) bool {
 	end, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(end)

@@ -33,7 +33,7 @@
 //
 // From 128 ranks on, no process has a descriptor for each rank:
 //
-//   - The root keeps few connections. What it sends goes down the tree, what ranks send it goes up. Each rank of the tree
+//   - The root keeps few connections. Its frames go down the tree, and frames for it go up. Each rank of the tree
 //     detects the death of those below it, and reports it to the root.
 //   - Each rank has 2⌈log₂ n⌉ neighbours, and makes another connection when it first sends to a peer (cached.go).
 //     Messages still go straight to their receiver, so the death of a third rank loses none. Listeners stay open.

@@ -46,7 +46,7 @@ type transport interface {
 	flush(ctx context.Context)
 	// pin keeps connections to peers (by 1), or allows their end again (by -1).
 	pin(peers []int, by int)
-	// cut ends the connections with a peer when what has arrived on them is read.
+	// cut ends the connections with a peer when the data that has arrived on them is read.
 	cut(peer int, cause error)
 	// forget ends attempts to reach a peer that has gone.
 	forget(peer int)

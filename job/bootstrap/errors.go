@@ -71,7 +71,7 @@ func stepContext(ctx context.Context, timeout time.Duration) (context.Context, c
 		ErrTimeout, timeout))
 }
 
-// operationContext bounds one operation by the deadline of ctx, which may be later than that of a step. If ctx has
+// operationContext bounds one operation by the deadline of ctx, which may be later than a step's. If ctx has
 // none, timeout applies.
 func operationContext(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {

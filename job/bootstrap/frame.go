@@ -207,7 +207,7 @@ func (f *frameConn) write(ctx context.Context, kind frameKind, space, tag uint64
 		go f.finish(rest)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		<-ctx.Done() // the write deadline is that of ctx, so ctx ends now, too
+		<-ctx.Done() // the write deadline is ctx's, so ctx ends now, too
 		return contextError(ctx)
 	}
 	return err

@@ -15,7 +15,7 @@ import (
 //   - Few ranks have one step with all distances, in which each rank sends its own part to every other. It takes one
 //     message's time, and shows each rank which others are missing.
 //   - Many ranks have a step for each distance d = 1, 2, 4, … below n (Bruck's all-gather), in which a rank sends its own
-//     part and the d-1 before it; in the last step only what is missing. That is log₂ n messages, not n-1. A part
+//     part and the d-1 before it; in the last step only the missing parts. That is log₂ n messages, not n-1. A part
 //     reaches another rank on one path, because a distance is one sum of powers of two in rising order.
 //
 // A rank that fails sends its reason in place of its later bundles. A rank that needs a part that is lost waits for one

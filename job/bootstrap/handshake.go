@@ -274,7 +274,7 @@ func shakeDialer(c net.Conn, secret []byte, me greeting, deadline, end time.Time
 	case verdictWorld:
 		return nil, them, fmt.Errorf("%w: this rank says %d, the job says %d", v.err(), me.world, them.world)
 	case verdictDuplicate:
-		return nil, them, fmt.Errorf("%w: another process has come as rank %d; give every process a rank of its own", v.err(),
+		return nil, them, fmt.Errorf("%w: another process has come as rank %d; give every process another rank", v.err(),
 			me.rank)
 	case verdictAttempt:
 		return nil, them, attempt(me.session).meets(them.session)

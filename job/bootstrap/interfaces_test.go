@@ -104,7 +104,7 @@ func TestNamedRoot(t *testing.T) {
 	})
 }
 
-// fails starts a rank and checks what it says at its end.
+// fails starts a rank and checks its words at its end.
 func fails(t *testing.T, c *child, want ...string) {
 	t.Helper()
 	line, _ := c.last(t)

@@ -35,7 +35,7 @@ type link struct {
 
 	pinned    bool     // The connection stays open; the dialing rank decides that. It is true for every neighbour.
 	asked     bool     // The dialing rank was asked to give the connection up.
-	reporting bool     // A goroutine writes what is in reports; if false, reports is empty.
+	reporting bool     // A goroutine writes the reports; if false, reports is empty.
 	reports   []report // The reports to send, oldest first.
 	liveness  []byte   // The peer's liveness page; nil for a peer on another host or in this process.
 	died      bool     // The liveness page has shown the peer's death once.

@@ -48,7 +48,7 @@ func NewLocalHosts(hosts []int, opts ...Option) *Local {
 	return l
 }
 
-// Kill makes rank die without a goodbye: its own operations end with ErrClosed, those of its peers with ErrPeerDead.
+// Kill makes rank die without a goodbye: its own operations end with ErrClosed, its peers' operations with ErrPeerDead.
 func (l *Local) Kill(rank int) {
 	l.endpoints[rank].abandon(fmt.Errorf("%w: killed", ErrClosed))
 	for p, e := range l.endpoints {

@@ -39,12 +39,12 @@ type membership struct {
 	effects []effect
 }
 
-// memberState is what is known of one peer. phase only increases.
+// memberState is the knowledge about one peer. phase only increases.
 type memberState struct {
 	phase memberPhase
 	// cause is the reason why the peer was lost; it is valid from lost on.
 	cause error
-	// told: the others have got this rank's report of the loss, or as many of them as could get it in time.
+	// told: this rank's report of the loss has been sent to the others, or the time for that is over.
 	told bool
 	// until is the latest time of the decision about a lost peer; it is valid once told.
 	until int64

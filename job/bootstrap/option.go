@@ -45,7 +45,7 @@ var sparseStart = sparseFrom
 type Option func(*config)
 
 // WithTimeout bounds every step: joining as a whole, and each Send, Recv, AllGather, Barrier and Sub whose context has
-// no deadline of its own. The default is GOCCL_TIMEOUT (a Go duration, or seconds), else 30 s.
+// no deadline. The default is GOCCL_TIMEOUT (a Go duration, or seconds), else 30 s.
 func WithTimeout(d time.Duration) Option { return func(c *config) { c.timeout = d } }
 
 // WithStallTimeout sets how long a connected peer may be silent before it counts as dead. The default is the step

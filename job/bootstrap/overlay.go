@@ -194,7 +194,7 @@ func (o *overlay) report(r report, except int) {
 	}
 }
 
-// writeReports writes what is queued for a link.
+// writeReports writes the reports of a link.
 func (o *overlay) writeReports(l *link) {
 	for {
 		o.e.mu.Lock()
@@ -348,7 +348,7 @@ func (o *overlay) abandon() {
 	o.free()
 }
 
-// close ends everything but the links, after the reports that are queued are sent or the time is over.
+// close ends everything except the links, after the reports that are queued are sent or the time is over.
 func (o *overlay) close(within time.Duration) {
 	o.e.mu.Lock()
 	o.closed = true

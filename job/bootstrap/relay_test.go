@@ -125,7 +125,7 @@ func TestRelaysFail(t *testing.T) {
 	}
 }
 
-// A rank that comes late, after others have called, is waited for; and what they called does not stay.
+// A rank that comes late, after others have called, is waited for; and their calls do not stay.
 func TestRelaysWaitForTheLate(t *testing.T) {
 	const timeout = 8 * time.Second
 	l := NewLocal(relayFrom, quiet(), WithTimeout(timeout))

@@ -51,12 +51,12 @@ func complain(c net.Conn, secret []byte, rank int32, begin []byte) {
 const (
 	versionEnd = 6  // end of the magic and the version in a greeting
 	nonceEnd   = 56 // end of what all releases have in common
-	// maxComplaint bounds what is read of a side with another version, complaintWait the time for it.
+	// maxComplaint bounds the bytes read from a side with another version, complaintWait the time for that.
 	maxComplaint  = 4 << 10
 	complaintWait = time.Second
 )
 
-// hearComplaint waits for the complaint of a dialer with another version, behind what is left of its greeting.
+// hearComplaint waits for the complaint of a dialer with another version, behind the rest of its greeting.
 func hearComplaint(c net.Conn, secret []byte, mine []byte) (rank int32, ok bool) {
 	const size = 4 + proofSize
 	var heard []byte

@@ -60,7 +60,7 @@ func newRoot(c *config, ls []net.Listener, secret []byte, address string, a atte
 	return r
 }
 
-// step passes an event to the assembly and carries out what it decides.
+// step passes an event to the assembly and carries out its decisions.
 func (r *root) step(event func(a *assembly)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,7 +14,7 @@ type rootClient struct {
 	fc    *frameConn
 	table chan []byte
 	start chan []byte
-	// Of a job that joins over a tree: our place in it; what is passed on; the other side is our parent, not the root;
+	// Our place in the tree; the frames that are passed on; the other side is our parent, not the root;
 	// the end of the connection is no failure.
 	parent   chan []byte
 	below    atomic.Pointer[branch]
@@ -158,7 +158,7 @@ func (rc *rootClient) send(kind frameKind, tag uint64, data []byte) error {
 	return rc.pass(kind, 0, tag, data)
 }
 
-// pass sends what is about another rank, if space is not 0 (branch).
+// pass sends a frame about another rank, if space is not 0 (branch).
 func (rc *rootClient) pass(kind frameKind, space, tag uint64, data []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), rc.timeout)
 	defer cancel()

@@ -51,7 +51,7 @@ func (t *TCP) Init(ctx context.Context, id UniqueID) error {
 		if f.flags&flagRankZero != 0 {
 			m.address = &rootAddress{host: f.addr.Addr().String(), port: f.addr.Port()}
 			if a, err := parseAddress(c.commID); err == nil && bytes.Equal(secretFor(a, c.secret), m.secret) {
-				m.address, m.targets = &a, a.targets() // each host resolves the name, as that of InitAddress
+				m.address, m.targets = &a, a.targets() // each host resolves the name, as in InitAddress
 			}
 			m.weak = len(c.secret) == 0
 			m.attempt, err = currentAttempt(processEnvironment)

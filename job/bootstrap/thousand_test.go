@@ -84,8 +84,8 @@ func manyMain(what string) error {
 }
 
 // A job of 1,024 ranks comes up where a process may have 256 open files, and a death is named on all of its ranks. Rank
-// 0, which serves the root, and rank 1 have processes of their own; the other processes have many ranks and as many
-// files as if each rank had its share.
+// 0, which serves the root, and rank 1 have a process each; the other processes have many ranks and
+// a share of files for each rank.
 func TestThousand(t *testing.T) {
 	world, groups := 256, 2
 	if setting.Lenient().Full != "" {

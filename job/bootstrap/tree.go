@@ -13,7 +13,7 @@ import (
 )
 
 // branch is a rank's place in the tree over which a job joins: the way up to its parent, or the root, and the ranks
-// below. It passes what the root sends to the ranks below, and what they send up. Frames that go up have the
+// below. It passes the root's frames to the ranks below, and their frames up. Frames that go up have the
 // number of the rank that they are about, plus one, as their space; 0 is the rank that sends them.
 type branch struct {
 	c       *config
