@@ -151,7 +151,10 @@ const (
 
 // allocate makes, reserves, seals and maps a memfd.
 func allocate(owner device.ID, size int64) (*mapping, error) {
-	if size < 0 || size > 1<<46 {
+	if size < 0 {
+		return nil, fmt.Errorf("host: alloc of %d bytes on %s: a size is not negative", size, owner)
+	}
+	if size > 1<<46 {
 		return nil, fmt.Errorf("host: cannot allocate %d bytes on %s: %w", size, owner, device.ErrOutOfMemory)
 	}
 	mapped := max(1, (size+int64(os.Getpagesize())-1)/int64(os.Getpagesize())) * int64(os.Getpagesize())

@@ -70,7 +70,10 @@ func TestAllocIsZeroedAlignedAndSealed(t *testing.T) {
 
 func TestAllocRefusesWhatTheMachineHasNot(t *testing.T) {
 	d := open(t, 0)
-	for _, size := range []int64{-1, 1 << 45, 1 << 62} {
+	if _, err := d.Alloc(-5); err == nil || errors.Is(err, device.ErrOutOfMemory) {
+		t.Errorf("Alloc(-5): %v, want an error that is not about memory", err)
+	}
+	for _, size := range []int64{1 << 45, 1 << 62} {
 		if _, err := d.Alloc(size); !errors.Is(err, device.ErrOutOfMemory) {
 			t.Errorf("Alloc(%d): %v, want ErrOutOfMemory", size, err)
 		}

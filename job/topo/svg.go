@@ -49,12 +49,15 @@ func (m *Machine) WriteSVG(w io.Writer) error {
 				`<text x="%.1f" y="%.1f" text-anchor="middle" font-size="10">%s</text></g>`+"\n",
 			x, y-3, g.Index, x, y+13, html.EscapeString(strings.TrimPrefix(g.Name, "NVIDIA ")))
 	}
-	caption := "no GPU"
+	captions := []string{"no GPU"}
 	if len(m.GPUs) > 0 {
-		caption = m.verdict()
+		captions = []string{m.verdict(), "green: NVLink, gray: PCIe, dashed: no peer access; boxes of one colour: one NUMA node"}
 	}
-	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">%s</text>`+"\n</svg>\n", size/2, size+20,
-		html.EscapeString(caption))
+	for i, c := range captions {
+		fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">%s</text>`+"\n", size/2, size+10+20*float64(i),
+			html.EscapeString(c))
+	}
+	b.WriteString("</svg>\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }

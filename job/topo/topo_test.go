@@ -76,6 +76,9 @@ func TestFixtures(t *testing.T) {
 		if err := m.WriteSVG(&svg); err != nil {
 			t.Fatal(err)
 		}
+		if len(m.GPUs) > 0 && !strings.Contains(svg.String(), "one NUMA node") {
+			t.Errorf("%s: the drawing has no legend", name)
+		}
 		lines := 0
 		for d := xml.NewDecoder(&svg); ; {
 			tok, err := d.Token()

@@ -221,3 +221,18 @@ def test_alltoallv_device_with_empty_buffers():
     with pytest.raises(goccl.InvalidArgument):
         c.alltoallv_device(empty, empty, *(np.array([v]) for v in (1, 0, 1, 0)))
     c.abort()
+
+
+def test_a_channel_has_two_ranks():
+    from goccl.language import AllReduce, CollectiveProgram, MemoryChannel
+
+    with CollectiveProgram("own", AllReduce(2, 1, False), 2):
+        with pytest.raises(goccl.InvalidArgument, match="from rank 1 to itself"):
+            MemoryChannel(1, 1)
+
+
+def test_an_aborted_communicator_is_called_so():
+    comm = nccl.Communicator.init_all(1)[0]
+    comm.abort()
+    with pytest.raises(goccl.GocclError, match="aborted"):
+        comm.allreduce(np.zeros(1, np.float32), np.zeros(1, np.float32))

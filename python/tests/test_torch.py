@@ -285,3 +285,12 @@ def _death(rank, n, uid, victim):
 
 def test_survivors_go_on_in_a_group_of_their_own():
     jobs.run(3, _death, 1, victim=1)
+
+
+def test_a_sparse_tensor_is_no_buffer():
+    from goccl import nccl
+
+    comm = nccl.Communicator.init_all(1)[0]
+    t = torch.eye(2).to_sparse()
+    with pytest.raises(goccl.InvalidArgument, match="to_dense"):
+        comm.allreduce(t, t)

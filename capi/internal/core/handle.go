@@ -77,7 +77,7 @@ func (t *table[T]) get(h Handle) (T, error) {
 //go:noinline
 func (t *table[T]) bad(h Handle) error {
 	if h>>48 == t.kind {
-		return fmt.Errorf("%w: %s %#x was destroyed", ErrInvalidArgument, t.name, uint64(h))
+		return fmt.Errorf("%w: %s %#x was destroyed or aborted", ErrInvalidArgument, t.name, uint64(h))
 	}
 	return fmt.Errorf("%w: %#x is no %s (corrupted, or never initialised)", ErrInvalidArgument, uint64(h), t.name)
 }

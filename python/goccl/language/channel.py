@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .. import errors
 from .program import current
 from .rank import Chunk
 from .thread_block_group import ThreadBlockGroup, blocks, limit
@@ -21,6 +22,8 @@ class _Channel:
     _kind = ChannelType.memory
 
     def __init__(self, dst_rank: int, src_rank: int) -> None:
+        if dst_rank == src_rank:
+            raise errors.InvalidArgument(f"a channel from rank {src_rank} to itself: it needs two ranks")
         self.dst_rank: int = dst_rank
         self.src_rank: int = src_rank
         self._program = current()
