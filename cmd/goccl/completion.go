@@ -92,7 +92,8 @@ func (*manCommand) Run(s *streams, k *kong.Context) error {
 		if len(path) == 0 {
 			return
 		}
-		fmt.Fprintf(s.out, ".SS goccl %s\n%s\n", text.Replace(strings.TrimSuffix(n.Summary(), " [flags]")), text.Replace(n.Help))
+		name := strings.TrimSuffix(n.Summary(), " [flags]")
+		fmt.Fprintf(s.out, ".SS goccl %s\n%s\n", text.Replace(name), text.Replace(n.Help))
 		for _, a := range n.Positional {
 			fmt.Fprintf(s.out, ".TP\n.I %s\n%s\n", text.Replace(a.Summary()), text.Replace(a.Help))
 		}

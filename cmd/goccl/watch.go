@@ -60,7 +60,8 @@ func (c *watchCommand) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	defer out.close()
-	keys, quiet := (<-chan byte)(nil), !terminal(s) && !c.JSON && (c.HTTP != "" || c.RAS != "" || c.OTLP != "" || c.Log != "")
+	keys := (<-chan byte)(nil)
+	quiet := !terminal(s) && !c.JSON && (c.HTTP != "" || c.RAS != "" || c.OTLP != "" || c.Log != "")
 	if terminal(s) && !c.JSON {
 		var restore func()
 		keys, restore = fullScreen(s)

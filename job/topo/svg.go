@@ -51,7 +51,8 @@ func (m *Machine) WriteSVG(w io.Writer) error {
 	}
 	captions := []string{"no GPU"}
 	if len(m.GPUs) > 0 {
-		captions = []string{m.verdict(), "green: NVLink, gray: PCIe, dashed: no peer access; boxes of one colour: one NUMA node"}
+		captions = []string{m.verdict(),
+			"green: NVLink, gray: PCIe, dashed: no peer access; boxes of one colour: one NUMA node"}
 	}
 	for i, c := range captions {
 		fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">%s</text>`+"\n", size/2, size+10+20*float64(i),
