@@ -194,11 +194,12 @@ headers: ## build/include, the headers for programs and kernels
 	@cp capi/goccl.h capi/goccl_moe.h capi/goccl_primitive.h $(INCLUDE)
 	@sed -e '/^#include "api.h"/{r capi/nccl/api.h' -e 'd}' capi/nccl/nccl.h >$(INCLUDE)/nccl.h
 
+# Go's build ID is left out: the path of the version script would change it.
 CORE_LINK = -Wl,--version-script=$(CURDIR)/capi/libgoccl.map -Wl,-soname,libgoccl.so
 build/libgoccl.so: $(KERNELS) $(CAPI_GO) $(wildcard capi/*.c capi/*.h) capi/libgoccl.map
 	@mkdir -p $(@D)
 	CGO_ENABLED=1 $(GO) build -overlay $(KERNELS) -buildmode=c-shared -o $@ \
-		-ldflags '$(LDFLAGS) -extldflags "$(CORE_LINK)"' ./capi
+		-ldflags '$(LDFLAGS) -buildid= -extldflags "$(CORE_LINK)"' ./capi
 	@rm -f build/libgoccl.h
 
 build/libnccl.so.2: $(NCCL_C) $(wildcard capi/nccl/*.h) capi/goccl.h capi/loader.h capi/nccl/libnccl.map
