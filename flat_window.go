@@ -3,6 +3,7 @@ package goccl
 import (
 	"fmt"
 
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/share"
@@ -58,7 +59,7 @@ func (w *FlatWindow) Await() error {
 	case err != nil:
 		return w.c.group.Ended(op, err)
 	case !usable:
-		return &Error{Comm: w.c.cfg.Name, Op: op, Rank: w.c.rank, Peer: share.PeerOf(w.inner.Reason()),
+		return &Error{Comm: w.c.cfg.Name, Op: op, Rank: w.c.rank, Peer: fault.PeerOf(w.inner.Reason()),
 			Err: fmt.Errorf("%w: %w", ErrUnsupported, w.inner.Reason())}
 	}
 	return nil

@@ -64,7 +64,7 @@ func (c *Comm) Grow(ctx context.Context, size int, id *bootstrap.UniqueID, chang
 		if err == nil || id == nil {
 			return
 		}
-		if errors.Is(err, bootstrap.ErrTimeout) || errors.Is(err, ErrTimeout) {
+		if errors.Is(err, ErrTimeout) {
 			time.Sleep(membership.BlameDelay) // the others' deadlines pass too; then they name the rank that has not come
 		}
 		_ = id.Close() // else the root would wait for the ranks that do not come

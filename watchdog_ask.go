@@ -2,11 +2,11 @@ package goccl
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/watch/judge"
 	"github.com/goccl/goccl/watch/record"
 )
@@ -37,8 +37,7 @@ func (w *watchdog) report() *judge.Report {
 	r.Known = heard.of(r)
 	if cause := cmp.Or(c.status.Err(), c.engine.Err()); cause != nil {
 		r.Ended = cause.Error()
-		var e *Error
-		if errors.As(cause, &e) {
+		if e := fault.Of(cause); e != nil {
 			r.Cause = e.Verdict
 		}
 	}

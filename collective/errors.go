@@ -8,7 +8,6 @@ import (
 	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/job/bootstrap"
-	"github.com/goccl/goccl/job/share"
 )
 
 // Error is what engines return, with one of the kinds below.
@@ -29,15 +28,19 @@ var (
 
 // kinds are the errors of the packages below and the errors here that stand for them.
 var kinds = [...]struct{ theirs, ours error }{
-	{bootstrap.ErrPeerDead, ErrPeerDead}, {bootstrap.ErrTimeout, ErrTimeout}, {context.DeadlineExceeded, ErrTimeout},
-	{bootstrap.ErrProtocol, ErrMismatch}, {share.ErrMismatch, ErrMismatch}, {bootstrap.ErrGaveUp, ErrAborted},
-	{bootstrap.ErrClosed, ErrClosed}, {share.ErrEnded, ErrAborted}, {device.ErrUnsupported, ErrUnsupported},
+	{ErrPeerDead, ErrPeerDead}, {ErrTimeout, ErrTimeout}, {context.DeadlineExceeded, ErrTimeout},
+	{bootstrap.ErrProtocol, ErrMismatch}, {ErrMismatch, ErrMismatch}, {bootstrap.ErrGaveUp, ErrAborted},
+	{ErrClosed, ErrClosed}, {ErrAborted, ErrAborted}, {device.ErrUnsupported, ErrUnsupported},
 }
 
-// Kind adds the kind above to an error of the packages below, if it has one.
+// Kind adds the kind above to an error of the packages below, if it has none.
 func Kind(err error) error {
 	for _, k := range kinds {
-		if errors.Is(err, k.theirs) {
+		switch {
+		case !errors.Is(err, k.theirs):
+		case errors.Is(err, k.ours):
+			return err
+		default:
 			return fmt.Errorf("%w: %w", k.ours, err)
 		}
 	}

@@ -3,7 +3,6 @@ package primitive
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/goccl/goccl/internal/tags"
@@ -77,7 +76,7 @@ func (c *Communicator) watch() {
 			if !ok {
 				return
 			}
-			c.ctx.Abort(&Error{Op: "communicator", Rank: c.Rank(), Peer: f.Rank, Err: fmt.Errorf("%w: %w", ErrPeerDead, f.Err)})
+			c.ctx.Abort(&Error{Op: "communicator", Rank: c.Rank(), Peer: f.Rank, Err: f.Err})
 		case <-c.life.Done():
 			return
 		}
@@ -141,20 +140,9 @@ func exchange[T any](c *Communicator, kind uint8, op string, peer, tag int, send
 		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		f.complete(v, c.ctx.wrap(ofBootstrap(err), op, peer))
+		f.complete(v, c.ctx.wrap(err, op, peer))
 	})
 	return f
-}
-
-// ofBootstrap gives an error of the bootstrap one of the kinds of this package.
-func ofBootstrap(err error) error {
-	for from, to := range map[error]error{bootstrap.ErrPeerDead: ErrPeerDead, bootstrap.ErrTimeout: ErrTimeout,
-		bootstrap.ErrClosed: ErrClosed} {
-		if errors.Is(err, from) {
-			return fmt.Errorf("%w: %w", to, err)
-		}
-	}
-	return err
 }
 
 func (c *Communicator) send(ctx context.Context, kind uint8, peer, tag int, before chan struct{},

@@ -5,16 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/goccl/goccl/collective/fault"
 )
 
 // The kinds of errors, for errors.Is. They are wrapped in an *Error with rank, peer and operation.
 var (
-	ErrTimeout     = errors.New("timed out")
-	ErrAborted     = errors.New("aborted")
-	ErrPeerDead    = errors.New("peer is dead")
-	ErrClosed      = errors.New("closed")
-	ErrInvalid     = errors.New("invalid argument")
-	ErrUnsupported = errors.New("not supported")
+	ErrTimeout     = fault.ErrTimeout
+	ErrAborted     = fault.ErrAborted
+	ErrPeerDead    = fault.ErrPeerDead
+	ErrClosed      = fault.ErrClosed
+	ErrInvalid     = fault.ErrInvalidArgument
+	ErrUnsupported = fault.ErrUnsupported
 )
 
 // NoRank is the number of an unknown rank or peer.

@@ -65,8 +65,8 @@ func ExampleContext_Abort() {
 	_ = ctx.Close()
 	_ = dev.Close()
 	// Output:
-	// peer is dead
-	// primitive: all_reduce (rank 0, peer 3): peer is dead
+	// a rank has died or its host cannot be reached
+	// primitive: all_reduce (rank 0, peer 3): a rank has died or its host cannot be reached
 }
 
 // Two ranks meet through a bootstrap, connect, exchange memories, and one puts into the other's memory through a proxy.

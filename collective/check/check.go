@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/tags"
@@ -232,8 +233,7 @@ func (k *Checker) failed(r *collective.Request, seq uint64, err error) error {
 		err = fmt.Errorf("no counterpart within %v (GOCCL_CHECK): %w", k.Timeout, err)
 	}
 	err = k.Group.Wrap(op, err)
-	var ae *collective.Error
-	if errors.As(err, &ae) && ae.Seq == 0 {
+	if ae := fault.Of(err); ae != nil && ae.Seq == 0 {
 		named := *ae
 		named.Seq = seq
 		if named.Peer < 0 && r.PointToPoint() {

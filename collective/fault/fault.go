@@ -1,6 +1,6 @@
 // Package fault has the errors by which ranks tell each other apart: one set of kinds for errors.Is, and one Error that
-// names the rank that failed, its operation and the peer to blame. It imports nothing of the project, so that all parts
-// can use them. Verdict says why an operation waits.
+// names the rank that failed, its operation and the peer to blame. A Verdict says why an operation waits. The package
+// imports nothing of the project, so that every part of it can use them.
 package fault
 
 import (
@@ -68,26 +68,40 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Of returns the first error of a communicator in the chain of err, nil if there is none.
-func Of(err error) *Error {
-	for e := (*Error)(nil); errors.As(err, &e); err = e.Err {
-		if e.Part == "" {
-			return e
+func Of(err error) *Error { return find(err, func(e *Error) bool { return e.Part == "" }) }
+
+// PartOf returns the first error of a part in the chain of err, nil if there is none.
+func PartOf(err error, part string) *Error {
+	return find(err, func(e *Error) bool { return e.Part == part })
+}
+
+// PeerOf returns the first rank that an error in the chain of err blames, or -1.
+func PeerOf(err error) int {
+	if e := find(err, func(e *Error) bool { return e.Peer >= 0 }); e != nil {
+		return e.Peer
+	}
+	return -1
+}
+
+// find searches in the order of errors.As.
+func find(err error, ok func(*Error) bool) *Error {
+	if e, is := err.(*Error); is && ok(e) {
+		return e
+	}
+	switch u := err.(type) {
+	case interface{ Unwrap() error }:
+		return find(u.Unwrap(), ok)
+	case interface{ Unwrap() []error }:
+		for _, x := range u.Unwrap() {
+			if e := find(x, ok); e != nil {
+				return e
+			}
 		}
 	}
 	return nil
 }
 
-// Blame makes an error of a layer that a peer is to blame for. Its text is that of the format, which names the peer.
+// Blame makes an error of a part that a peer is to blame for. The format names the peer.
 func Blame(part string, peer int, format string, args ...any) error {
 	return &Error{Part: part, Rank: -1, Peer: peer, Err: fmt.Errorf(format, args...)}
-}
-
-// PeerOf returns the first rank that an error in the chain of err blames, or -1.
-func PeerOf(err error) int {
-	for e := (*Error)(nil); errors.As(err, &e); err = e.Err {
-		if e.Peer >= 0 {
-			return e.Peer
-		}
-	}
-	return -1
 }

@@ -205,8 +205,7 @@ const deathGrace = 500 * time.Millisecond
 // fail ends both engines after a request of one of them has failed.
 func (e *Engine) fail(cause error) {
 	e.once.Do(func() {
-		var ce *collective.Error
-		if e.explain != nil && errors.As(cause, &ce) && ce.Verdict == nil {
+		if ce := fault.Of(cause); e.explain != nil && ce != nil && ce.Verdict == nil {
 			explained := *ce
 			explained.Verdict = e.explain(ce.Op == collective.Send.String() || ce.Op == collective.Recv.String(), &explained)
 			cause = &explained

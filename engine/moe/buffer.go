@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
@@ -197,8 +198,7 @@ func (b *Buffer) Err() error {
 // ended is the error of work that was cut short by the cause.
 func (b *Buffer) ended(op string, seq uint64) error {
 	cause := b.cause.Err()
-	var ae *collective.Error
-	if errors.As(cause, &ae) {
+	if ae := fault.Of(cause); ae != nil {
 		return b.error(op, seq, ae.Peer, ae.Err)
 	}
 	if errors.Is(cause, collective.ErrAborted) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/launcher"
@@ -258,7 +259,7 @@ func (e *Engine) Enqueue(seq uint64, reqs []collective.Request) error {
 }
 
 func (e *Engine) fail(r *collective.Request, seq uint64, err error) error {
-	peer := share.PeerOf(err)
+	peer := fault.PeerOf(err)
 	if inner, ok := err.(*collective.Error); ok {
 		peer, err = inner.Peer, inner.Err
 	}

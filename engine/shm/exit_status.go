@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/wait"
 )
@@ -79,8 +80,7 @@ func (e *Engine) leave(cause error) {
 		return
 	}
 	f.peer = -1
-	var ae *collective.Error
-	if errors.As(cause, &ae) {
+	if ae := fault.Of(cause); ae != nil {
 		f.peer, f.seq = int32(ae.Peer), ae.Seq
 		if c, err := collective.ParseCollective(ae.Op); err == nil {
 			f.collective = uint32(c)
@@ -97,9 +97,9 @@ func (e *Engine) leave(cause error) {
 // first returns cause or, if cause is the exit of a rank that had left because of another rank, the error behind it: a
 // rank that exits after a failure is not to blame for it.
 func (e *Engine) first(cause error) error {
-	var ae *collective.Error
 	for range e.size {
-		if !errors.Is(cause, collective.ErrPeerDead) || !errors.As(cause, &ae) || e.rankOf(ae.Peer) < 0 {
+		ae := fault.Of(cause)
+		if ae == nil || !errors.Is(cause, collective.ErrPeerDead) || e.rankOf(ae.Peer) < 0 {
 			return cause
 		}
 		f := e.arenas[e.rankOf(ae.Peer)].exitStatus()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/internal/wait"
 )
 
@@ -120,8 +121,7 @@ func (o *op) fail(peer int, err error) error {
 			o.e.arenas[peer].phase().Load(), o.e.phase))
 	}
 	if cause := o.e.aborted.Err(); cause != nil {
-		var ae *collective.Error
-		if errors.As(cause, &ae) {
+		if ae := fault.Of(cause); ae != nil {
 			e := o.named(ae.Peer, ae.Err)
 			e.Verdict = ae.Verdict
 			return e

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 )
 
@@ -57,8 +57,7 @@ func (e *Engine) quit(err error) error {
 // -1.
 func (e *Engine) settle(err error) int {
 	blamed := -1
-	var ae *collective.Error
-	if errors.As(err, &ae) {
+	if ae := fault.Of(err); ae != nil {
 		blamed = e.rankOf(ae.Peer)
 	}
 	for begun := time.Now(); ; time.Sleep(100 * time.Microsecond) {

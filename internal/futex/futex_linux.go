@@ -1,7 +1,6 @@
 package futex
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -9,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/collective/fault"
 )
 
 // Operations of futex(2). FUTEX_PRIVATE_FLAG is omitted on purpose: the word is shared between processes.
@@ -20,12 +21,9 @@ const (
 // All, as n of Wake, wakes every sleeper.
 const All = math.MaxInt32
 
-// ErrTimeout means that no wake-up came in time.
-var ErrTimeout = errors.New("futex: timed out")
-
-// Wait sleeps while *addr == val, until a Wake on the same word or until timeout has passed (ErrTimeout); timeout <= 0
-// means no timeout. It returns nil when woken, when *addr differed already, and on a signal: in every case the caller
-// must check its own condition again.
+// Wait sleeps while *addr == val, until a Wake on the same word or until timeout has passed (fault.ErrTimeout). With a
+// timeout <= 0 there is none. It returns nil when woken, when *addr differed already, and on a signal: in every case the
+// caller must check its own condition again.
 func Wait(addr *atomic.Uint32, val uint32, timeout time.Duration) error {
 	var ts *unix.Timespec
 	if timeout > 0 {
@@ -38,7 +36,7 @@ func Wait(addr *atomic.Uint32, val uint32, timeout time.Duration) error {
 	case 0, unix.EAGAIN, unix.EINTR:
 		return nil
 	case unix.ETIMEDOUT:
-		return ErrTimeout
+		return fault.ErrTimeout
 	}
 	return fmt.Errorf("futex: wait at %p: %w", addr, e)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/internal/futex"
 )
 
@@ -21,7 +22,7 @@ func TestWaitReturnsWhenTheWordDiffers(t *testing.T) {
 func TestWaitTimesOut(t *testing.T) {
 	var w atomic.Uint32
 	start := time.Now()
-	if err := futex.Wait(&w, 0, 20*time.Millisecond); !errors.Is(err, futex.ErrTimeout) {
+	if err := futex.Wait(&w, 0, 20*time.Millisecond); !errors.Is(err, fault.ErrTimeout) {
 		t.Fatalf("got %v, want ErrTimeout", err)
 	}
 	if d := time.Since(start); d < 15*time.Millisecond {

@@ -1,17 +1,18 @@
 package wait
 
 import (
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/goccl/goccl/collective/fault"
 )
 
-// ErrTimeout means that a wait's deadline has passed.
-var ErrTimeout = errors.New("wait: deadline exceeded")
-
-// ErrAborted matches every *AbortError.
-var ErrAborted = errors.New("wait: aborted")
+// Waits end with ErrTimeout when their deadline has passed. ErrAborted matches every *AbortError.
+var (
+	ErrTimeout = fault.ErrTimeout
+	ErrAborted = fault.ErrAborted
+)
 
 // AbortError means that a wait ended because its abort word was set.
 type AbortError struct{ Reason uint32 }

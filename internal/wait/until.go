@@ -45,7 +45,7 @@ func Until(c *Cell, cond func() bool, l Limit, p *Policy) error {
 			stalled = 0
 			l.Stall.Report()
 		}
-		if err := futex.Wait(&c.sequence, seq, sleepFor(l, p)); err != nil && !errors.Is(err, futex.ErrTimeout) {
+		if err := futex.Wait(&c.sequence, seq, sleepFor(l, p)); err != nil && !errors.Is(err, ErrTimeout) {
 			return fmt.Errorf("wait: %w", err)
 		}
 	}

@@ -4,57 +4,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/internal/openfiles"
 	"github.com/goccl/goccl/internal/sockets"
 )
 
 // The kinds of errors, for errors.Is.
 var (
-	ErrTimeout       = errors.New("timed out")
+	ErrTimeout       = fault.ErrTimeout
 	ErrAuth          = errors.New("authentication failed")
 	ErrDuplicateRank = errors.New("rank is already taken")
 	ErrRankRange     = errors.New("rank is out of range")
 	ErrWorldSize     = errors.New("world sizes differ")
-	ErrPeerDead      = errors.New("peer is dead")
-	ErrClosed        = errors.New("closed")
+	ErrPeerDead      = fault.ErrPeerDead
+	ErrClosed        = fault.ErrClosed
 	ErrProtocol      = errors.New("protocol violation")
 	ErrTooLarge      = errors.New("message is too large")
-	ErrInvalid       = errors.New("invalid argument")
+	ErrInvalid       = fault.ErrInvalidArgument
 	ErrAttempt       = errors.New("of different attempts of the job")
 	ErrGaveUp        = errors.New("a rank has given up")
 )
 
-// Error is the error of every operation of this package. Peer is -1 if no single peer is to blame.
-type Error struct {
-	Op         string
-	Rank, Peer int
-	Err        error
-}
+// Error is the error of every operation of this package.
+type Error = fault.Error
 
-// Error formats the rank, the operation, the peer and the cause.
-func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString("bootstrap: ")
-	if e.Rank >= 0 {
-		fmt.Fprintf(&b, "rank %d: ", e.Rank)
-	}
-	b.WriteString(e.Op)
-	if e.Peer >= 0 {
-		fmt.Fprintf(&b, ": peer rank %d", e.Peer)
-	}
-	b.WriteString(": ")
-	b.WriteString(e.Err.Error())
-	return b.String()
-}
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
+// Part is the part of this package's errors.
+const Part = "bootstrap"
 
 func fail(op string, rank, peer int, err error) error {
-	return &Error{Op: op, Rank: rank, Peer: peer, Err: sockets.Explain(openfiles.Explain(err))}
+	return &Error{Part: Part, Op: op, Rank: rank, Peer: peer, Err: sockets.Explain(openfiles.Explain(err))}
 }
 
 // peerDead wraps cause so that errors.Is finds both ErrPeerDead and cause.

@@ -15,7 +15,6 @@ import (
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/agreement"
 	"github.com/goccl/goccl/job/bootstrap"
-	"github.com/goccl/goccl/job/share"
 	"github.com/goccl/goccl/watch/judge"
 	"github.com/goccl/goccl/watch/record"
 )
@@ -71,8 +70,7 @@ func (g *Group) GiveUp(err error, ranks []int) {
 
 // Blamed returns the rank that an error blames, or -1.
 func Blamed(err error) int {
-	var ae *collective.Error
-	if errors.As(err, &ae) {
+	if ae := fault.Of(err); ae != nil {
 		return ae.Peer
 	}
 	return -1
@@ -80,14 +78,13 @@ func Blamed(err error) int {
 
 // Wrap converts an error of op to an *collective.Error with an error kind of package collective.
 func Wrap(name, op string, rank int, err error) error {
-	var ae *collective.Error
-	if errors.As(err, &ae) {
+	if ae := fault.Of(err); ae != nil {
 		if ae.Comm == "" { // from a step of set-up; not yet shared, so it may be changed
 			ae.Comm = name
 		}
 		return err
 	}
-	return &collective.Error{Comm: name, Op: op, Rank: rank, Peer: share.PeerOf(err), Err: collective.Kind(err)}
+	return &collective.Error{Comm: name, Op: op, Rank: rank, Peer: fault.PeerOf(err), Err: collective.Kind(err)}
 }
 
 // Wrap converts an error of op to a *collective.Error.
@@ -103,11 +100,10 @@ func (g *Group) Errorf(op string, kind error, format string, args ...any) error 
 // call's own error.
 func (g *Group) Ended(op string, err error) error {
 	cause := g.Status.detail()
-	var ae *collective.Error
-	switch {
+	switch ae := fault.Of(cause); {
 	case cause == nil:
 		return g.Wrap(op, err)
-	case errors.As(cause, &ae):
+	case ae != nil:
 		return &collective.Error{Comm: g.Name, Op: op, Rank: g.rank, Peer: ae.Peer, Err: ae.Err, Verdict: ae.Verdict}
 	}
 	return g.Errorf(op, collective.ErrAborted, "%w", cause)
@@ -140,8 +136,7 @@ func (g *Group) Blame(op string, err error, ranks []int) error {
 		return &collective.Error{Op: op, Rank: ranks[g.rank], Peer: peer, Err: kind}
 	}
 	own := func() error {
-		var ae *collective.Error
-		if errors.As(err, &ae) {
+		if ae := fault.Of(err); ae != nil {
 			return renamed(ae, ae.Err)
 		}
 		return Wrap(g.Name, op, ranks[g.rank], err)
@@ -158,11 +153,10 @@ func (g *Group) Blame(op string, err error, ranks []int) error {
 	case <-g.Status.ctx.Done():
 	case <-time.After(BlameDelay):
 	}
-	var e *collective.Error
-	if errors.As(g.Status.Err(), &e) {
+	if e := fault.Of(g.Status.Err()); e != nil {
 		return renamed(e, e.Err)
 	}
-	if e = g.Stopped(); errors.Is(mine, collective.ErrTimeout) && e != nil {
+	if e := g.Stopped(); errors.Is(mine, collective.ErrTimeout) && e != nil {
 		return renamed(e, e.Err)
 	}
 	return mine
@@ -174,7 +168,7 @@ func (g *Group) Blame(op string, err error, ranks []int) error {
 func (g *Group) JoinError(ctx context.Context, err error) error {
 	named := g.Wrap("grow", err)
 	newcomer := errors.Is(named, collective.ErrPeerDead) && Blamed(named) >= g.size
-	if !newcomer && !errors.Is(err, bootstrap.ErrTimeout) && !errors.Is(err, collective.ErrTimeout) {
+	if !newcomer && !errors.Is(err, collective.ErrTimeout) {
 		select {
 		case <-g.Status.ctx.Done():
 		case <-time.After(BlameDelay):

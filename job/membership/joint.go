@@ -3,13 +3,13 @@ package membership
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/watch/judge"
 	"github.com/goccl/goccl/watch/record"
@@ -151,13 +151,12 @@ func (j *JointCall) End(err error) {
 // Shrink or stopped, or err itself. A peer mostly shrinks or gives up because a rank has died, which this rank may learn
 // a little later.
 func (g *Group) JointError(ctx context.Context, op string, err error) error {
-	var elsewhere *collective.Error
-	shrinks := errors.As(context.Cause(ctx), &elsewhere)
-	if shrinks || errors.Is(err, bootstrap.ErrGaveUp) {
+	elsewhere := fault.Of(context.Cause(ctx))
+	if elsewhere != nil || errors.Is(err, bootstrap.ErrGaveUp) {
 		select {
 		case <-g.Status.ctx.Done():
 		case <-time.After(BlameDelay):
-			if shrinks {
+			if elsewhere != nil {
 				return elsewhere
 			}
 		}

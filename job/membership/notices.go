@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/bootstrap"
 )
@@ -272,8 +273,8 @@ func (n *Notices) Send(how byte, cut bool) {
 
 // Accuse makes later notices say why this rank leaves, and which rank it blames. It accepts a nil n.
 func (n *Notices) Accuse(cause error) {
-	var e *collective.Error
-	if n == nil || !errors.As(cause, &e) {
+	e := fault.Of(cause)
+	if n == nil || e == nil {
 		return
 	}
 	n.mu.Lock()

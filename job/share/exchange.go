@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport/wire"
@@ -144,11 +145,11 @@ func (x *exchange) decode(records [][]byte, own *part) ([]part, error) {
 		}
 		switch h := &o.desc.Handle; {
 		case err != nil:
-			return nil, blame(r, "%w: rank %d: %w", ErrMismatch, r, err)
+			return nil, blame(r, "%w: rank %d: %w", fault.ErrMismatch, r, err)
 		case o.err != nil:
 			err = blame(r, "rank %d could not share its memory: %w", r, o.err)
 		case o.size <= 0 || h.Size-h.Offset < o.size:
-			err = blame(r, "%w: rank %d offers %d bytes of an allocation that ends before", ErrMismatch, r, o.size)
+			err = blame(r, "%w: rank %d offers %d bytes of an allocation that ends before", fault.ErrMismatch, r, o.size)
 		}
 		if first == nil {
 			first = err
@@ -156,7 +157,7 @@ func (x *exchange) decode(records [][]byte, own *part) ([]part, error) {
 	}
 	for r := range parts {
 		if x.uniform && parts[r].size != own.size { // the caller's mistake, so it goes first
-			return nil, blame(r, "%w: %d bytes here and %d on rank %d", ErrMismatch, own.size, parts[r].size, r)
+			return nil, blame(r, "%w: %d bytes here and %d on rank %d", fault.ErrMismatch, own.size, parts[r].size, r)
 		}
 	}
 	return parts, first
@@ -166,11 +167,11 @@ func (x *exchange) decode(records [][]byte, own *part) ([]part, error) {
 func verdict(r int, rec []byte) error {
 	body, err := wire.Open(rec, recordKind, recordVersion)
 	if err != nil {
-		return blame(r, "%w: rank %d: %w", ErrMismatch, r, err)
+		return blame(r, "%w: rank %d: %w", fault.ErrMismatch, r, err)
 	}
 	reason := getReason(body)
 	if err := body.Done(); err != nil {
-		return blame(r, "%w: rank %d: %w", ErrMismatch, r, err)
+		return blame(r, "%w: rank %d: %w", fault.ErrMismatch, r, err)
 	}
 	if reason != nil {
 		return blame(r, "%w of all ranks on rank %d: %w", ErrNotMapped, r, reason)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport/wire"
@@ -130,9 +131,9 @@ func TestExchangeFailsEverywhere(t *testing.T) {
 				if r == bad {
 					want = c.blame
 				}
-				if err == nil || PeerOf(err) != want || !strings.Contains(err.Error(), errRefused.Error()) ||
+				if err == nil || fault.PeerOf(err) != want || !strings.Contains(err.Error(), errRefused.Error()) ||
 					!errors.Is(err, device.ErrOutOfMemory) || errors.Is(err, errRefused) != (r == bad) {
-					t.Errorf("rank %d blames %d: %v", r, PeerOf(err), err)
+					t.Errorf("rank %d blames %d: %v", r, fault.PeerOf(err), err)
 				}
 			}
 			if got := Mapped(); got != before {
@@ -171,8 +172,8 @@ func TestExchangeRefusesRecords(t *testing.T) {
 	} {
 		x := &exchange{dev: d, rank: 0, size: 2}
 		x.gather = func(_ context.Context, _ int, own []byte) ([][]byte, error) { return [][]byte{own, c.record}, nil }
-		if _, err := x.run(t.Context(), offer(d, alloc(t, d, 4096), 4096, nil)); !errors.Is(err, ErrMismatch) ||
-			PeerOf(err) != 1 || !strings.Contains(err.Error(), c.want) {
+		if _, err := x.run(t.Context(), offer(d, alloc(t, d, 4096), 4096, nil)); !errors.Is(err, fault.ErrMismatch) ||
+			fault.PeerOf(err) != 1 || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

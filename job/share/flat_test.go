@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
@@ -165,7 +166,7 @@ func TestFlatRefusals(t *testing.T) {
 			}
 			return flatRank(t.Context(), b, open, flatPage, int64(r&1)*64, shared)
 		}) {
-			if !errors.Is(err, device.ErrUnsupported) || PeerOf(err) != 0 ||
+			if !errors.Is(err, device.ErrUnsupported) || fault.PeerOf(err) != 0 ||
 				!strings.Contains(err.Error(), "same offset") {
 				t.Errorf("rank %d: %v", r, err)
 			}
@@ -192,7 +193,7 @@ func TestFlatRefusals(t *testing.T) {
 			_, err = Exchange(t.Context(), b, d, a.Ptr(), 4096, Flat(flatUnit))
 			return err
 		}) {
-			if !errors.Is(err, device.ErrUnsupported) || PeerOf(err) != 1 ||
+			if !errors.Is(err, device.ErrUnsupported) || fault.PeerOf(err) != 1 ||
 				!strings.Contains(err.Error(), "ncclMemAlloc") {
 				t.Errorf("rank %d: %v", r, err)
 			}

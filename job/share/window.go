@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/job/bootstrap"
 )
@@ -61,7 +62,7 @@ func (w *Window) exchange(own *part) {
 	}
 	g.mu.Lock()
 	w.reason = err
-	if errors.Is(err, ErrMismatch) || errors.Is(err, ErrEnded) {
+	if errors.Is(err, fault.ErrMismatch) || errors.Is(err, fault.ErrAborted) {
 		w.err = fmt.Errorf("window %d: %w: all ranks register the same windows in the same order", w.number, err)
 	}
 	if !w.closed {
@@ -84,7 +85,7 @@ func (w *Window) gather(ctx context.Context, round int, record []byte) ([][]byte
 	case <-w.full[round]:
 		return w.records[round], nil
 	case <-ctx.Done():
-		return nil, ErrEnded
+		return nil, fault.ErrAborted
 	}
 }
 
@@ -112,7 +113,7 @@ func (w *Window) Await() (bool, error) {
 		select {
 		case <-w.decided:
 		case <-g.ctx.Done():
-			return false, fmt.Errorf("%w while it waited for window %d", ErrEnded, w.number)
+			return false, fmt.Errorf("%w while it waited for window %d", fault.ErrAborted, w.number)
 		case <-t.C:
 			return false, w.late()
 		}
@@ -122,7 +123,7 @@ func (w *Window) Await() (bool, error) {
 	for p := range g.size {
 		if g.shape.disjoint && p != g.rank && w.gone[p] {
 			return false, blame(p, "%w: window %d is in use here and closed on rank %d: "+
-				"close windows at the same place among the operations on every rank", ErrMismatch, w.number, p)
+				"close windows at the same place among the operations on every rank", fault.ErrMismatch, w.number, p)
 		}
 	}
 	return w.parts != nil, w.err

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/job/bootstrap"
 )
@@ -62,7 +63,7 @@ func (g *Windows) Register(p device.Ptr, size int64) (*Window, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.halted || g.ctx.Err() != nil {
-		return nil, ErrEnded
+		return nil, fault.ErrAborted
 	}
 	g.listen()
 	w := g.known(g.next)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/job/bootstrap"
 )
@@ -78,12 +79,12 @@ func TestWindowsAgree(t *testing.T) {
 		}
 		for r, w := range open {
 			usable, err := w.Await()
-			if usable != c.usable || errors.Is(err, ErrMismatch) != c.mistake || err != nil && !c.mistake {
+			if usable != c.usable || errors.Is(err, fault.ErrMismatch) != c.mistake || err != nil && !c.mistake {
 				t.Errorf("%s: rank %d: usable %v, %v", c.name, r, usable, err)
 			}
-			if c.mistake && (PeerOf(err) != 1 && r != 1 || PeerOf(err) == r ||
+			if c.mistake && (fault.PeerOf(err) != 1 && r != 1 || fault.PeerOf(err) == r ||
 				!strings.Contains(err.Error(), "window 4")) {
-				t.Errorf("%s: rank %d blames %d: %v", c.name, r, PeerOf(err), err)
+				t.Errorf("%s: rank %d blames %d: %v", c.name, r, fault.PeerOf(err), err)
 			}
 		}
 		for _, w := range open {
@@ -110,7 +111,7 @@ func TestWindowsMissing(t *testing.T) {
 		return w.records[roundOffer][1] != nil
 	})
 	_, err := w.Await()
-	if !errors.Is(err, bootstrap.ErrTimeout) || PeerOf(err) != 2 || !strings.Contains(err.Error(), "window 0") ||
+	if !errors.Is(err, bootstrap.ErrTimeout) || fault.PeerOf(err) != 2 || !strings.Contains(err.Error(), "window 0") ||
 		!strings.Contains(err.Error(), "rank 2") {
 		t.Errorf("%v", err)
 	}
@@ -121,10 +122,10 @@ func TestWindowsMissing(t *testing.T) {
 		done <- err
 	}()
 	all[0].Abandon()
-	if err := <-done; !errors.Is(err, ErrEnded) {
+	if err := <-done; !errors.Is(err, fault.ErrAborted) {
 		t.Errorf("%v", err)
 	}
-	if _, err := all[0].Register(4096, 8); !errors.Is(err, ErrEnded) {
+	if _, err := all[0].Register(4096, 8); !errors.Is(err, fault.ErrAborted) {
 		t.Errorf("%v", err)
 	}
 }
@@ -221,7 +222,7 @@ func TestWindowClose(t *testing.T) {
 		}
 		if want == 2 {
 			eventually(t, "the peer knows", func() bool { _, err := open[1].Await(); return err != nil })
-			if _, err := open[1].Await(); !errors.Is(err, ErrMismatch) || PeerOf(err) != 0 {
+			if _, err := open[1].Await(); !errors.Is(err, fault.ErrMismatch) || fault.PeerOf(err) != 0 {
 				t.Errorf("%v", err)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/job/share"
 )
@@ -33,7 +34,7 @@ func (e *Executor) newArena(ctx context.Context, dev device.Device, size int64) 
 
 // localPeer is the rank that an error of package share blames, or -1.
 func (e *Executor) localPeer(err error) int {
-	if p := share.PeerOf(err); p >= 0 && p < len(e.local) {
+	if p := fault.PeerOf(err); p >= 0 && p < len(e.local) {
 		return e.local[p]
 	}
 	return -1

@@ -5,18 +5,17 @@ import (
 	"fmt"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/internal/wait"
-	"github.com/goccl/goccl/job/share"
 )
 
 // fail wraps err as this rank's error for one launch of the plan (seq 0: no launch).
 func (x *ExecutionPlan) fail(seq uint64, peer int, err error) error {
-	var ae *collective.Error
-	if errors.As(err, &ae) {
+	if ae := fault.Of(err); ae != nil {
 		return err
 	}
 	if peer < 0 {
-		peer = share.PeerOf(err)
+		peer = fault.PeerOf(err)
 	}
 	return &collective.Error{Comm: x.e.name, Op: "plan " + x.plan.Name, Rank: x.e.rank, Peer: peer, Seq: seq, Err: err}
 }

@@ -2,10 +2,9 @@ package executor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/plan"
@@ -86,8 +85,7 @@ func (x *ExecutionPlan) Execute(ctx context.Context, a Args) error {
 		}
 	}
 	if err := x.engine.launch(&l); err != nil {
-		var ae *collective.Error
-		if errors.As(err, &ae) {
+		if fault.Of(err) != nil {
 			return err
 		}
 		return x.fail(a.Seq, -1, fmt.Errorf("launch: %w", err))

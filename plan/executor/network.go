@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/engine/hosts/links"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/transport"
@@ -87,9 +88,8 @@ func (n *network) ready(peer int, _ transport.Peer, offer []byte) error {
 // connect connects this rank with the peers, which do the same.
 func (n *network) connect(ctx context.Context, peers []int) error {
 	err := n.links.Connect(ctx, peers)
-	var le *links.Error
-	if errors.As(err, &le) {
-		return &collective.Error{Comm: n.e.name, Op: "connect", Rank: n.e.rank, Peer: le.Peer,
+	if peer := fault.PeerOf(err); peer >= 0 {
+		return &collective.Error{Comm: n.e.name, Op: "connect", Rank: n.e.rank, Peer: peer,
 			Err: links.Kind(fmt.Errorf("over %s: %w", n.name, err))}
 	}
 	return err

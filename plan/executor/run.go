@@ -7,7 +7,7 @@ import (
 	"math"
 	"sync"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
@@ -289,8 +289,7 @@ func (r *run) stuck(b *host.Block, err error) error {
 			}
 		}
 		if cause := r.h.x.e.Err(); cause != nil && !errors.Is(err, wait.ErrTimeout) {
-			var ae *collective.Error
-			if errors.As(cause, &ae) {
+			if ae := fault.Of(cause); ae != nil {
 				peer = ae.Peer
 			}
 		}

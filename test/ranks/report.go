@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/internal/fdshare"
 	"github.com/goccl/goccl/job/bootstrap"
-	"github.com/goccl/goccl/job/share"
 	"github.com/goccl/goccl/primitive"
 	"github.com/goccl/goccl/test/leak"
 )
@@ -31,15 +31,8 @@ type Report struct {
 	Blames  int
 }
 
-// kinds are the errors that a report tells apart, by the error of this package's users that they amount to.
-var kinds = []struct{ is, as error }{
-	{goccl.ErrPeerDead, goccl.ErrPeerDead}, {bootstrap.ErrPeerDead, goccl.ErrPeerDead},
-	{primitive.ErrPeerDead, goccl.ErrPeerDead},
-	{goccl.ErrTimeout, goccl.ErrTimeout}, {bootstrap.ErrTimeout, goccl.ErrTimeout},
-	{primitive.ErrTimeout, goccl.ErrTimeout},
-	{goccl.ErrMismatch, goccl.ErrMismatch}, {goccl.ErrAborted, goccl.ErrAborted},
-	{primitive.ErrAborted, goccl.ErrAborted},
-}
+// kinds are the errors that a report tells apart.
+var kinds = []error{goccl.ErrPeerDead, goccl.ErrTimeout, goccl.ErrMismatch, goccl.ErrAborted}
 
 // NewReport describes an event, and err if it is not nil.
 func NewReport(rank int, event string, err error) Report {
@@ -48,10 +41,9 @@ func NewReport(rank int, event string, err error) Report {
 		return r
 	}
 	r.Text = err.Error()
-	var ge *goccl.Error
 	var pe *primitive.Error
-	switch {
-	case errors.As(err, &ge):
+	switch ge := fault.Of(err); {
+	case ge != nil:
 		r.Op, r.Peer, r.Seq = ge.Op, ge.Peer, ge.Seq
 		if v := ge.Verdict; v != nil {
 			r.Verdict, r.Blames = string(v.Kind), v.Rank
@@ -59,11 +51,11 @@ func NewReport(rank int, event string, err error) Report {
 	case errors.As(err, &pe):
 		r.Op, r.Peer = pe.Op, pe.Peer
 	default:
-		r.Peer = share.PeerOf(err)
+		r.Peer = fault.PeerOf(err)
 	}
 	for _, k := range kinds {
-		if errors.Is(err, k.is) {
-			r.Kind = k.as.Error()
+		if errors.Is(err, k) {
+			r.Kind = k.Error()
 			break
 		}
 	}

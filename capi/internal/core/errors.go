@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/driver/nvrtc"
@@ -16,7 +17,6 @@ import (
 	"github.com/goccl/goccl/job/share"
 	"github.com/goccl/goccl/kernels"
 	"github.com/goccl/goccl/plan/dsl"
-	"github.com/goccl/goccl/primitive"
 )
 
 // Result is a goccl_result.
@@ -68,20 +68,16 @@ var kinds = []struct {
 	r   Result
 }{
 	{errInProgress, InProgress},
-	{primitive.ErrPeerDead, PeerDead},
 	{goccl.ErrPeerDead, PeerDead},
-	{bootstrap.ErrPeerDead, PeerDead},
 	{goccl.ErrMismatch, Mismatch},
 	{goccl.ErrCorrupt, SystemError},
 	{goccl.ErrTimeout, Timeout},
-	{bootstrap.ErrTimeout, Timeout},
 	{context.DeadlineExceeded, Timeout},
 	{device.ErrOutOfMemory, OutOfMemory},
 	{goccl.ErrUnsupported, Unsupported},
 	{device.ErrUnsupported, Unsupported},
 	{kernels.ErrNoImage, Unsupported}, // the GPU is too old
 	{goccl.ErrInvalidArgument, InvalidArgument},
-	{bootstrap.ErrInvalid, InvalidArgument},
 	{bootstrap.ErrRankRange, InvalidArgument},
 	{bootstrap.ErrWorldSize, InvalidArgument},
 	{bootstrap.ErrDuplicateRank, InvalidUsage},
@@ -92,14 +88,10 @@ var kinds = []struct {
 	{context.Canceled, Aborted},
 	{goccl.ErrClosed, Closed},
 	{device.ErrNoDevice, CUDAError},
-	{bootstrap.ErrClosed, PeerDead},
 	{bootstrap.ErrAuth, SystemError},
 	{bootstrap.ErrProtocol, SystemError},
-	{primitive.ErrTimeout, Timeout},
-	{primitive.ErrUnsupported, Unsupported},
 	{nvrtc.ErrUnavailable, Unsupported},
 	{device.ErrNotShareable, InvalidArgument},
-	{primitive.ErrInvalid, InvalidArgument},
 	{dsl.ErrSpec, InvalidArgument},
 	{dsl.ErrRange, InvalidArgument},
 	{dsl.ErrMismatch, InvalidArgument},
@@ -107,8 +99,6 @@ var kinds = []struct {
 	{dsl.ErrAssignment, InvalidArgument},
 	{dsl.ErrLimit, InvalidArgument},
 	{dsl.ErrUsage, InvalidArgument},
-	{primitive.ErrAborted, Aborted},
-	{primitive.ErrClosed, Closed},
 }
 
 // wrong marks an error as the caller's, without changing its text.
@@ -132,19 +122,22 @@ func ResultOf(err error) Result {
 	if errors.As(err, &p) {
 		return InternalError
 	}
+	joining := fault.PartOf(err, bootstrap.Part) != nil
 	for _, k := range kinds {
-		if errors.Is(err, k.err) {
+		switch {
+		case !errors.Is(err, k.err):
+		case k.r == Closed && joining && fault.Of(err) == nil: // a peer has closed
+			return PeerDead
+		default:
 			return k.r
 		}
 	}
 	var ce *cuda.Error
-	var be *bootstrap.Error
-	var se *share.Error
 	var errno syscall.Errno
 	switch {
 	case errors.As(err, &ce):
 		return CUDAError
-	case errors.As(err, &errno), errors.As(err, &be), errors.As(err, &se):
+	case errors.As(err, &errno), joining, fault.PartOf(err, share.Part) != nil:
 		return SystemError
 	}
 	return InternalError

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
@@ -209,12 +210,8 @@ func (w *Wire) Connect(ctx context.Context, peers []int) error {
 	if err == nil {
 		return nil
 	}
-	e := &collective.Error{Comm: w.cfg.Name, Op: "connect", Rank: w.rank, Peer: -1, Err: collective.Kind(err)}
-	var le *links.Error
-	if errors.As(err, &le) {
-		e.Peer = le.Peer
-	}
-	return e
+	return &collective.Error{Comm: w.cfg.Name, Op: "connect", Rank: w.rank, Peer: fault.PeerOf(err),
+		Err: collective.Kind(err)}
 }
 
 // Run implements wire.Wire.

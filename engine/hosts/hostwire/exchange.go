@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/hosts/links"
@@ -334,8 +335,7 @@ func (x *exchange) lost(p *peer, err error) error {
 // fail turns the failure of a wait into an error of the operation.
 func (x *exchange) fail(peer int, err error) error {
 	if cause := x.w.aborted.Err(); cause != nil {
-		var ce *collective.Error
-		if errors.As(cause, &ce) {
+		if ce := fault.Of(cause); ce != nil {
 			return x.w.error(x.op, ce.Peer, ce.Err)
 		}
 		return x.w.error(x.op, -1, fmt.Errorf("%w: %w", collective.ErrAborted, cause))

@@ -105,9 +105,8 @@ func (w *Wire) Connect(ctx context.Context, peers []int) error {
 		return nil
 	}
 	err := w.links.Connect(ctx, missing)
-	var le *links.Error
-	if errors.As(err, &le) {
-		return w.error(wire.Op{Name: "connect"}, le.Peer, links.Kind(le.Err))
+	if peer := fault.PeerOf(err); peer >= 0 {
+		return w.error(wire.Op{Name: "connect"}, peer, links.Kind(err))
 	}
 	return err
 }

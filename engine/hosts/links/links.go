@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/link"
@@ -96,9 +97,9 @@ func (l *Links) Connect(ctx context.Context, peers []int) error {
 				return e.err
 			}
 		case <-ctx.Done():
-			return &Error{p, fmt.Errorf("it has not answered within %v: %w", l.cfg.Timeout, ctx.Err())}
+			return failed(p, fmt.Errorf("it has not answered within %v: %w", l.cfg.Timeout, ctx.Err()))
 		case <-l.ctx.Done():
-			return &Error{p, transport.ErrClosed}
+			return failed(p, transport.ErrClosed)
 		}
 	}
 	return nil
@@ -120,17 +121,9 @@ func (l *Links) Close() error {
 	return errors.Join(errs...)
 }
 
-// Error is the failure of a connection.
-type Error struct {
-	Peer int
-	Err  error
+func failed(peer int, err error) error {
+	return fault.Blame("link", peer, "connecting rank %d: %w", peer, err)
 }
-
-// Error names the peer.
-func (e *Error) Error() string { return fmt.Sprintf("connecting rank %d: %v", e.Peer, e.Err) }
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
 
 // Kind gives an error of the network one of the kinds of package collective.
 func Kind(err error) error {
@@ -189,7 +182,7 @@ func (e *end) finish(peer int, err error) (first bool) {
 	e.over.Do(func() {
 		first = true
 		if err != nil {
-			e.err = &Error{peer, err}
+			e.err = failed(peer, err)
 		}
 		close(e.ready)
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/engine/hosts/links"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport"
@@ -66,8 +67,7 @@ func TestAFailureReachesThePeer(t *testing.T) {
 			c.set(&bad)
 			errs := connect(t, bootstrap.NewLocalHosts([]int{0, 1}), fine, bad)
 			for r, err := range errs {
-				var le *links.Error
-				if !errors.As(err, &le) || le.Peer != 1-r || !strings.Contains(err.Error(), errFull.Error()) {
+				if fault.PeerOf(err) != 1-r || !strings.Contains(err.Error(), errFull.Error()) {
 					t.Errorf("rank %d: %v", r, err)
 				}
 			}

@@ -40,8 +40,9 @@ const (
 
 // Find opens the memory files of a name of the processes below proc that may be read, are not in known, and that keep
 // accepts. pids limits it to some processes; nil: all. denied counts processes whose descriptors may not be looked at.
-func Find(proc, name string, pids []int, known func(key string) bool, keep func(*File) bool) (found []*File,
-	denied int) {
+func Find(proc, name string, pids []int, known func(key string) bool, keep func(*File) bool) (
+	found []*File, denied int,
+) {
 	var dirs []string
 	for _, p := range pids {
 		dirs = append(dirs, strconv.Itoa(p))
