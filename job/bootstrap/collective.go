@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/goccl/goccl/collective/fault"
 )
 
 // leaveTimeout bounds the time that Close spends on notices to peers.
@@ -180,8 +182,7 @@ func (c *collective) warn(steps [][]int, err error) {
 // failure encodes an error of this rank, whose Peer is to blame.
 func (g *group) failure(err error) []byte {
 	culprit := -1
-	var e *Error
-	if errors.As(err, &e) {
+	if e := fault.PartOf(err, Part); e != nil {
 		for r := range g.members {
 			if g.name(r) == e.Peer {
 				culprit = r
