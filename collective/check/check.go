@@ -162,8 +162,9 @@ func (k *Checker) collective(ctx context.Context, seq uint64, r *collective.Requ
 				if from == rank {
 					peer = to
 				}
-				return &collective.Error{Comm: k.Group.Name, Op: r.Collective.String(), Rank: rank, Peer: peer, Seq: seq, Err: fmt.Errorf(
-					"%w: rank %d sends %d elements to rank %d, which receives %d", collective.ErrMismatch, from, sent, to, received)}
+				return &collective.Error{Comm: k.Group.Name, Op: r.Collective.String(), Rank: rank, Peer: peer, Seq: seq,
+					Err: fmt.Errorf("%w: rank %d sends %d elements to rank %d, which receives %d", collective.ErrMismatch, from,
+						sent, to, received)}
 			}
 		}
 	}
@@ -190,7 +191,8 @@ func (k *Checker) pointToPoint(ctx context.Context, seq uint64, reqs []collectiv
 				if (reqs[i].Collective == collective.Recv) != (at == tags.CheckSend) {
 					continue
 				}
-				if errs[i] = k.counterpart(ctx, seq+uint64(i), &reqs[i], at); errs[i] != nil && !errors.Is(errs[i], collective.ErrMismatch) {
+				errs[i] = k.counterpart(ctx, seq+uint64(i), &reqs[i], at)
+				if errs[i] != nil && !errors.Is(errs[i], collective.ErrMismatch) {
 					return
 				}
 			}
@@ -199,7 +201,8 @@ func (k *Checker) pointToPoint(ctx context.Context, seq uint64, reqs []collectiv
 	wg.Wait()
 	var first error
 	for _, err := range errs {
-		if err != nil && (first == nil || errors.Is(first, collective.ErrMismatch) && !errors.Is(err, collective.ErrMismatch)) {
+		mismatch := errors.Is(err, collective.ErrMismatch)
+		if err != nil && (first == nil || errors.Is(first, collective.ErrMismatch) && !mismatch) {
 			first = err
 		}
 	}

@@ -176,9 +176,9 @@ func (d *Data) odd(r *collective.Request, seq uint64, sum func(rank int) uint32)
 	}
 	for p := range size {
 		if sum(p) != sum(most) {
-			return &collective.Error{Comm: k.Group.Name, Op: r.Collective.String(), Rank: rank, Peer: p, Seq: seq, Err: fmt.Errorf(
-				"%w: the result of rank %d differs from that of %d ranks (checksums %08x and %08x)", collective.ErrCorrupt, p,
-				count[sum(most)], sum(p), sum(most))}
+			return &collective.Error{Comm: k.Group.Name, Op: r.Collective.String(), Rank: rank, Peer: p, Seq: seq,
+				Err: fmt.Errorf("%w: the result of rank %d differs from the result of %d ranks (checksums %08x and %08x)",
+					collective.ErrCorrupt, p, count[sum(most)], sum(p), sum(most))}
 		}
 	}
 	return nil
@@ -189,8 +189,9 @@ func (d *Data) corrupt(r *collective.Request, seq uint64, from, to int, sent, ca
 	if to == rank {
 		peer = from
 	}
-	return &collective.Error{Comm: k.Group.Name, Op: r.Collective.String(), Rank: rank, Peer: peer, Seq: seq, Err: fmt.Errorf(
-		"%w: what rank %d sent to rank %d arrived changed (checksums %08x and %08x)", collective.ErrCorrupt, from, to, sent, came)}
+	return &collective.Error{Comm: k.Group.Name, Op: r.Collective.String(), Rank: rank, Peer: peer, Seq: seq,
+		Err: fmt.Errorf("%w: what rank %d sent to rank %d arrived changed (checksums %08x and %08x)", collective.ErrCorrupt,
+			from, to, sent, came)}
 }
 
 // messages compares the sums of sends and receives: requests from n on, of which the first has number seq.

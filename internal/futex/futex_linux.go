@@ -22,8 +22,8 @@ const (
 const All = math.MaxInt32
 
 // Wait sleeps while *addr == val, until a Wake on the same word or until timeout has passed (fault.ErrTimeout). With a
-// timeout <= 0 there is none. It returns nil when woken, when *addr differed already, and on a signal: in every case the
-// caller must check its own condition again.
+// timeout <= 0 there is none. It returns nil when woken, when *addr differed already, and on a signal: in every case
+// the caller must check its own condition again.
 func Wait(addr *atomic.Uint32, val uint32, timeout time.Duration) error {
 	var ts *unix.Timespec
 	if timeout > 0 {

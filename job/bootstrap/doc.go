@@ -39,8 +39,9 @@
 //     Messages still go straight to their receiver, so the death of a third rank loses none. Listeners stay open.
 //   - Reports of deaths, goodbyes and ranks that leave a group are passed on by all ranks (membership.go). The
 //     neighbours watch each other. They are not a star around the root, which would need a descriptor for each rank
-//     again and would be one more process whose death matters, nor a tree, which one death cuts: with 2⌈log₂ n⌉ watchers
-//     of each rank and that many disjoint paths between two, ranks learn of a death as long as any path is left.
+//     again and would be one more process whose death matters, nor a tree, which one death cuts: with 2⌈log₂ n⌉
+//     watchers of each rank and that many disjoint paths between two, ranks learn of a death as long as any path is
+//     left.
 //
 // # The protocol and its I/O
 //

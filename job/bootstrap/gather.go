@@ -6,16 +6,16 @@ import (
 	"fmt"
 )
 
-// gather is one rank's part of a collective: every rank gets the parts of all. It is a pure state machine; collective.go
-// sends and receives for it. testdata/gather*.txt shows it at work.
+// gather is one rank's part of a collective: every rank gets the parts of all. It is a pure state machine;
+// collective.go sends and receives for it. testdata/gather*.txt shows it at work.
 //
 // The collective has steps, and a step has distances. In each step a rank sends a bundle to rank+d for each distance d,
 // and receives one from rank-d. There are two schedules:
 //
 //   - Few ranks have one step with all distances, in which each rank sends its own part to every other. It takes one
 //     message's time, and shows each rank which others are missing.
-//   - Many ranks have a step for each distance d = 1, 2, 4, … below n (Bruck's all-gather), in which a rank sends its own
-//     part and the d-1 before it; in the last step only the missing parts. That is log₂ n messages, not n-1. A part
+//   - Many ranks have a step for each distance d = 1, 2, 4, … below n (Bruck's all-gather), in which a rank sends its
+//     own part and the d-1 before it; in the last step only the missing parts. That is log₂ n messages, not n-1. A part
 //     reaches another rank on one path, because a distance is one sum of powers of two in rising order.
 //
 // A rank that fails sends its reason in place of its later bundles. A rank that needs a part that is lost waits for one

@@ -58,8 +58,8 @@ func (g *group) blames(w *withdrawal) int {
 	return g.index[w.from]
 }
 
-// left records that peer has left a space. reason is the argument of giveUp, empty for a plain goodbye. The caller holds
-// mu.
+// left records that peer has left a space. reason is the argument of giveUp, empty for a plain goodbye. The caller
+// holds mu.
 func (e *endpoint) left(peer int, space uint64, reason string) {
 	if reason == "" {
 		e.box.leave(space, peer, errPeerClosed)

@@ -172,9 +172,9 @@ func hungUp(ctx context.Context) error {
 	return contextError(ctx)
 }
 
-// listenIPs returns the addresses where peers on other hosts may reach us: first the one from which this rank has reached
-// the root, which may be on this host, and then one of each other interface. It returns only the first if the root's
-// address is the loopback for all ranks, and none if the root was met on a unix socket.
+// listenIPs returns the addresses where peers on other hosts may reach us: first the one from which this rank has
+// reached the root, which may be on this host, and then one of each other interface. It returns only the first if the
+// root's address is the loopback for all ranks, and none if the root was met on a unix socket.
 func (d *dialer) listenIPs(c net.Conn, family int) []netip.Addr {
 	a, ok := c.LocalAddr().(*net.TCPAddr)
 	if !ok {

@@ -19,7 +19,8 @@ import (
 //  1. A rank stays connected with its neighbours (ring.go), over one connection for the data of both. The neighbours
 //     watch each other and pass reports on (membership.go).
 //  2. Any other connection of a sparse overlay is made by the first message to its peer (cached.go), and carries the
-//     data of the rank that has dialed. Messages go straight to their receiver, so the death of a third rank loses none.
+//     data of the rank that has dialed. Messages go straight to their receiver, so the death of a third rank loses
+//     none.
 //  3. The heartbeat writes to every peer. It keeps unacknowledged data on the network, so that the kernel
 //     (TCP_USER_TIMEOUT) gives up a partitioned peer, and it shows peers that this process still runs.
 //  4. A peer that has been silent for the stall timeout is lost, and so is a peer of this host whose liveness page

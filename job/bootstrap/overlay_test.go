@@ -15,7 +15,8 @@ import (
 // pinnedLinks is how many connections of a rank stay.
 func pinnedLinks(n int) int { return 2 * bits.Len(uint(n-1)) }
 
-// A job of sparseFrom ranks has a sparse overlay: collectives, messages between any two ranks in order, and few connections.
+// A job of sparseFrom ranks has a sparse overlay: collectives, messages between any two ranks in order, and few
+// connections.
 func TestSparse(t *testing.T) {
 	const n = sparseFrom + 3
 	bs := tcpGroup(t, n, WithTimeout(time.Minute))
@@ -83,8 +84,8 @@ func mostLinks(bs []Bootstrap) (most int) {
 	return most
 }
 
-// A death in a sparse overlay is named on every rank, also on those that have no connection with the dead one, and the others go
-// on without it.
+// A death in a sparse overlay is named on every rank, also on those that have no connection with the dead one, and the
+// others go on without it.
 func TestSparseDeath(t *testing.T) {
 	const n, bad = 40, 27
 	bs := tcpGroup(t, n, WithTimeout(time.Minute), asLarge)

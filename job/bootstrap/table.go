@@ -51,8 +51,8 @@ func decodeMember(b []byte) (m member, err error) {
 	return m, nil
 }
 
-// table is sent by the root to all ranks: a random session, which ties the connections to this job, and all members in rank
-// order.
+// table is sent by the root to all ranks: a random session, which ties the connections to this job, and all members in
+// rank order.
 type table struct {
 	session [16]byte
 	members []member

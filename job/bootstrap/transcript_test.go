@@ -237,7 +237,8 @@ func TestGatherTranscripts(t *testing.T) {
 	})
 }
 
-// TestAssemblyTranscripts: see the commands below. A frame of rank RANK comes over its own connection, or "over PARENT".
+// TestAssemblyTranscripts: see the commands below. A frame of rank RANK comes over its own connection, or "over
+// PARENT".
 func TestAssemblyTranscripts(t *testing.T) {
 	playTranscripts(t, "assembly*.txt", func() func([]string) string {
 		var a *assembly

@@ -149,8 +149,8 @@ func (j *JointCall) End(err error) {
 }
 
 // JointError returns the error of a Split or Grow that failed with err: the communicator's end, a peer that is in
-// Shrink or stopped, or err itself. A peer mostly shrinks or gives up because a rank has died, which this rank may learn
-// a little later.
+// Shrink or stopped, or err itself. A peer mostly shrinks or gives up because a rank has died, which this rank may
+// learn a little later.
 func (g *Group) JointError(ctx context.Context, op string, err error) error {
 	elsewhere := fault.Of(context.Cause(ctx))
 	if elsewhere != nil || errors.Is(err, bootstrap.ErrGaveUp) {
