@@ -7,8 +7,8 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Engine runs the requests of one rank of one communicator. There are two engines: engine/shm for the host device,
-// and engine/nvlink for GPUs of one NVLink domain. An engine that lacks one of the parts below embeds Plain.
+// Engine runs the requests of one rank of one communicator. engine/shm runs on the host device, engine/nvlink
+// on the GPUs of a host, engine/hosts across hosts. An engine that lacks one of the parts below embeds Plain.
 //
 // Every rank must submit the same collectives in the same order; sends and receives only have to match pairwise. Check,
 // Enqueue, Follow, Drain, Leave and RegisterWindow are called by one goroutine at a time; the others may be called from
