@@ -178,6 +178,9 @@ func (o *overlay) dial(ctx context.Context, c *outgoing) {
 			l.unwatch()
 		}
 		delete(o.out, c.peer)
+		if gone := o.e.box.gone(c.peer); gone != nil { // which has ended the attempt
+			err = gone
+		}
 		l, err = nil, fmt.Errorf("no way to rank %d: %w", c.peer, err)
 	} else {
 		o.add(l)

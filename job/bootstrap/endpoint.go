@@ -155,9 +155,7 @@ func (e *endpoint) send(ctx context.Context, kind frameKind, peer int, space, ta
 	}
 	// The connection broke. The membership decides whether that is a goodbye or a death.
 	e.lost(peer, err)
-	e.box.mu.Lock()
-	defer e.box.mu.Unlock()
-	return e.box.peers[peer].gone
+	return e.box.gone(peer)
 }
 
 // errUnsent means that a message could not be sent, which says nothing about the peer.

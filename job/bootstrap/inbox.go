@@ -215,6 +215,13 @@ func (b *inbox) tidy(k key, q *queue) {
 	}
 }
 
+// gone returns why no more messages of peer arrive, or nil while they may.
+func (b *inbox) gone(peer int) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.peers[peer].gone
+}
+
 // lose marks a peer as gone for good and ends every wait for it. Only the first reason counts.
 func (b *inbox) lose(peer int, err error) bool {
 	b.mu.Lock()

@@ -171,7 +171,7 @@ func (o *overlay) send(ctx context.Context, peer int, kind frameKind, space, tag
 	}
 	c, err := o.take(ctx, peer)
 	if err != nil {
-		if !errors.Is(err, ErrPeerDead) {
+		if !errors.Is(err, ErrPeerDead) && !errors.Is(err, errPeerClosed) {
 			err = errUnsent{err}
 		}
 		return err
