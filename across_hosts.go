@@ -51,7 +51,7 @@ func (c *Comm) acrossHosts(ctx context.Context) (collective.Engine, error) {
 }
 
 // overNetwork makes the engine of a communicator of one host whose ranks share no memory: the network connects them.
-// From here on each rank counts as a host of its own.
+// From here on each rank counts as a separate host.
 func (c *Comm) overNetwork(ctx context.Context) error {
 	c.boot = bootstrap.Apart(c.boot)
 	e, err := c.acrossHosts(ctx)
@@ -61,8 +61,8 @@ func (c *Comm) overNetwork(ctx context.Context) error {
 	return err
 }
 
-// NetworkName names the network that carries messages between hosts: "tcp", "ib", or that of a plugin. It is "" if all
-// ranks are on one host.
+// NetworkName returns the name of the network that carries messages between hosts: "tcp", "ib", or a plugin's name. It
+// is "" if all ranks are on one host.
 func (c *Comm) NetworkName() string {
 	if c.net == nil {
 		return ""

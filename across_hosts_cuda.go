@@ -22,8 +22,8 @@ func (c *Comm) acrossHostsOfGPUs(ctx context.Context, net transport.Net, nic int
 		OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning, SeparateGraphs: c.cfg.SeparateGraphs,
 		UnorderedCaptures: c.cfg.UnorderedCaptures}
 	var err error
-	// Containers of a machine that share no memory are hosts of their own, but may have the same GPU, and there the
-	// kernels of all ranks wait for each other.
+	// Containers of one machine that share no memory count as separate hosts. They may still use the same GPU, and the
+	// kernels of all ranks on a GPU wait for each other.
 	gpu := ipc.Machine() + " " + c.dev.(*cuda.Device).Properties().BusID
 	if inside.Sharing, err = bootstrap.MostAlike(ctx, c.boot, gpu); err != nil {
 		return nil, err

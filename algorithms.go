@@ -120,8 +120,8 @@ func (c *Comm) Algorithms() []collective.Algorithm {
 	return c.registered.collection.All()
 }
 
-// Catalog describes every algorithm that c can run: those of its engine and the registered ones. GOCCL_ALGO accepts
-// the names of those that are Forceable.
+// Catalog describes every algorithm that c can run: the engine's algorithms and the registered ones. GOCCL_ALGO accepts
+// the names of the Forceable algorithms.
 func (c *Comm) Catalog() []collective.Info {
 	list := c.engine.Algorithms()
 	c.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// The collectives. Counts are in elements; buffer sizes and in-place rules are those of collective.Request. Each call
+// The collectives. Counts are in elements; collective.Request defines buffer sizes and in-place rules. Each call
 // enqueues on s and returns. A nil s means the device's default stream, which is synchronous on the host device.
 
 // AllReduce reduces count elements of every rank's send with op and writes the result to every rank's recv. All ranks

@@ -91,7 +91,7 @@ func NewComm(ctx context.Context, cfg Config) (*Comm, error) {
 // join creates a communicator of the given ranks of parent, in the given space. Its errors name ranks by their numbers
 // in parent.
 //
-//  1. Make a bootstrap group for this communicator, so that its messages cannot mix with those of others.
+//  1. Make a bootstrap group for this communicator, so that its messages cannot mix with the messages of others.
 //  2. Watch the group: from here on a death ends what this rank waits for.
 //  3. Agree on the kind of device, before anything is built on it, and on checking.
 //  4. Set up the engine.

@@ -43,8 +43,8 @@ type Config struct {
 	// then use streams and events to keep such launches from running at the same time. NCCL_GRAPH_MIXING_SUPPORT=0 sets
 	// it.
 	SeparateGraphs bool
-	// UnorderedCaptures also disables the order of operations on several streams of one capture: each stays behind the
-	// work of its own stream. No two operations of the communicator may run at the same time; the caller orders them.
+	// UnorderedCaptures also disables the order of operations on several streams of one capture: an operation is ordered
+	// within its stream only. No two operations of the communicator may run at the same time; the caller orders them.
 	// It implies SeparateGraphs.
 	UnorderedCaptures bool
 	// MinCTAs and MaxCTAs bound the thread blocks of a collective's kernel on GPUs; 0 is no bound. The largest MinCTAs
@@ -67,7 +67,7 @@ type Config struct {
 	ranks    []int           // the job's numbers of the ranks of the communicator; nil: their own
 	settings *setting.Config // of the environment
 	forced   []collective.Forced
-	bad      error // what is wrong in the environment or in Algorithms
+	bad      error // an error in the environment or in Algorithms
 }
 
 const defaultTimeout = 30 * time.Second

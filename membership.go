@@ -47,10 +47,11 @@ func (c *Comm) Split(ctx context.Context, color, key int, change ...func(*Config
 	return sub, nil
 }
 
-// Grow makes a communicator of size ranks: those of c, which keep their numbers, and new ones behind them. All ranks of
-// c call it with the same size. One of them, whose process made the unique id (bootstrap.NewUniqueID), passes the id;
-// the others pass nil. A new rank, from c's size on, joins by the id as it would join any job: bootstrap.NewTCP, Init
-// and NewComm. c remains usable. change, if there is one, changes the Config that the new communicator gets from c.
+// Grow makes a communicator of size ranks: the ranks of c, which keep their numbers, and new ranks behind them. All
+// ranks of c call it with the same size. One of them, whose process made the unique id (bootstrap.NewUniqueID), passes
+// the id; the others pass nil. A new rank (number c.WorldSize() or above) joins by the id, as it would join any job:
+// bootstrap.NewTCP, Init and NewComm. c remains usable. change, if there is one, changes the Config that the new
+// communicator gets from c.
 //
 //  1. Exchange the id within c. It is used once: all ranks refuse a call in which no rank, or more than one, has an id.
 //  2. Join the new ranks at that id. The connections belong to the new communicator, so it outlives c.

@@ -110,7 +110,7 @@ func (w *watchdog) patience() time.Duration {
 	return mostPatience
 }
 
-// collect stores what is known of the ranks in their reports. It returns the ranks that may still answer.
+// collect stores answers, deaths and departures in the ranks' reports. It returns the ranks that may still answer.
 func (w *watchdog) collect(reports []*judge.Report) (open []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
