@@ -39,7 +39,7 @@ type exports struct {
 	strings.Builder
 	h     *header
 	core  *core
-	pairs [][2]string // structures of core and of C that must be laid out alike
+	pairs [][2]string // structures of core and of C that must have the same layout
 }
 
 func writeExports(h *header, c *core) ([]byte, error) {

@@ -10,7 +10,7 @@ import (
 
 const capi = "../.."
 
-// What is committed is what the headers and package core give.
+// The committed files are equal to the files that the headers and package core generate.
 func TestGenerated(t *testing.T) {
 	files, err := generate(capi)
 	if err != nil {

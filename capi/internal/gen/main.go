@@ -5,7 +5,7 @@
 //
 // The function goccl_a_b of a header is the Go function AB of package core, in which GocclAB, ABID and the like are the
 // same name: case does not count. The parameters of the Go function say how the parameters of the C function are read,
-// in their order: []T takes a pointer and a length, time.Duration nanoseconds. Its results say what is stored at the
+// in their order: []T takes a pointer and a length, time.Duration nanoseconds. Its results are stored at the
 // pointers that end the C parameters. A structure of core has the fields of the C structure; the generated code
 // compares their offsets when it is compiled.
 //
