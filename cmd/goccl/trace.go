@@ -130,7 +130,7 @@ func (c *traceCommand) stacks(s *streams) error {
 			Stacks string `json:"stacks"`
 		}
 		if err := json.Unmarshal(text, &p); err != nil {
-			return fmt.Errorf("process %d answers what is no record: %w", pid, err)
+			return fmt.Errorf("process %d does not answer with a record: %w", pid, err)
 		}
 		fmt.Fprintf(&b, "stacks of process %d\n\n%s\n", pid, p.Stacks)
 		if err := record.Write(&b, &p.Process, "text"); err != nil {

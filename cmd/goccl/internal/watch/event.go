@@ -40,8 +40,8 @@ func Events(before, now *Snapshot) (events []Event) {
 	return events
 }
 
-// Log writes what has changed from one snapshot to the next: communicators that come and go as INFO, what slows a job
-// down and what is over as WARN and INFO, what hangs as ERROR.
+// Log writes the changes from one snapshot to the next. Communicators that come and go, and verdicts that no longer
+// hold, are INFO. A new verdict is ERROR if operations hang, else WARN.
 func Log(ctx context.Context, log *slog.Logger, before, now *Snapshot) {
 	known := func(s *Snapshot, c *Communicator) bool {
 		return s != nil && slices.ContainsFunc(s.Communicators, func(o *Communicator) bool { return o.ID == c.ID })

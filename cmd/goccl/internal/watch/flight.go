@@ -28,7 +28,7 @@ type Dumps struct {
 // Close does nothing.
 func (d *Dumps) Close() error { return nil }
 
-// largestDump bounds what is read of a file.
+// largestDump bounds the size of a dump file in bytes; larger files are refused.
 const largestDump = 256 << 20
 
 // Ranks reads all dumps.
@@ -210,7 +210,7 @@ func (e *flightEntry) addTo(c *record.Communicator) {
 	*latest = max(*latest, o.Number)
 }
 
-// count is the count as NCCL has it: of reduce_scatter that of the output, of all_to_all that of a peer.
+// count follows NCCL: output elements for reduce_scatter and scatter, elements per peer for all_to_all.
 func (e *flightEntry) count(collective string, size int) int64 {
 	sizes := e.Sizes
 	if collective == "reduce_scatter" || collective == "scatter" {

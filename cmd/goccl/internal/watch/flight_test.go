@@ -12,8 +12,8 @@ import (
 	"github.com/goccl/goccl/collective/fault"
 )
 
-// dumper writes what PyTorch's flight recorder of rank argv[2] holds, as its C++ code pickles it (protocol 2): three
-// all-reduces and a broadcast, and on all ranks but 1 an all-reduce that does not end. Rank 0 also sends to rank 2.
+// dumper writes a dump of PyTorch's flight recorder of rank argv[2], as its C++ code pickles it (protocol 2): three
+// all-reduces and a broadcast, and except on rank 1 an all-reduce that does not end. Rank 0 also sends to rank 2.
 const dumper = `
 import json, pickle, sys, time
 path, rank = sys.argv[1], int(sys.argv[2])

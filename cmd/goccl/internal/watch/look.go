@@ -11,13 +11,13 @@ import (
 	"github.com/goccl/goccl/watch/judge"
 )
 
-// Source returns the ranks that it sees, and notes about what it cannot see.
+// Source returns the ranks that it sees, and notes about processes and files that it cannot read.
 type Source interface {
 	Ranks() (found []Found, notes []string)
 	Close() error
 }
 
-// Found is a rank, and what it knows of its communicator.
+// Found is a rank with the id, name and size of its communicator.
 type Found struct {
 	ID          string
 	Name        string

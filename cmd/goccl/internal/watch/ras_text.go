@@ -185,7 +185,7 @@ func rasCounts(c *Communicator) (different []string) {
 	return different
 }
 
-// rasMismatch groups the ranks by their counts, and names those of small groups.
+// rasMismatch groups the ranks by their counts, and lists the ranks of small groups.
 func rasMismatch(b *strings.Builder, c *Communicator, name string, verbose bool) {
 	for _, f := range rasCounts(c) {
 		by := map[uint64][]*Rank{}

@@ -30,7 +30,7 @@ func readRecorder(w *watched, state string) ([]Found, error) {
 	return found, nil
 }
 
-// fromRecord turns goccl's record of a rank into what is shown. w holds sums over earlier looks; nil: there was none.
+// fromRecord converts goccl's record of a rank to a Found. w holds sums over earlier looks; nil: there was none.
 func fromRecord(p *record.Process, c *record.Communicator, w *watched, state string) Found {
 	r := &Rank{Rank: c.Rank, Host: p.Host, PID: p.PID, GPU: -1, Source: recorderSource, State: state, Record: c}
 	if w != nil {
@@ -100,7 +100,7 @@ func (s *summing) add(o *record.Operation) {
 	}
 }
 
-// all returns the sums, and for each collective what is in its total and was not seen one by one.
+// all returns the sums, and for each collective the rest: its total without the operations that were seen one by one.
 func (s *summing) all(c *record.Communicator) (sums []Sum) {
 	counted := map[string]Sum{}
 	if s != nil {

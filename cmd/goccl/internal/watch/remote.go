@@ -29,7 +29,7 @@ const (
 	mostObjects, allObjects       = 2 << 20, 1 << 22
 )
 
-// share is what is left for all hosts.
+// share is the number of bytes and of objects that may still be read from all hosts together.
 type share struct{ bytes, objects atomic.Int64 }
 
 // shared reads at most limit bytes, and no more than all hosts have left.

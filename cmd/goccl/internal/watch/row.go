@@ -56,7 +56,7 @@ func row(r *Rank, c *Communicator, s *Snapshot, old *Rank, before *Snapshot) []s
 		size, algo, since, rate, bus, late, strings.Join(waits, ", ")}
 }
 
-// factor is nccl-tests' factor from algorithm to bus bandwidth. Bytes are those of the count that the call gives.
+// factor is nccl-tests' factor from algorithm to bus bandwidth. It applies to the bytes of the count in the call.
 func factor(collective string, n int) float64 {
 	if n < 1 {
 		return 0
@@ -65,7 +65,7 @@ func factor(collective string, n int) float64 {
 	switch collective {
 	case "all_reduce":
 		return 2 * (k - 1) / k
-	case "all_gather", "reduce_scatter": // the count is that of one rank
+	case "all_gather", "reduce_scatter": // the count is per rank
 		return k - 1
 	case "all_to_all", "gather", "scatter":
 		return k - 1

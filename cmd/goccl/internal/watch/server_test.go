@@ -131,7 +131,7 @@ func rasServer(t *testing.T, s *Snapshot) (*Server, func(commands string) string
 	}
 }
 
-// RAS's clients get what they expect, in text and JSON, with the verdict.
+// RAS's clients get their protocol's answers, in text and JSON, with the verdict.
 func TestRAS(t *testing.T) {
 	_, s := hang(t)
 	_, ask := rasServer(t, s)

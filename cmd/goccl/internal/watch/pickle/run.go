@@ -137,7 +137,7 @@ func (r *reader) decimal(op byte) error {
 	return err
 }
 
-// collect makes a list, tuple or dict of what is on the stack.
+// collect replaces the top items of the stack by a list, tuple or dict of them.
 func (r *reader) collect(op byte) error {
 	var items []any
 	var err error
@@ -158,7 +158,7 @@ func (r *reader) collect(op byte) error {
 	return setItems(d, items)
 }
 
-// add puts what is on the stack into the list or dict below it.
+// add moves the top items of the stack into the list or dict below them.
 func (r *reader) add(op byte) error {
 	var items []any
 	var err error

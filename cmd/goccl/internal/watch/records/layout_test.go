@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The Go structures are those of records.h.
+// The Go structures have the sizes and offsets of the structures in records.h.
 func TestLayout(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skipf("needs gcc: %v", err)
@@ -60,7 +60,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// What is no memory of the plugin, or a damaged one, is refused or read; never more.
+// Read refuses input that is shorter than its header says. Damaged records end in an error or a result, never a panic.
 func TestHostileRecords(t *testing.T) {
 	if _, err := Read(bytes.NewReader(nil)); err == nil {
 		t.Error("nothing is read")
