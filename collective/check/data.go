@@ -15,7 +15,7 @@ import (
 // Data compares the data of operations by checksums, on the host, so that a flipped bit is an error and no wrong
 // result. Calls wait for their operations.
 //
-//  1. Wait for the streams, so that what is sent is final. Sum what this rank sends to each peer: an operation in place
+//  1. Wait for the streams, so that sent data is final. Sum what this rank sends to each peer: an operation in place
 //     overwrites it.
 //  2. Run the operations and wait for them. Sum what came from each peer.
 //  3. Exchange the sums: of a collective all ranks see all sums and come to the same result, of a message both ranks.
@@ -164,7 +164,7 @@ func (d *Data) moves(i, from, to int) bool {
 	return true
 }
 
-// odd names the rank whose result is not that of most ranks.
+// odd names a rank whose result differs from the result of most ranks.
 func (d *Data) odd(r *collective.Request, seq uint64, sum func(rank int) uint32) error {
 	k, rank, size := d.k, d.k.Boot.Rank(), d.k.Boot.WorldSize()
 	count, most := map[uint32]int{}, 0
