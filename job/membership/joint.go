@@ -131,7 +131,7 @@ func (j *JointCall) mark(message []byte) []byte {
 	return binary.LittleEndian.AppendUint64(message, j.number.Load())
 }
 
-// take continues with the larger number: this rank's, or that of a peer as mark has written it.
+// take continues with the larger number: this rank's, or a peer's number as mark has written it.
 func (j *JointCall) take(number []byte) {
 	j.number.Store(max(j.number.Load(), binary.LittleEndian.Uint64(number)))
 }

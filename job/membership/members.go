@@ -15,7 +15,7 @@ type Process struct {
 	PID    int
 	Born   uint64 // start time of the process, which tells it from a later one of the same number
 	Device int
-	space  uint64 // of process numbers: those of a container mean nothing outside
+	space  uint64 // namespace of process numbers: a number in a container means nothing outside
 	Host   string
 }
 

@@ -21,7 +21,7 @@ type Status struct {
 	cause        error
 	peersIgnored bool
 	engine       collective.Engine
-	beside       []func() error // of what has kernels of its own, see Ask
+	beside       []func() error // the functions that AlsoAsk has added
 }
 
 // begin initializes s. It must be called first.
