@@ -63,7 +63,7 @@ func (c *Context) network(t Transport, cfg RDMAConfig) (*network, error) {
 	return n, nil
 }
 
-// openEthernet starts the listener. What it carries is encrypted.
+// openEthernet starts the listener. Its connections are encrypted.
 func (c *Context) openEthernet() (transport.Port, error) {
 	at := c.opt.listen
 	if !at.IsValid() {
@@ -250,8 +250,9 @@ func (r *registration) close(name uint64) error {
 	return r.region.Close()
 }
 
-// named lists the networks with which a memory is registered when it is serialised: those that its flags name, except
-// that of several adapters, and for semaphores, only what endpoints have opened.
+// named lists the networks with which a memory is registered when it is serialised: the networks in its flags. If the
+// flags name several InfiniBand adapters, only adapters that endpoints have opened. For semaphore tokens, Ethernet only
+// if an endpoint has opened it.
 func (m *RegisteredMemory) named() (ts []Transport) {
 	for t := IB0; t <= Ethernet; t++ {
 		all := !m.token
