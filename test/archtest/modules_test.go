@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// modules are the folders with a module of their own that go.work names, the root first.
+// modules are the folders of the modules that go.work names, the root first.
 var modules = []string{"", "cmd/goccl", "watch/metrics"}
 
 // requirements returns the modules that go.mod of a folder names, without those that it needs indirectly.

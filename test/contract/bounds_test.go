@@ -154,7 +154,7 @@ func blamed(err error) int {
 }
 
 // Memory that is unknown to every device and not mapped ends in an error on every rank. The first rank that accesses it
-// reports the address. All ranks but the owner blame the owner.
+// reports the address. All other ranks blame the owner.
 func TestUnmappedBuffer(t *testing.T) {
 	hole, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {

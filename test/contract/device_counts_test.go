@@ -116,7 +116,7 @@ func TestDeviceCountsThatDiffer(t *testing.T) {
 	})
 }
 
-// Checked mode compares what is known at the call: the operation and the type.
+// Checked mode compares the parameters that the host knows at the call: the operation and the type.
 func TestDeviceCountsChecked(t *testing.T) {
 	comms := commtest.New(t, 2, commtest.Host, func(_ int, cfg *goccl.Config) { cfg.Check = true })
 	var memory [2]device.Ptr
@@ -185,7 +185,7 @@ func TestDeviceCountsBeyondTheBuffers(t *testing.T) {
 		}
 		for _, c := range []struct {
 			name                string
-			array, entry, value int64 // of rank 0: what is wrong
+			array, entry, value int64 // the wrong value of rank 0
 		}{{"SendCounts", 0, 1, 501}, {"SendCounts", 0, 0, 1 << 40}, {"SendDispls", 1, 1, 501}, {"SendDispls", 1, 1, -1},
 			{"RecvCounts", 2, 1, 501},
 			{"RecvDispls", 3, 0, 1 << 62}, {"RecvDispls", 3, 1, math.MinInt64}} {

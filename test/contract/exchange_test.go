@@ -24,7 +24,7 @@ type exchanges struct {
 	n      int
 	types  []datatype.Type // by round
 	counts [][][]int64     // by round, from, to
-	displs [2][][][]int64  // of what is received, of what is sent; by round, rank, peer
+	displs [2][][][]int64  // of received parts, of sent parts; by round, rank, peer
 	length [2]int64        // the longest buffer, in bytes
 }
 

@@ -123,7 +123,7 @@ func TestFinalizeWaitsForItsOwnWork(t *testing.T) {
 }
 
 // The work of a rank waits for a peer that finalizes, aborts or closes instead: the work ends with an error that blames
-// the peer, and Finalize returns none of its own. The rank's own deadline ends Finalize, too.
+// the peer, and Finalize returns nil. Finalize also ends at the deadline of its context.
 func TestFinalizeOfWorkThatAPeerLeft(t *testing.T) {
 	commtest.NoLeak(t)
 	for name, leave := range map[string]func(*goccl.Comm) error{

@@ -59,7 +59,7 @@ func launched(t *testing.T, do func() error) string {
 	return strings.Join(out, ", ")
 }
 
-// Each algorithm launches its kernels, one block a row, as many as the workspace has slots for.
+// Each algorithm launches its kernels, one block a row. The slots of the workspace bound the rows of a launch.
 func TestOnMockFusedLaunches(t *testing.T) {
 	comms, fusions := fusedOnMock(t, goccl.FusionConfig{})
 	s, p := commtest.MockStream(t, comms[1]), commtest.Scratch(t, comms[1])

@@ -302,8 +302,8 @@ func TestOnMockShrinkAfterAbort(t *testing.T) {
 	}
 }
 
-// GOCCL_ALGO accepts the engine's names and those of registered algorithms. Other names are refused, with a list, when
-// the collective is called.
+// GOCCL_ALGO accepts the names of the engine's algorithms and of registered algorithms. Other names are refused, with a
+// list, when the collective is called.
 func TestOnMockForced(t *testing.T) {
 	t.Setenv("GOCCL_ALGO", "all_reduce:two_shot_ll128/64,all_gather:nobody,reduce_scatter:allreduce")
 	c := commtest.OnMock(t, 2, nil)[0]

@@ -15,7 +15,7 @@ import (
 	"github.com/goccl/goccl/test/mockcuda"
 )
 
-// noted returns what call enqueues, but for the queries of captures.
+// noted returns the driver calls that call makes, without the queries of captures.
 func noted(t *testing.T, call func() error) (calls []mockcuda.Call) {
 	t.Helper()
 	trace, err := commtest.MockTrace()

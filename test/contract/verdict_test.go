@@ -25,7 +25,7 @@ func awaitVerdict(t *testing.T, c *goccl.Comm, kind fault.VerdictKind) *goccl.Ve
 	}
 }
 
-// A rank that never calls an operation is named, with what it does instead.
+// A rank that never calls an operation is named, with its last operation.
 func TestVerdictNamesTheRankThatDoesNotCall(t *testing.T) {
 	t.Setenv("GOCCL_VERDICT_AFTER", "300ms")
 	comms := commtest.New(t, 3, commtest.Host, nil)
