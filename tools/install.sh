@@ -8,7 +8,7 @@ missing=()
 command -v gcc >/dev/null || missing+=(gcc libc6-dev)
 command -v g++ >/dev/null || missing+=(g++)
 command -v ip >/dev/null || missing+=(iproute2)
-# Debian has venv in a package of its own.
+# Debian has venv in a separate package.
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-venv)
 if [ "${#missing[@]}" -eq 0 ]; then
   exit 0

@@ -50,7 +50,7 @@ func readRules(path string) (*rules, error) {
 	return &r, os.Setenv("STATICCHECK_CACHE", filepath.Join(r.dir, "results"))
 }
 
-// check rejects rules that enable other linters than those of this program.
+// check rejects rules that do not enable exactly the linters of this program.
 func (r *rules) check() error {
 	known := []string{"depguard", "errcheck", "govet", "ineffassign", "misspell", "staticcheck", "unused"}
 	slices.Sort(r.Linters.Enable)

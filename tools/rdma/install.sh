@@ -22,15 +22,15 @@ fi
 rm -rf "$out"
 mkdir -p "$out"/apt/{state/lists/partial,cache/archives/partial} "$out"/{root,guest,kernel}
 : >"$out/apt/status"
-# A state of its own, in which nothing is installed: packages come with all that they depend on, and no lock of the
-# system's is taken.
+# A separate apt state in which nothing is installed: packages come with all their dependencies, and apt takes no lock
+# of the system.
 own=(-o Dir::State="$out/apt/state" -o Dir::State::status="$out/apt/status" -o Dir::Cache="$out/apt/cache")
 apt() {
   apt-get -qq "${own[@]}" -o APT::Sandbox::User=root -o Acquire::Retries=3 "$@" >>"$out/apt/log" 2>&1 </dev/null ||
     fail "apt-get ${*: -1} failed, see below; it needs the network and Debian's packages
 $(tail -5 "$out/apt/log")"
 }
-debs() { # the packages given, with what they depend on, are moved to folder $1
+debs() { # moves the packages given and their dependencies to folder $1
   local to=$1
   shift
   apt install --download-only -y --no-install-recommends "$@"
@@ -59,7 +59,7 @@ image=$(apt-cache "${own[@]}" depends linux-image-amd64 | awk '/Depends: linux-i
 (mkdir "$out/apt/kernel" && cd "$out/apt/kernel" && apt download "$image")
 unpack "$out/apt/kernel" "$out/kernel"
 
-# The modules that the virtual machine loads, and what they need.
+# The modules that the virtual machine loads, and the modules that these need.
 root=$out/root
 release=$(ls "$out/kernel/lib/modules")
 modules=$out/kernel/lib/modules/$release

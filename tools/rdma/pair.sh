@@ -1,5 +1,5 @@
 # In each of two virtual machines with a cable between them, sourced by first.sh and second.sh: rank R of the tests of
-# several hosts runs as `rank R TASK`, and tells what it does line by line as JSON.
+# several hosts runs as `rank R TASK`, and writes its events to stdout as lines of JSON.
 address=10.0.0.1
 size=4
 port=20000
