@@ -14,9 +14,8 @@ import (
 	"github.com/goccl/goccl/collective/check"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/engine/nvlink"
+	"github.com/goccl/goccl/engine"
 	"github.com/goccl/goccl/engine/onesided"
-	"github.com/goccl/goccl/engine/shm"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/membership"
@@ -194,58 +193,39 @@ func (c *Comm) agree(ctx context.Context) error {
 }
 
 func (c *Comm) setUp(ctx context.Context) (err error) {
-	other, _ := bootstrap.OtherHost(c.boot)
-	switch {
-	case c.dev.ID().Kind == device.Host && other >= 0:
-		var e collective.Engine
-		if e, err = c.acrossHosts(ctx); err == nil {
-			c.engine = e
-		}
-	case c.dev.ID().Kind == device.Host:
-		var e *shm.Engine
-		e, err = shm.New(ctx, shm.Config{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout,
-			StallWarning: c.cfg.settings.StallWarning, Record: c.record, Explain: c.explain, Name: c.cfg.Name,
-			Algorithms: c.cfg.settings.Algorithms})
-		if err == nil { // else e is nil, and c.engine must stay a nil interface
-			c.engine = e
-		}
-	case c.dev.ID().Kind == device.CUDA && other >= 0:
+	if c.dev.ID().Kind == device.CUDA {
 		if c.stream0, err = c.dev.WrapStream(0); err != nil {
 			return err
 		}
-		var e collective.Engine
-		if e, err = c.acrossHosts(ctx); err == nil {
-			c.engine = e
-		}
-	case c.dev.ID().Kind == device.CUDA:
-		if c.stream0, err = c.dev.WrapStream(0); err != nil {
-			return err
-		}
-		var e *nvlink.Engine
-		e, err = nvlink.New(ctx, nvlink.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Settings: c.cfg.settings,
-			Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning,
-			SeparateGraphs: c.cfg.SeparateGraphs, UnorderedCaptures: c.cfg.UnorderedCaptures, OnFailure: c.failAlone})
-		switch {
-		case err == nil:
-			c.engine, c.order = e, e.Order()
-		case errors.Is(err, nvlink.ErrNetwork):
-			err = c.overNetwork(ctx)
-		}
-	default:
-		err = fmt.Errorf("%w: device %v", ErrUnsupported, c.dev.ID())
 	}
-	if err == nil {
-		c.status.SetEngine(c.engine)
-		c.notices = c.group.Listen(c.engine)
-		c.observe()
-		if err = c.addLamport(ctx); err == nil {
-			err = c.readForced(c.cfg.forced)
-		}
-		if err == nil {
-			err = c.loadPlanFolder(ctx, c.plans)
-		}
+	made, err := engine.New(ctx, engine.Config{Job: collective.Job{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name,
+		Settings: c.cfg.settings, Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout,
+		StallWarning: c.cfg.settings.StallWarning, SeparateGraphs: c.cfg.SeparateGraphs,
+		UnorderedCaptures: c.cfg.UnorderedCaptures, Explain: c.explain, OnFailure: c.failAlone},
+		Net: c.cfg.Net, Record: c.record, ExplainLate: c.explainLate})
+	if err != nil {
+		return err
 	}
-	return err
+	c.engine, c.boot, c.net, c.nic, c.order = made.Engine, made.Bootstrap, made.Net, made.NIC, made.Order
+	c.status.SetEngine(c.engine)
+	c.notices = c.group.Listen(c.engine)
+	c.observe(made.Kind)
+	if err = c.addLamport(ctx); err != nil {
+		return err
+	}
+	if err = c.readForced(c.cfg.forced); err != nil {
+		return err
+	}
+	return c.loadPlanFolder(ctx, c.plans)
+}
+
+// NetworkName names the network that carries messages between hosts: "tcp", "ib", or that of a plugin. It is "" if all
+// ranks are on one host.
+func (c *Comm) NetworkName() string {
+	if c.net == nil {
+		return ""
+	}
+	return c.net.Name()
 }
 
 // Rank returns this rank's number, from 0 to WorldSize-1.

@@ -9,8 +9,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/engine/nvlink"
-	"github.com/goccl/goccl/engine/shm"
+	"github.com/goccl/goccl/engine"
 	"github.com/goccl/goccl/watch/record"
 )
 
@@ -40,20 +39,9 @@ func (c *Comm) startRecords() {
 func (c *Comm) stopRecords(failed bool) { c.record.Close(failed) }
 
 // observe starts the watch over operations that take long. The engine exists.
-func (c *Comm) observe() {
-	name := record.EngineOfHosts
-	switch c.engine.(type) {
-	case *shm.Engine:
-		name = "shm"
-	case *nvlink.Engine:
-		name = record.EngineOnGPU
-	default:
-		if c.stream0 != nil {
-			name = record.EngineOfHostsOnGPUs
-		}
-	}
-	c.record.SetEngine(name)
-	c.stamps = name != "shm" && c.stream0 == nil
+func (c *Comm) observe(kind string) {
+	c.record.SetEngine(kind)
+	c.stamps = kind != engine.EngineOfHost && c.stream0 == nil
 	if c.record == nil || c.size == 1 {
 		return
 	}

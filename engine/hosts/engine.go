@@ -19,10 +19,7 @@ import (
 
 // Config configures an Engine.
 type Config struct {
-	// Bootstrap has ranks on at least two hosts.
-	Bootstrap bootstrap.Bootstrap
-	Device    device.Device
-	Name      string
+	collective.Job
 	// Local makes the engine of this host's ranks. It passes names, the numbers of the ranks in the communicator, to the
 	// engine's errors, and calls failed when a request of the engine has failed.
 	Local func(ctx context.Context, boot bootstrap.Bootstrap, names []int, failed func(error)) (collective.Engine, error)
@@ -36,13 +33,6 @@ type Config struct {
 	Check func(seq uint64, reqs []collective.Request) error
 	// Network names the network, for the log, and NetworkName is transport.Net's, for tables.
 	Network, NetworkName string
-	// Tuning is the path of a file with tables, and Algorithms what GOCCL_ALGO says. All ranks must have the same.
-	Tuning, Algorithms string
-	// Explain, when not nil, gives the error of a GPU's kernel its verdict, and may change the rank that it blames.
-	Explain func(message bool, err *collective.Error) *fault.Verdict
-	// OnFailure, when not nil, is called once when a request of this rank has failed for a reason that ranks of other
-	// hosts do not find out by themselves.
-	OnFailure func(cause error)
 }
 
 // Order is the order of the engine's work over all streams.

@@ -100,8 +100,8 @@ func Algorithms(c collective.Collective) []string {
 // load makes the rules of this rank from GOCCL_TUNING and GOCCL_ALGO.
 func (e *Engine) load(cfg *Config) error {
 	e.rules = e.measured(e.inPlace)
-	if cfg.Tuning != "" {
-		tables, err := LoadTables(cfg.Tuning)
+	if cfg.Environment().Tuning != "" {
+		tables, err := LoadTables(cfg.Environment().Tuning)
 		if err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func (e *Engine) load(cfg *Config) error {
 			}
 		}
 	}
-	forced, err := collective.ParseForced(cfg.Algorithms)
+	forced, err := collective.ParseForced(cfg.Environment().Algorithms)
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,8 @@ func TestCopyEnginesDisagree(t *testing.T) {
 		must(t, errors.Join(boots[0].Close(), boots[1].Close()))
 	}
 	t.Setenv("GOCCL_COPY_ENGINE", "yes")
-	_, err := New(context.Background(), Config{Bootstrap: bootstrap.NewLocalGroup(1)[0], Device: e.dev})
+	_, err := New(context.Background(), Config{Job: collective.Job{Bootstrap: bootstrap.NewLocalGroup(1)[0],
+		Device: e.dev}})
 	if !errors.Is(err, collective.ErrInvalidArgument) || !strings.Contains(err.Error(), "GOCCL_COPY_ENGINE") {
 		t.Errorf("%v", err)
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/collective/fault"
-	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/internal/abort"
@@ -20,33 +19,12 @@ import (
 	"github.com/goccl/goccl/kernels"
 )
 
-// Config configures an Engine.
+// Config configures an Engine. Where Names has the ranks' numbers in a communicator of several hosts, OnFailure is
+// called for every failure on the device, else for failures that no peer can detect.
 type Config struct {
-	Bootstrap bootstrap.Bootstrap
-	// Device must be a *cuda.Device.
-	Device device.Device
-	// Timeout bounds the time for which calls wait for other ranks; 0 is 10 s.
-	Timeout time.Duration
-	// OpTimeout bounds each wait of a kernel for its peers; 0 is no bound.
-	OpTimeout time.Duration
-	// StallWarning is the time after which a warning is logged for work that has not ended; 0 disables it. Name is the
-	// communicator's, for the log and for errors.
-	StallWarning time.Duration
-	Name         string
-	// OnFailure, when not nil, is called once, from any goroutine, if work of this rank failed on the device for a
-	// reason that no peer can detect.
-	OnFailure func(cause error)
-	// Names, when not nil, are the ranks' numbers in a communicator of several hosts, for errors. OnFailure is then
-	// called for every failure on the device.
-	Names []int
-	// Sharing is the largest number of ranks that share one GPU, counted over the whole communicator if it spans
-	// several hosts; 0: counted over Bootstrap.
+	collective.Job
+	// Sharing is the most ranks on one GPU, of a communicator of several hosts over all of them; 0: those of Bootstrap.
 	Sharing int
-	// Settings is a snapshot of the environment; nil: Open reads the environment.
-	Settings *setting.Config
-	// SeparateGraphs disables the order of graph launches among each other and with eager work, UnorderedCaptures also
-	// the order of work on several streams of one capture.
-	SeparateGraphs, UnorderedCaptures bool
 }
 
 // Engine runs the collectives of one rank.

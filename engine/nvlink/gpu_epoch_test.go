@@ -50,7 +50,8 @@ func gpuEngines(t *testing.T) []*Engine {
 		}
 	})
 	must(t, eachRank(n, func(r int) (err error) {
-		engines[r], err = New(context.Background(), Config{Bootstrap: boots[r], Device: devs[r], OpTimeout: 20 * time.Second})
+		engines[r], err = New(context.Background(), Config{Job: collective.Job{Bootstrap: boots[r], Device: devs[r],
+			OpTimeout: 20 * time.Second}})
 		return err
 	}))
 	return engines

@@ -135,7 +135,7 @@ func newOnAll(t *testing.T, n int) []error {
 		t.Cleanup(func() { _ = dev.Close() })
 		go func() {
 			var e *Engine
-			e, errs[r] = New(ctx, Config{Bootstrap: boots[r], Device: dev})
+			e, errs[r] = New(ctx, Config{Job: collective.Job{Bootstrap: boots[r], Device: dev}})
 			if e != nil {
 				_ = e.Close()
 			}

@@ -68,7 +68,8 @@ func mockEngines(t testing.TB, n int) []*Engine {
 		})
 		go func() {
 			var err error
-			engines[r], err = New(context.Background(), Config{Bootstrap: boots[r], Device: dev, OpTimeout: time.Minute})
+			engines[r], err = New(context.Background(), Config{Job: collective.Job{Bootstrap: boots[r], Device: dev,
+				OpTimeout: time.Minute}})
 			errs <- err
 		}()
 	}

@@ -123,7 +123,7 @@ func TestWindowWaitLimit(t *testing.T) {
 		{0, 0, defaultWindowWait}, {time.Minute, 0, time.Minute},
 		{time.Minute, time.Second, time.Second}, {0, time.Hour, defaultWindowWait},
 	} {
-		if got := waitLimit(&Config{Timeout: c.timeout, OpTimeout: c.op}); got != c.want {
+		if got := waitLimit(&Config{Job: collective.Job{Timeout: c.timeout, OpTimeout: c.op}}); got != c.want {
 			t.Errorf("%v, %v: %v, want %v", c.timeout, c.op, got, c.want)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/engine/shm"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/job/bootstrap"
 )
 
@@ -62,8 +63,8 @@ func open(boot bootstrap.Bootstrap, bytes int64) (*end, error) {
 	if e.stream, err = dev.NewStream(); err != nil {
 		return nil, err
 	}
-	e.engine, err = shm.New(context.Background(), shm.Config{Bootstrap: boot, Device: dev, OpTimeout: time.Minute,
-		Algorithms: os.Getenv("GOCCL_ALGO")})
+	e.engine, err = shm.New(context.Background(), shm.Config{Job: collective.Job{Bootstrap: boot, Device: dev,
+		OpTimeout: time.Minute, Settings: &setting.Config{Algorithms: os.Getenv("GOCCL_ALGO")}}})
 	return e, err
 }
 

@@ -23,24 +23,9 @@ import (
 
 // Config configures an Engine.
 type Config struct {
-	Bootstrap bootstrap.Bootstrap
-	Device    device.Device
-	// OpTimeout bounds each request; 0 is no bound.
-	OpTimeout time.Duration
-	// StallWarning is how long a request waits for a peer before a warning is logged; 0 disables the warning. Name is
-	// the communicator's, for the log and for errors.
-	StallWarning time.Duration
-	Name         string
-	// Algorithms forces algorithms, in the format of GOCCL_ALGO.
-	Algorithms string
-	// Names are the numbers of the ranks in errors and in the log; nil: their own.
-	Names []int
+	collective.Job
 	// Record gets the start and end of each request, and the verdicts; nil: none.
 	Record *record.Recorder
-	// Explain, when not nil, gives a request's error its verdict.
-	Explain func(message bool, err *collective.Error) *fault.Verdict
-	// OnFailure, when not nil, is called with the error of a request that has failed. It must not block.
-	OnFailure func(error)
 }
 
 // Engine runs the collectives of one rank.
@@ -107,7 +92,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if cfg.StallWarning > 0 {
 		e.stall = &wait.Stall{After: cfg.StallWarning, Report: e.warn}
 	}
-	if err := e.force(cfg.Algorithms); err != nil {
+	if err := e.force(cfg.Environment().Algorithms); err != nil {
 		return nil, err
 	}
 	// Open a separate device, so that the arena outlives the caller's device if that is closed first.

@@ -46,9 +46,9 @@ func (r *rings) open(dev *cuda.Device) (err error) {
 			return err
 		}
 	}
-	if r.wire, err = cudawire.New(cudawire.Config{Bootstrap: e.boot, Device: dev, Net: e.net, NIC: e.nic, Name: e.name,
-		Timeout: connectTimeout, OpTimeout: e.timeout, StallWarning: e.stall, Order: r.order, Tag: tags.PlanLinks,
-		OnFailure: e.Abort}); err != nil {
+	if r.wire, err = cudawire.New(cudawire.Config{Job: collective.Job{Bootstrap: e.boot, Device: dev,
+		Name: e.name, Timeout: connectTimeout, OpTimeout: e.timeout, StallWarning: e.stall, OnFailure: e.Abort},
+		Net: e.net, NIC: e.nic, Order: r.order, Tag: tags.PlanLinks}); err != nil {
 		return err
 	}
 	locks := int64(e.size) * int64(r.wire.Rings().Lanes)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/test/commtest"
 )
@@ -18,7 +19,7 @@ func hostMemory(k *commtest.Process) (err error) {
 	for range 2 {
 		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 		defer stop()
-		e, err := nvlink.New(ctx, nvlink.Config{Bootstrap: k.Boot, Device: k.Device})
+		e, err := nvlink.New(ctx, nvlink.Config{Job: collective.Job{Bootstrap: k.Boot, Device: k.Device}})
 		if err != nil {
 			return err
 		}

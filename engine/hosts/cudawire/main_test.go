@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/engine/hosts/wire"
@@ -84,8 +85,8 @@ func ranks(t testing.TB, n int, net transport.Net, shape func(*geometry)) []*ran
 	for r := range n {
 		dev, err := cuda.Open(r % gpus)
 		must(t, err)
-		w, err := New(Config{Bootstrap: apart{boots[r]}, Device: dev, Net: net, Timeout: 20 * time.Second,
-			OpTimeout: time.Minute, ended: ended})
+		w, err := New(Config{Job: collective.Job{Bootstrap: apart{boots[r]}, Device: dev, Timeout: 20 * time.Second,
+			OpTimeout: time.Minute}, Net: net, ended: ended})
 		must(t, err)
 		if shape != nil {
 			shape(&w.geo)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/collective/fault"
@@ -18,24 +17,15 @@ import (
 	"github.com/goccl/goccl/engine/hosts/wire"
 	"github.com/goccl/goccl/internal/abort"
 	"github.com/goccl/goccl/internal/tags"
-	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport"
 )
 
 // Config configures a Wire.
 type Config struct {
-	Bootstrap bootstrap.Bootstrap
-	// Device must be a *cuda.Device.
-	Device device.Device
-	Net    transport.Net
+	collective.Job
+	Net transport.Net
 	// NIC is the index of the adapter.
 	NIC int
-	// Timeout bounds the connection of a peer; OpTimeout bounds each wait of a kernel, 0: no bound.
-	Timeout, OpTimeout time.Duration
-	// StallWarning is the time after which a warning is logged for phases that have not ended; 0 disables it.
-	StallWarning time.Duration
-	// Name is the communicator's, for errors.
-	Name string
 	// Blocks is the largest number of blocks of a launch: kernels of other parts of the communicator run at the same time,
 	// and all blocks must be resident. 0 is no bound but the size of the GPU.
 	Blocks int
@@ -48,8 +38,6 @@ type Config struct {
 	Order *cuda.Order
 	// Tag is passed to links.Config. Wires without an Order use tags.Links.
 	Tag int
-	// OnFailure, if it is not nil, is called once, from any goroutine, when the wire fails by itself.
-	OnFailure func(error)
 
 	ended func() (bool, error) // tests have their own
 }

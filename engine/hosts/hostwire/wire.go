@@ -24,21 +24,12 @@ import (
 
 // Config configures a Wire.
 type Config struct {
-	Bootstrap bootstrap.Bootstrap
-	Net       transport.Net
+	collective.Job
+	Net transport.Net
 	// NIC is the index of the adapter.
 	NIC int
 	// Peers is the number of ranks that Connect is called with at set-up.
 	Peers int
-	// StallWarning is how long a phase waits for a peer before a warning is logged; 0 disables the warning.
-	StallWarning time.Duration
-	// Timeout bounds the connection of a peer, OpTimeout each phase (0: no bound).
-	Timeout, OpTimeout time.Duration
-	Name               string
-	// Explain, when not nil, gives the error of a phase its verdict, and may change the rank that it blames.
-	Explain func(message bool, err *collective.Error) *fault.Verdict
-	// OnFailure, when not nil, is called once when a phase has failed.
-	OnFailure func(error)
 }
 
 // Wire is a wire.Wire of the host device.

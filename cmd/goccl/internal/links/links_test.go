@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/engine/shm"
@@ -82,7 +83,7 @@ func ends(t *testing.T) *[2]member {
 		if err != nil {
 			return err
 		}
-		e, err := shm.New(t.Context(), shm.Config{Bootstrap: boots[r], Device: dev})
+		e, err := shm.New(t.Context(), shm.Config{Job: collective.Job{Bootstrap: boots[r], Device: dev}})
 		if err != nil {
 			return err
 		}

@@ -58,7 +58,8 @@ func Measure(ctx context.Context, a, b int) (v Verdict) {
 		}
 	}
 	err := both(func(r int) error {
-		e, err := nvlink.New(ctx, nvlink.Config{Bootstrap: boots[r], Device: ends[r].dev, OpTimeout: opTimeout})
+		e, err := nvlink.New(ctx, nvlink.Config{Job: collective.Job{Bootstrap: boots[r], Device: ends[r].dev,
+			OpTimeout: opTimeout}})
 		if err != nil {
 			return err
 		}

@@ -220,7 +220,8 @@ func (o *TuneOptions) rank(ctx context.Context, sweeps []sweep, boot bootstrap.B
 		return err
 	}
 	defer func() { err = errors.Join(err, closer()) }()
-	engine, err := nvlink.New(ctx, nvlink.Config{Bootstrap: boot, Device: r.Device, OpTimeout: o.Timeout})
+	engine, err := nvlink.New(ctx, nvlink.Config{Job: collective.Job{Bootstrap: boot, Device: r.Device,
+		OpTimeout: o.Timeout}})
 	if err != nil {
 		return fmt.Errorf("tune: rank %d: %w", boot.Rank(), err)
 	}
