@@ -150,9 +150,11 @@ func (c *collective) takeWaiting() []bool {
 func (c *collective) explain(ctx context.Context, culprit int, err error) error {
 	var told *toldError
 	var unsent errUnsent
+	var left *withdrawal
 	switch {
 	case culprit < 0 && errors.As(err, &unsent):
 		return c.g.fail(c.op.String(), -1, err)
+	case errors.As(err, &left): // it names the rank to blame, which need not be the one awaited
 	case errors.As(err, &told):
 		if culprit < 0 || !errors.Is(err, ErrPeerDead) {
 			return c.g.fail(c.op.String(), culprit, err)
