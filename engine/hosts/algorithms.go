@@ -9,7 +9,7 @@ import "github.com/goccl/goccl/collective"
 //	rails     all ranks of a host send and receive: each exchanges its share with the ranks of its rail
 //	whole     all ranks of a host exchange the whole message with the ranks of their rail
 //	gathered  a host gathers first, and its ranks send the result over every rail
-//	relays    a rank receives from other hosts over the rank of its own host on the sender's rail
+//	relays    a rank receives from other hosts over the local rank on the sender's rail
 //	pairs     straight between two ranks
 func (e *Engine) Algorithms() []collective.Info {
 	var list []collective.Info

@@ -11,8 +11,8 @@ import (
 // memory of a host.
 const relayBytes = 16 << 10
 
-// relaysV reports whether an all-to-all-v goes over relays: relayV. It is the same on all ranks, because it depends on
-// what they know in common. room is the size of an area of scratch.
+// relaysV reports whether an all-to-all-v goes over relays: relayV. It is the same on all ranks, because it depends
+// on the counts and the topology, which all ranks know, and on room. room is the size of an area of scratch.
 func (b *builder) relaysV(room int64) bool {
 	if b.r.AllCounts == nil || b.rails == 1 {
 		return false
@@ -68,10 +68,10 @@ func (b *builder) relayed(q int) (bytes int64) {
 	return bytes
 }
 
-// relayV is an all-to-all-v over the rails. The ranks of a host give what they have for a rank of another host to its
-// relay, which sends it as one message. Where the parts do not follow each other in the receiver's buffer, they arrive
-// in scratch. Empty parts and messages are left out: all ranks know which ones are. inside is the request of the local
-// engine for the ranks of this host.
+// relayV is an all-to-all-v over the rails. The ranks of a host give their blocks for a rank of another host to its
+// relay, which sends them as one message. Where the parts do not follow each other in the receiver's buffer, they
+// arrive in scratch. Empty parts and messages are left out: all ranks know which ones are. inside is the request of the
+// local engine for the ranks of this host.
 func (b *builder) relayV(inside collective.Request) *chunk {
 	c, out := b.next()
 	in := b.scratch[1]

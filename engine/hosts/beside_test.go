@@ -31,7 +31,7 @@ func (c countingDevice) NewStream() (device.Stream, error) {
 	return counting{s, c.events}, err
 }
 
-// What is inside the host runs beside the messages to other hosts, which stay on the caller's stream. Events take as
+// Work inside the host runs beside the messages to other hosts, which stay on the caller's stream. Events take as
 // long to enqueue as a small message takes: one leads to the lane and one back.
 func TestBesideTakesTwoEvents(t *testing.T) {
 	plain, err := host.Open(0)

@@ -64,9 +64,9 @@ func (b *builder) allToAllDirect() {
 	})
 }
 
-// allToAllTogether has the messages of all chunks in one phase, because the network is idle between two. What is inside
-// the host goes on at the same time. The messages are the same, so a rank whose all-to-all is in place and one whose is
-// not understand each other.
+// allToAllTogether has the messages of all chunks in one phase, because the network is idle between two. Messages
+// inside the host run at the same time. The messages are the same in place and not, so ranks of both kinds understand
+// each other.
 func (b *builder) allToAllTogether(most int64) {
 	p := &wire.Phase{}
 	var group []collective.Request

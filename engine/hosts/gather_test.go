@@ -17,7 +17,7 @@ func (m memories) at(p device.Ptr, n int64) []byte {
 	return m[p>>40][int64(p)&(1<<40-1):][:n]
 }
 
-// workOf does what is inside hosts, on all ranks at once.
+// workOf does the work inside hosts, on all ranks at once.
 func workOf(tops []*topology, all []memories, list func(rank int) []work) error {
 	sent := map[[2]int][][]byte{}
 	do := func(rank int, r *collective.Request, recvs bool) error {
@@ -88,8 +88,8 @@ func phasesOf(all []memories, chunks []*chunk) {
 	}
 }
 
-// An all-gather gives every rank every block, in place and not, whether what is beside the messages comes before or
-// after them, and however the ranks are numbered.
+// An all-gather gives every rank every block, in place and not, whether the work beside the messages runs before
+// or after them, and however the ranks are numbered.
 func TestAllGatherGathers(t *testing.T) {
 	layouts := [][]int{{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 0, 1}, {0, 1}, {0, 1, 1, 2, 2, 2}, {0, 0, 1, 1, 1, 0}}
 	for _, layout := range layouts {

@@ -34,7 +34,7 @@ func (b *builder) broadcast() {
 }
 
 // allGather, for each chunk of every block: a rank sends its block to the other ranks of its rail. Then the ranks of a
-// host give each other what they have.
+// host give each other their own and the received blocks.
 func (b *builder) allGather() {
 	if b.choose(b.r.Count*b.elem*int64(b.size())) == nameGathered {
 		b.gatherFirst()
@@ -161,7 +161,8 @@ func (b *builder) gather() {
 	})
 }
 
-// scatter: the root gives the block of a rank of another host to the rank of its own host on that rail, which sends it.
+// scatter: the root gives the block of a rank of another host to the rank of the root's host on that rail, which sends
+// it.
 func (b *builder) scatter() {
 	root := b.r.Root
 	onRootHost := b.host[root] == b.here()

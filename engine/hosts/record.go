@@ -1,6 +1,6 @@
 package hosts
 
-// marker is an engine or a wire on a GPU: what it has enqueued, and what of that has ended.
+// marker is an engine or a wire on a GPU. It tells how much of its work is enqueued, and how much of it has ended.
 type marker interface {
 	RecordMark() (mark uint64, captured bool)
 	RecordPassed() (mark uint64, all, ok bool)

@@ -15,7 +15,7 @@ import (
 //  3. Inside a host, an all-gather of the shards.
 //
 // Small messages, and the few elements that the rails cannot divide, go over one rank of each host;
-// or, where a wire reduces what it sends, small ones as a whole over every rail.
+// or, where a wire reduces in place (wire.InPlace), small messages go as a whole over every rail.
 func (b *builder) allReduce() {
 	count := b.r.Count
 	switch b.choose(count * b.elem) {

@@ -78,8 +78,8 @@ func (e *Engine) chain(s device.Stream, op wire.Op, c *chunk) error {
 	return e.work(s, op, c.after)
 }
 
-// both enqueues a chunk's phases on s, and what is beside them on the lane. The phases take longer, so they are where
-// no event of another stream is between them and the work before and after.
+// both enqueues a chunk's phases on s, and the work beside them on the lane. The phases take longer, so they are on the
+// stream where no event of another stream is between them and the work before and after.
 func (e *Engine) both(s device.Stream, op wire.Op, c *chunk) error {
 	if err := e.fork(s); err != nil {
 		return err

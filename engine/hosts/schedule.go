@@ -11,8 +11,8 @@ import (
 )
 
 // chunk is what one rank does for a part of a collective: work inside the host, messages between hosts, work inside the
-// host. Several chunks are pipelined: the network carries one while the host works on the next. What is beside the
-// messages depends on none of them, and they do not depend on it.
+// host. Several chunks are pipelined: the network carries one while the host works on the next. The messages and
+// the work beside them do not depend on each other.
 type chunk struct {
 	before []work
 	phases []*wire.Phase

@@ -13,8 +13,8 @@ import (
 
 // TestSchedulesMatch builds the schedules of all ranks, for many topologies, collectives and counts, and checks what
 // any device relies on: the same local collectives in each chunk on every rank of a host, in one order; every
-// message has a receiver that expects as many bytes, in order; ranks talk only to ranks of their rails; scratch is not
-// exceeded; what a phase sends is not what it receives.
+// message has a receiver that expects its size, in order; ranks talk only to ranks of their rails; scratch is not
+// exceeded; the memory that a phase sends does not overlap the memory that it writes.
 func TestSchedulesMatch(t *testing.T) {
 	list := []collective.Collective{collective.AllReduce, collective.Reduce, collective.Broadcast,
 		collective.ReduceScatter,
@@ -105,7 +105,7 @@ func match(layout []int, r *collective.Request, rng *rand.Rand) error {
 	return sameLocalCalls(tops, all)
 }
 
-// flowsMatch checks that each message has a receiver that expects as many bytes, in order, and that ranks talk to ranks
+// flowsMatch checks that each message has a receiver that expects its size, in order, and that ranks talk to ranks
 // of their rails only, unless direct is set.
 func flowsMatch(tops []*topology, all [][]*chunk, direct bool) error {
 	flows := map[[2]int][]int64{} // bytes sent and not yet received, by pair; phases of ranks are in one order
@@ -183,7 +183,8 @@ func sameLocalCalls(tops []*topology, all [][]*chunk) error {
 	return nil
 }
 
-// inBounds checks that scratch is not exceeded, and that no phase sends what it receives, but for wire.InPlace.
+// inBounds checks that scratch is not exceeded, and that no phase writes memory that it also sends, except where
+// wire.InPlace allows it.
 func inBounds(chunks []*chunk, wireInPlace bool) error {
 	scratch := func(p device.Ptr, n int64) error {
 		if off := int64(p) & (1<<40 - 1); p >= 3<<40 && off+n > testRoom {
@@ -224,7 +225,7 @@ func inBounds(chunks []*chunk, wireInPlace bool) error {
 }
 
 // The messages of a large all-to-all that goes straight between GPUs are one phase: between two the network is idle. In
-// place they are as many as the scratch asks for, and the messages are the same.
+// place the size of the scratch decides the number of phases, and the messages are the same.
 func TestAllToAllIsOnePhase(t *testing.T) {
 	top := newTopology(0, []int{0, 1})
 	messages := func(send device.Ptr) (phases int, sizes []int64) {

@@ -17,7 +17,7 @@ const (
 	gpuRoom   = 16 << 20
 )
 
-// scratch is the engine's memory for what is on its way between local and remote ranks.
+// scratch is the engine's memory for data on its way between local and remote ranks.
 type scratch struct {
 	dev          device.Device
 	small, large device.Allocation // large: nil on the host device until it is needed

@@ -4,7 +4,7 @@ import "slices"
 
 // topology says which ranks are on which host. A rail has one rank of every host: rail k has local rank k of a host or,
 // on hosts with fewer ranks, local rank k modulo their number. Ranks of one rail exchange messages over the network;
-// there are as many rails as the largest host has ranks.
+// the number of rails is the number of ranks of the largest host.
 type topology struct {
 	rank    int
 	host    []int   // by rank
