@@ -11,8 +11,8 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// pollNet is a memNet whose ports are Pollers: while the proxy says that it polls, what has arrived is delivered at its
-// polls only.
+// pollNet is a memNet whose ports are Pollers: while the proxy says that it polls, puts that have arrived are delivered
+// at its polls only.
 type pollNet struct {
 	*memNet
 	ports []*pollPort

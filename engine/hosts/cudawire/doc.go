@@ -11,7 +11,7 @@
 //  4. arrival  a callback of the network stores the number of arrivals of a slot, which the peer's kernel polls
 //
 // The host takes no part in what a kernel does next, and all counts are in device memory: phases can be captured in a
-// graph and replayed. The proxy sends what is posted, whether a call or a replay launched the kernel.
+// graph and replayed. The proxy sends posted slots, whether a call or a replay launched the kernel.
 //
 // Where the network can reach memory of the GPU, the slots are there (link.go); otherwise in page-locked host memory,
 // which the kernels access over PCIe.

@@ -67,7 +67,7 @@ func (w *Wire) Err() error {
 	return w.cause.Err()
 }
 
-// fail ends the wire because of its own failure.
+// fail ends the wire because the wire itself failed, and reports that to OnFailure once.
 func (w *Wire) fail(err error) {
 	w.Abort(err)
 	w.reported.Do(func() {

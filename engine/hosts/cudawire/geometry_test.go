@@ -2,7 +2,8 @@ package cudawire
 
 import "testing"
 
-// Chunks fit into slots, cover the message, and of a large message all lanes have as many, but for the last.
+// Chunks fit into slots and cover the message. All lanes carry the same number of chunks of a large message,
+// unless the rounding of small chunks prevents it.
 func TestChunks(t *testing.T) {
 	for _, hosts := range []int{2, 17, 40, 128} {
 		g := geometryOf(hosts)

@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 // ended, if it is not nil, is Config.ended of the ranks.
 var ended func() (bool, error)
 
-// rank is a rank of this process, on a host of its own.
+// rank is a rank of this process. Each rank counts as a separate host.
 type rank struct {
 	*Wire
 	stream *cuda.Stream
@@ -54,7 +54,7 @@ type rank struct {
 	used   int64
 }
 
-// apart is a bootstrap whose ranks are each on a host of their own.
+// apart is a bootstrap that says that each rank is on a separate host.
 type apart struct{ bootstrap.Bootstrap }
 
 func (a apart) Hosts() []int {

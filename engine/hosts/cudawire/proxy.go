@@ -24,8 +24,8 @@ const (
 //
 //  1. For each lane of each link: put what the kernels have posted, in the order of the slots, and send a credit for
 //     each half of a ring that they have taken. The acquire of the post makes the slot's bytes visible.
-//  2. Take what has arrived from the network: credits, acknowledgements, and small messages (arrivals). Large ones come
-//     on connections with goroutines of their own.
+//  2. Poll the network for credits, acknowledgements, and small messages (arrivals). Large messages come on other
+//     connections, which have dedicated goroutines.
 //  3. If nothing was posted, poll on for some time, then with pauses.
 //  4. If no kernel can post, look once more, since the last kernel may have posted after the last look, and wait for
 //     the next call of Run.
@@ -112,7 +112,7 @@ func (w *Wire) noKernels() bool {
 	return err == nil && idle
 }
 
-// progress puts what is posted, in one system call if the network can. The lanes of a small message are posted within
+// progress puts the posted slots, in one system call if the network can. The lanes of a small message are posted within
 // a microsecond, so it looks again before it makes the call.
 func (l *link) progress() bool {
 	defer l.release()
@@ -123,7 +123,7 @@ func (l *link) progress() bool {
 	return moved
 }
 
-// look puts what is posted on all lanes.
+// look puts the posted slots of all lanes. It reports whether there were any.
 func (l *link) look() (moved bool) {
 	g := &l.w.geo
 	for lane := range g.lanes {

@@ -242,7 +242,7 @@ func (w *Wire) begin(s *cuda.Stream, op wire.Op) error {
 	return err
 }
 
-// launched comes after them: the proxy looks for what they post.
+// launched comes after the launches of an operation: it wakes the proxy, which looks for the slots that they post.
 func (w *Wire) launched() {
 	w.idler.launched()
 	w.kicked.Store(true)
@@ -270,7 +270,7 @@ func (w *Wire) Unfinished() bool { return w.launcher.Unfinished() }
 func (w *Wire) RecordMark() (mark uint64, captured bool) { return w.launcher.Order.Mark() }
 
 // RecordPassed returns the mark that the GPU has reached, and whether all phases have ended. ok is false if that is not
-// known now. Any goroutine but the proxy may call it: it calls the driver.
+// known now. It calls the driver, so the proxy must not call it; other goroutines may.
 func (w *Wire) RecordPassed() (mark uint64, all, ok bool) { return w.launcher.Passed() }
 
 // Close implements wire.Wire.

@@ -74,8 +74,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// Every type and operator, in place or not, fused with the sends or not, has the same bits on all ranks, which are
-// those of the reduction in rank order.
+// For every type and operator, in place or not, fused with the sends or not, all ranks get the same bits: the result of
+// the reduction in rank order.
 func TestReductions(t *testing.T) {
 	const n = 3
 	for _, shape := range []func(*geometry){small, nil} {
