@@ -126,8 +126,8 @@ func (p *peer) free() {
 
 func (p *peer) close() error { return errors.Join(p.in.close(), p.out.close()) }
 
-// header begins a piece. A receiver compares it with what it expects, so that ranks that call different operations
-// find that out before a byte is written.
+// header begins a piece. A receiver compares it with the header that it expects, so that ranks that call different
+// operations find that out before a byte is written.
 type header struct {
 	op    uint64 // the hash of the collective and its number; 0 for messages between pairs, which are numbered locally
 	total uint64 // of the message

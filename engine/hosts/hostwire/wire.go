@@ -210,7 +210,7 @@ func (w *Wire) Drain(ctx context.Context) error {
 	if err := w.failed.Err(); err != nil {
 		return err
 	}
-	for _, p := range w.peers { // what is not flushed may be lost at Close
+	for _, p := range w.peers { // unflushed puts may be lost at Close
 		if p != nil && p.connected.Load() && p.t.Flush(ctx) != nil && ctx.Err() != nil {
 			return ctx.Err()
 		}
