@@ -36,7 +36,7 @@ import (
 type Config struct {
 	Bootstrap bootstrap.Bootstrap
 	Port      transport.Port
-	// Tag is that of the hellos: each owner of Links in a Bootstrap has its own.
+	// Tag is the bootstrap tag of the hellos. Owners of Links that share a Bootstrap need different tags.
 	Tag int
 	// Timeout bounds the connection of one peer.
 	Timeout time.Duration
@@ -216,7 +216,7 @@ func (l *Links) answer(peer int) {
 		case ctx.Err() != nil:
 			return // connected, failed, or Close
 		case errors.Is(err, bootstrap.ErrTimeout):
-		case errors.Is(err, bootstrap.ErrClosed) && connecting: // what it has sent before may arrive
+		case errors.Is(err, bootstrap.ErrClosed) && connecting: // messages that it sent before may still arrive
 			<-ctx.Done()
 			return
 		case err == nil && len(b) >= 4 && binary.LittleEndian.Uint32(b) == refusal:
