@@ -35,8 +35,8 @@ type Wire interface {
 	Close() error
 }
 
-// InPlace is implemented by wires that let a phase send what it reduces, if its only reduction's Own is all that it
-// sends, once to each of the reduction's peers. Dst may then be Own.
+// InPlace marks wires on which a phase may send the buffer that it also reduces. The phase must have one reduction, and
+// must send exactly its Own buffer, once to each of the reduction's peers. Dst may then be Own.
 type InPlace interface{ ReducesInPlace() bool }
 
 // Op is the collective that a phase belongs to, for errors. Tag is the same on all ranks that run the same collective
@@ -51,8 +51,8 @@ type Op struct {
 // of its messages have: the source of a send may then be written, and what was received may be read.
 //
 // Between two ranks, messages of one direction match in order, over all phases. In a phase they are numbered in the
-// order of Sends on one side, and in the order of Recvs, then of Reduces, on the other. Sizes must match. What a phase
-// sends must not be what it receives.
+// order of Sends on one side, and in the order of Recvs, then of Reduces, on the other. Sizes must match. The memory
+// that a phase sends must not overlap the memory that it writes.
 type Phase struct {
 	Sends   []Part
 	Recvs   []Part
