@@ -27,7 +27,7 @@
 // Arenas lie on the best link kind that works for all pairs of ranks (link_kind.go, link_selection.go): memory of the
 // GPUs, over NVLink or PCIe, or page-locked memory of the host. The driver's promise of peer access is not enough: a
 // probe stores, copies and loads through the arenas and compares the data (probe.go). The same kernels serve all link
-// kinds; those of LL128 need NVLink.
+// kinds, except that kernels of the LL128 protocol need NVLink.
 //
 // # Failure
 //
