@@ -1,7 +1,7 @@
 // Package choice chooses the network between the hosts of a job.
 //
 //  1. Every rank looks for the networks that it has, and for the adapter of each that is nearest to its device.
-//  2. The ranks exchange what they have found.
+//  2. The ranks exchange these lists.
 //  3. All of them take the first network that all have.
 //  4. Interfaces of TCP are tried, where a host has several (interfaces.go).
 //
