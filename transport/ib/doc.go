@@ -4,7 +4,7 @@
 //
 //  1. Put checks the bounds and appends work requests to the Peer's queue: a write with immediate, after plain writes
 //     if the message is longer than the adapter takes.
-//  2. The queue posts as many as the adapter's send queue has room for. The rest waits in memory, bounded by
+//  2. The queue posts requests until the adapter's send queue is full. The rest waits in memory, bounded by
 //     QueueLimit; beyond it Put fails with transport.ErrQueueFull. Put never blocks.
 //  3. The adapter writes into the peer's memory. At the last write it takes one receive of the peer, whose completion
 //     carries the immediate.

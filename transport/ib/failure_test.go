@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// The tests of this file need an RDMA adapter, as those of rdma_test.go.
+// The tests of this file and of rdma_test.go need an RDMA adapter.
 
 // broken waits until p has failed and returns why.
 func broken(t *testing.T, p *Peer, d time.Duration) error {

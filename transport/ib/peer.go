@@ -48,7 +48,7 @@ type Peer struct {
 	packets    uint32    // received before the goroutine runs: where the peer's numbers continue after a restart
 	helloSent  bool      // this half's hello is acknowledged
 	helloCame  bool      // the peer's hello has come
-	failedAt   time.Time // when the goroutine saw that the Peer is broken; it waits flushTime for what is posted
+	failedAt   time.Time // when the goroutine saw that the Peer is broken; it waits flushTime for posted requests
 	suspected  bool      // a request was flushed: the Peer breaks soon, with a better reason if one comes
 
 	restarts atomic.Int64 // hellos that were sent again
@@ -269,7 +269,7 @@ func (p *Peer) fail(err error) {
 
 func (p *Peer) breakLocked(err error) {
 	if p.Fail(err) {
-		_ = p.qp.Fail() // the adapter gives back what is posted
+		_ = p.qp.Fail() // the adapter completes posted requests with an error
 		p.wake.interrupt()
 	}
 }
