@@ -49,8 +49,8 @@ type Link struct {
 	cancel context.CancelFunc
 
 	mu       sync.Mutex      // orders the operations; guards the fields below
-	limit    context.Context // of waits for room: ctx, and in Close that of the goodbye
-	commands *buffer         // by slot: the source of what is put into the ring
+	limit    context.Context // ends waits for room: ctx, or during Close the timeout of the goodbye
+	commands *buffer         // by slot: source of the puts into the ring
 	staging  *buffer         // by slot: where this side stages sources; nil until needed
 	next     uint64          // number of the next command
 	writes   [slots]uint64   // by slot: writes that its commands have covered
@@ -152,7 +152,7 @@ func (l *Link) report() {
 }
 
 // Import lets operations name the peer's memory: Remote.Region is id, under which the peer's Receiver has registered
-// it. key is that of the peer's Region, or nil if the network cannot reach the memory.
+// it. key is the key of the peer's Region, or nil if the network cannot reach the memory.
 func (l *Link) Import(id uint64, key []byte) error {
 	var r transport.RemoteRegion
 	if key != nil {

@@ -24,7 +24,7 @@ type Memory interface {
 	Signal(off int64) error
 }
 
-// HostMemory is memory that the processor can write: that of the host device, or memory pinned for a GPU.
+// HostMemory is memory that the processor can write: memory of the host device, or memory pinned for a GPU.
 type HostMemory struct {
 	ptr   device.Ptr
 	size  int64
