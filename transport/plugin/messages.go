@@ -7,7 +7,7 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// readControl posts receives of control messages and handles what has come.
+// readControl posts receives of control messages and handles the messages that have arrived.
 func (p *Peer) readControl() (did bool, err error) {
 	s := &p.progress
 	for k := range inFlight { // in order, because messages meet receives in order
