@@ -21,12 +21,12 @@ type segment struct {
 	src *netRegion
 }
 
-// batch is what is being sent. It does not change until it is sent or its connection is lost.
+// batch holds the packets that a lane is sending. It does not change until it is sent or its connection is lost.
 type batch struct {
 	heads    [batchPackets][packetSize]byte
 	used     int
 	segments [2 * batchPackets]segment
-	n, at    int // segments at … n-1 are to be sent; of the first one its slice says what is left
+	n, at    int // segments at … n-1 are to be sent; the slice of the first one is its unsent part
 	sealed   []byte
 	iov      [2 * batchPackets]unix.Iovec
 	msg      unix.Msghdr
@@ -150,7 +150,7 @@ func (l *lane) pump() error {
 	}
 }
 
-// striped reports whether the lane takes packets of large puts: all do but the first, unless it is alone.
+// striped reports whether the lane takes packets of large puts: every lane does, except the first if there are others.
 func (l *lane) striped() bool { return l.index > 0 || l.peer.count.Load() == 1 }
 
 // fill makes the next batch: packets without a number, then packets of puts.

@@ -15,7 +15,7 @@ type bulkPut struct {
 	left, piece int64
 }
 
-// stripe queues a large put for all lanes but the first, if there are others.
+// stripe queues a large put for all lanes; the first lane is left out if there are others.
 func (p *Peer) stripe(f frame, size int64) error {
 	lanes := p.lanes()
 	lanes = lanes[min(1, len(lanes)-1):]

@@ -23,8 +23,8 @@
 // # Trust
 //
 // A credential, an address of a Peer and a key of a region are secrets. They travel through the bootstrap, whose frames
-// are encrypted. An eavesdropper on both learns the amount and the time of the traffic; what is carried unencrypted it
-// learns too. Peers trust each other: an authenticated peer may write every region whose id it got.
+// are encrypted. An eavesdropper on both learns the amount and the time of the traffic, and reads unencrypted payloads.
+// Peers trust each other: an authenticated peer may write every region whose id it got.
 //
 // # Lifetime and threads
 //

@@ -73,7 +73,7 @@ type lane struct {
 	sent    time.Time // when the last batch was begun
 	blocked bool      // the socket was full: only the writer sends
 	held    int       // calls of hold without release: while it is positive, send only queues
-	out     batch     // what is being sent; cut by the loss of the connection, it is dropped and made again from queue
+	out     batch     // being sent; if the connection is lost, it is dropped and made again from queue
 }
 
 func newLane(p *Peer, index int) *lane {

@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/test/nettest"
 )
 
-// What a peer sends is parsed without a panic, and what is accepted is encoded to the same bytes.
+// Any bytes of a peer are parsed without a panic, and an accepted packet is encoded to the same bytes.
 func FuzzPacket(f *testing.F) {
 	var b [packetSize]byte
 	(&packet{kind: packetPut, imm: 5, length: 9, region: 1, offset: 2, value: 3, parts: 4}).put(&b)

@@ -83,7 +83,7 @@ func (p *poller) leave(delta int) {
 	defer p.leaving.Unlock()
 	switch n := int(p.others.Add(int32(delta))); {
 	case n == 0:
-		_ = p.wakes(unix.EPOLL_CTL_MOD, unix.EPOLLIN) // also for what has arrived
+		_ = p.wakes(unix.EPOLL_CTL_MOD, unix.EPOLLIN) // also for data that has already arrived
 	case n == delta: // the first
 		_ = p.wakes(unix.EPOLL_CTL_MOD, 0)
 	}
@@ -190,7 +190,7 @@ func (p *poller) poll(ep uintptr) int {
 
 // try polls until there is no event, unless another goroutine polls. An event that it left would not wake run, which
 // sleeps until a new one comes. While a goroutine polls again and again, one round is enough: that goroutine's next
-// takes the rest, or run does, which leave wakes for what is there when the goroutine ends.
+// round takes the rest. When the goroutine ends, leave wakes run for the events that remain.
 func (p *poller) try() {
 	if p.mu.TryLock() {
 		_ = p.raw.Control(func(ep uintptr) {

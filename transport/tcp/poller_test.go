@@ -71,7 +71,7 @@ func TestOnePollIsBounded(t *testing.T) {
 	eventually(t, "the rest comes without a poll", func() bool { return y.Arrived(1) == 2*puts })
 }
 
-// Large puts arrive while the goroutine that has said that it polls does not: they have goroutines of their own.
+// Large puts arrive while the goroutine that has said that it polls does not: their lanes have dedicated goroutines.
 func TestLargePutsNeedNoPoll(t *testing.T) {
 	const size = 4 << 20
 	n := testNet(NetOptions{Sockets: 2})(t)

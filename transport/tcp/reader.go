@@ -84,7 +84,7 @@ func (r *reader) run() error {
 	return err
 }
 
-// step applies what has arrived. It returns EAGAIN if the connection lives.
+// step applies the packets that have arrived. It returns EAGAIN if the connection lives.
 func (r *reader) step(fd uintptr) error {
 	for i := 0; ; i++ {
 		if err := r.consume(); err != nil {
