@@ -4,6 +4,6 @@
 //  2. goccl watch, which sees ranks of goccl, of NCCL by libgoccl-profiler.so, and dumps of PyTorch's flight recorder
 //     from outside (View).
 //
-// All of them turn what they know into Reports, whose records have the form of package record. The package does no I/O,
-// and its functions may be called from several goroutines.
+// Both put their knowledge of the ranks into Reports, whose records have the form of package record. The package does
+// no I/O, and its functions may be called from several goroutines.
 package judge

@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/watch/record"
 )
 
-// Question is an operation that waits, and what is known of the ranks. Judge answers it.
+// Question is an operation that waits, with the reports of the ranks. Judge answers it.
 type Question struct {
 	Me      int // the rank that asks
 	Op      record.Operation
@@ -30,7 +30,7 @@ type Question struct {
 //  3. A rank has ended the communicator, or its process is stopped.
 //  4. Ranks wait for each other in several communicators.
 //  5. A rank has not called the operation.
-//  6. A rank does not answer. It may only be slow to answer, so what is certain of others comes first.
+//  6. A rank does not answer. It may only be slow to answer, so certain faults of other ranks come first.
 //  7. A rank has called it, and earlier work on its stream runs.
 //  8. A rank has left. It may have done its part before, so all other reasons come first.
 //  9. Some ranks are not seen.

@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/watch/record"
 )
 
-// reports makes those of n ranks on hosts of two, which all run operation 5 of an engine.
+// reports makes the reports of n ranks, two on each host, which all run operation 5 of an engine.
 func reports(n int, engine string) []*judge.Report {
 	at := time.Now().UnixNano()
 	list := make([]*judge.Report, n)

@@ -9,8 +9,8 @@ import (
 	"github.com/goccl/goccl/watch/record"
 )
 
-// Report is what is known of one rank of a communicator when an operation waits. All times in it are by its own clock;
-// only differences to Time count.
+// Report describes one rank of a communicator when an operation waits. All times in it are by the clock of the rank's
+// host; only differences to Time count.
 type Report struct {
 	Rank   int                    `json:"rank"`
 	Time   int64                  `json:"unix_ns"`
@@ -85,7 +85,7 @@ func find(c *record.Communicator, message bool, number uint64) *record.Operation
 }
 
 // eager is the number of a collective among those that were not captured into graphs. Ranks may capture different
-// numbers of collectives: what they call is the same if both numbers are.
+// numbers of collectives: two ranks call the same collective if its eager numbers are equal.
 func eager(c *record.Communicator, number uint64) uint64 {
 	captured := c.Captured
 	for i := range c.Operations {

@@ -87,7 +87,8 @@ func finished(all []*Report, number uint64, times []time.Duration) bool {
 	return true
 }
 
-// slow is by times in operations, and by calls where those are not known, or are those of a GPU's queue.
+// slow compares the times from start to end of operations. Where these are not known, or include the wait in a GPU's
+// queue, it compares the times of calls.
 func (v *View) slow() *fault.Verdict {
 	for i, r := range v.Reports {
 		if r != nil && r.answered() {
