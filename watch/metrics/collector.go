@@ -43,7 +43,7 @@ type Incidents struct {
 	Retries map[[2]string]float64
 }
 
-// Reader returns what is to be counted.
+// Reader returns the communicators and incidents to export.
 type Reader func() ([]Communicator, Incidents)
 
 var (

@@ -15,7 +15,7 @@ import (
 )
 
 // OpenTelemetry sends what g gathers to an OTLP endpoint (http://host:4318) every so often, until the returned function
-// is called, which sends once more. An empty endpoint is that of OTEL_EXPORTER_OTLP_ENDPOINT.
+// is called, which sends once more. If endpoint is empty, OTEL_EXPORTER_OTLP_ENDPOINT applies.
 func OpenTelemetry(ctx context.Context, g prometheus.Gatherer, endpoint string, every time.Duration) (
 	stop func(context.Context) error, err error) {
 	var options []otlpmetrichttp.Option
