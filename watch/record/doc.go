@@ -4,8 +4,8 @@
 //
 //  1. The communicator numbers an operation and writes its entry: Recorder.Enqueued.
 //  2. The engine stamps the start and the end: Recorder.Started, Recorder.Ended. An engine whose work runs on a GPU
-//     does not see them; it leaves a mark (Recorder.Marked), and the monitor stamps what has ended by the time of a
-//     look. Of rapid operations only some read the clock (pace.go).
+//     does not see them; it leaves a mark (Recorder.Marked), and the monitor, at each look, stamps the operations
+//     that have ended. Of rapid operations only some read the clock (pace.go).
 //  3. Readers copy the ring: Process of this process, ReadFile of another one.
 //
 // The rings lie in one memory file of the process (layout.go), named goccl-records. Others can read it through

@@ -143,7 +143,7 @@ func Status(pid int) (state byte, born uint64) {
 	if err != nil {
 		return 0, 0
 	}
-	_, rest, _ := strings.Cut(string(b), ") ") // the name before may contain anything but is at most 15 bytes
+	_, rest, _ := strings.Cut(string(b), ") ") // the name before, of at most 15 bytes, may contain ") ", too
 	if i := strings.LastIndex(string(b), ") "); i >= 0 {
 		rest = string(b)[i+2:]
 	}

@@ -16,7 +16,7 @@ import (
 //	2048    verdict           JSON, ended by a zero byte
 //	4096    Meta              JSON, ended by a zero byte
 //	8192    entries, runs     of collectives: operation n is at index n mod entries
-//	        entries, runs     of messages, as many
+//	        entries, runs     of messages, in the same number
 const (
 	fileMagic    = 0x636572_6c63636f67 // "goccl" "rec"
 	fileVersion  = 2
@@ -84,7 +84,7 @@ type entry struct {
 	what     uint64 // from the lowest byte: collective, type, operator; in the upper half root or peer
 	stream   uint64
 	enqueued uint64 // ticks, or untimed
-	mark     uint64 // 1 + that of Recorder.Marked; 0: none yet
+	mark     uint64 // 1 + the mark of Recorder.Marked; 0: none yet
 	_        [2]uint64
 }
 

@@ -40,7 +40,7 @@ func register(x *Recorder, o Options) {
 func unregister(x *Recorder) {
 	var last *server
 	var old *signals
-	defer func() { // without mu: what they serve may wait for mu
+	defer func() { // without mu: a reader or signal that they handle may wait for mu
 		last.close()
 		old.close()
 	}()
@@ -126,7 +126,7 @@ type usualKey struct {
 // windowsOf is how often After fits into a window of Watch.Window.
 const windowsOf = 2
 
-// Observe sets what is done about operations that take long.
+// Observe sets the Watch that handles operations that take long.
 func (x *Recorder) Observe(w *Watch) {
 	if x == nil {
 		return

@@ -18,7 +18,7 @@ type pace struct {
 }
 
 const (
-	// untimed stands for a time that is not known, in place of ticks. What has this time has happened.
+	// untimed replaces ticks where the time is not known: the event has happened.
 	untimed = 1
 
 	strideOfStamps = 8
@@ -36,7 +36,7 @@ func (p *pace) stamp(number uint64) uint64 {
 	return ticks()
 }
 
-// weighed is the time that the operation and its untimed neighbours have taken, by that of the operation.
+// weighed scales the duration d of a sampled operation to account for the unsampled ones around it.
 func (p *pace) weighed(number, d uint64) uint64 {
 	if s := p.skip.Load(); s != 0 && number&s == 0 && d < p.brief.Load() {
 		return d * (s + 1)
@@ -55,8 +55,8 @@ func (p *pace) set(count uint64, now int64, rate float64) {
 	p.skip.Store(skip)
 }
 
-// adopt stamps an operation that waits and has no time of its own with the time of this look, which is later than the
-// true one by a look at most: a wait is never taken for longer than it is. The caller holds mu.
+// adopt gives a waiting, unsampled operation the current time. That is at most one polling interval late, so waits are
+// never overestimated. The caller holds mu.
 func (x *Recorder) adopt(message bool, number uint64) {
 	ring := x.r.ring(message)
 	e, ran := &ring.entries[number&x.mask], &ring.runs[number&x.mask]
@@ -78,7 +78,8 @@ const (
 	endedAt
 )
 
-// time is what is stored of an operation: 0, untimed or ticks. It is 0 if the ring does not have the operation.
+// time returns the stored time of an operation's moment: 0, untimed or ticks. It is 0 if the ring does not have the
+// operation.
 func (g *ring) time(m moment, number uint64) (t uint64) {
 	at := number % uint64(len(g.entries))
 	owner, field := &g.entries[at].number, &g.entries[at].enqueued

@@ -16,8 +16,8 @@ func run(x *record.Recorder, q *collective.Request, from, to uint64) {
 	}
 }
 
-// Of rapid operations few read the clock. The others have times between those of their neighbours, in order, are marked
-// as sampled, and have the same states.
+// Of rapid operations few read the clock. The others have times between the times of their neighbours, in order, are
+// marked as sampled, and have the same states.
 func TestRapidOperationsShareStamps(t *testing.T) {
 	x, s := open(t, record.Options{Entries: 64})
 	q := allReduce(s, 1)

@@ -17,7 +17,7 @@ import (
 // ErrFormat means that a file is not one of records, or is damaged.
 var ErrFormat = errors.New("record: not a file of records")
 
-// Bounds of what is read: bytes through a socket; of a file the operations in all, the communicators, and their ranks.
+// Bounds of input: bytes through a socket; of a file the operations in all, the communicators, and their ranks.
 const (
 	mostFile       = 1 << 28
 	mostOperations = 1 << 18

@@ -74,7 +74,7 @@ func Open(m Meta, o Options) *Recorder {
 	return x
 }
 
-// kind is what a request counts as: what it is a part of, or its collective.
+// kind is the collective that a request counts as: the one that it is a part of, or else its collective.
 func kind(q *collective.Request) collective.Collective {
 	k := q.PartOf // cmp.Or is a call that is not inlined
 	if k == 0 {
@@ -187,7 +187,7 @@ func (x *Recorder) unseen(q *collective.Request, number uint64, n int, flags uin
 	}
 }
 
-// sample stamps the end of what has ended on the GPU. An operation whose mark is that of the one before it has no
+// sample stamps the end of operations that have ended on the GPU. An operation with the mark of its predecessor has no
 // kernel, so its end is known only when all has ended or a later kernel has. The caller holds mu.
 func (x *Recorder) sample(message bool, from uint64, passed uint64, all bool) {
 	last, t := x.r.latest(message), ticks()
@@ -220,8 +220,8 @@ func (x *Recorder) Algorithm(message bool, number uint64, index int) {
 	}
 }
 
-// The engines that the judge tells apart. The work of those of goccl on GPUs is sampled. Of NCCL's, starts and ends are
-// known if it gives events of kernels; else the calls alone are.
+// The engines that the judge tells apart. The work of goccl's engines on GPUs is sampled. NCCL's starts and ends are
+// known if NCCL reports events of kernels; otherwise only its calls are.
 const (
 	EngineOnGPU         = "nvlink"
 	EngineOfHosts       = "hosts"

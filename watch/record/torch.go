@@ -13,7 +13,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// torchVersion is that of PyTorch's dumps, whose analyzer is torchfrtrace (torch.distributed.flight_recorder).
+// torchVersion is the format version of PyTorch's dumps, which torchfrtrace (torch.distributed.flight_recorder) reads.
 const torchVersion = "2.10"
 
 // TorchPrefix begins the names of the files that WriteTorch writes; the rank follows.
@@ -27,7 +27,7 @@ var torchTypes = map[string]string{"int8": "Char", "uint8": "Byte", "int32": "In
 	"uint64": "UInt64", "half": "Half", "float": "Float", "double": "Double", "bfloat16": "BFloat16",
 	"f8e4m3": "Float8_e4m3fn", "f8e5m2": "Float8_e5m2"}
 
-// fromTorch has the names of PyTorch's operations that are not those of torchNames.
+// fromTorch maps the names of PyTorch's operations to collectives where torchNames has no such entry.
 var fromTorch = map[string]string{"_all_gather_base": "all_gather", "_reduce_scatter_base": "reduce_scatter",
 	"all_gather_into_tensor_coalesced": "all_gather", "reduce_scatter_tensor_coalesced": "reduce_scatter",
 	"all_to_allv": "all_to_all_v", "allreduce_coalesced": "all_reduce"}
@@ -63,8 +63,8 @@ func TypeFromTorch(name string) string {
 
 var torchStates = map[string]string{Enqueued: "scheduled", Started: "started", Ended: "completed", Failed: "started"}
 
-// WriteTorch writes the dump of each rank of the process to a folder: the ranks of the first communicators that the
-// ranks of a job made are those of the job.
+// WriteTorch writes the dump of each rank of the process to a folder. Files are named by the rank in the job, which is
+// the rank in the job's first communicator.
 func WriteTorch(folder string, p *Process) error {
 	for _, rank := range p.ranks() {
 		f, err := os.Create(filepath.Join(folder, TorchPrefix+strconv.Itoa(rank)))
