@@ -200,7 +200,7 @@ func inBounds(chunks []*chunk, wireInPlace bool) error {
 				}
 				for _, d := range p.Recvs {
 					if s.Bytes > 0 && d.Bytes > 0 && s.Ptr < d.Ptr.Add(d.Bytes) && d.Ptr < s.Ptr.Add(s.Bytes) {
-						return fmt.Errorf("a phase sends what it receives")
+						return fmt.Errorf("a phase sends from its receive buffer")
 					}
 				}
 				for _, d := range p.Reduces {
@@ -208,7 +208,7 @@ func inBounds(chunks []*chunk, wireInPlace bool) error {
 						continue
 					}
 					if n := d.Count * d.Type.Size(); s.Bytes > 0 && n > 0 && s.Ptr < d.Dst.Add(n) && d.Dst < s.Ptr.Add(s.Bytes) {
-						return fmt.Errorf("a phase sends what it reduces to")
+						return fmt.Errorf("a phase sends from the target of its reduction")
 					}
 				}
 			}

@@ -57,7 +57,7 @@ func TestAFailureReachesThePeer(t *testing.T) {
 		{"the offer", func(cfg *links.Config) {
 			cfg.Offer = func(int, transport.Peer) ([]byte, error) { return nil, errFull }
 		}},
-		{"what is ready", func(cfg *links.Config) {
+		{"a network that is ready", func(cfg *links.Config) {
 			cfg.Port = connectedPort{}
 			cfg.Ready = func(int, transport.Peer, []byte) error { return errFull }
 		}},
