@@ -219,7 +219,7 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 	return c.loadPlanFolder(ctx, c.plans)
 }
 
-// NetworkName names the network that carries messages between hosts: "tcp", "ib", or that of a plugin. It is "" if all
+// NetworkName names the network that carries messages between hosts: "tcp", "ib", or a plugin's name. It is "" if all
 // ranks are on one host.
 func (c *Comm) NetworkName() string {
 	if c.net == nil {

@@ -19,7 +19,7 @@ func acrossHostsOfGPUs(ctx context.Context, job collective.Job, why string, m *M
 	inside := nvlink.Config{Job: job}
 	dev := job.Device.(*cuda.Device)
 	var err error
-	// Containers of a machine that share no memory are hosts of their own, but may have the same GPU, and there the
+	// Containers of a machine that share no memory count as separate hosts, but may have the same GPU, and there the
 	// kernels of all ranks wait for each other.
 	gpu := ipc.Machine() + " " + dev.Properties().BusID
 	if inside.Sharing, err = bootstrap.MostAlike(ctx, job.Bootstrap, gpu); err != nil {

@@ -23,7 +23,7 @@ import (
 // called for every failure on the device, else for failures that no peer can detect.
 type Config struct {
 	collective.Job
-	// Sharing is the most ranks on one GPU, of a communicator of several hosts over all of them; 0: those of Bootstrap.
+	// Sharing is the most ranks on one GPU, counted over all hosts of the communicator; 0: the ranks of Bootstrap.
 	Sharing int
 }
 
