@@ -5,10 +5,10 @@ import (
 	"github.com/goccl/goccl/plan/symmetry"
 )
 
-// Fold compiles a program whose ranks do alike without the operations of all of them: write writes the program that
+// Fold compiles a program with symmetric ranks without the operations of all of them: write writes the program that
 // AlgoSpec.Only selects, and is called a few times. The result is nil when the ranks that were written show no
-// symmetry. Whether the ranks that were not written do alike is the author's word: the plan is what the symmetry makes
-// of the others.
+// symmetry. The author vouches for the ranks that were not written: the symmetry derives their operations from the
+// ranks that were.
 func Fold(write func(only func(rank int) bool) (*CollectiveProgram, error)) (*symmetry.Folded, error) {
 	compile := func(only func(rank int) bool) (*plan.Plan, error) {
 		p, err := write(only)

@@ -14,7 +14,7 @@ func (p *CollectiveProgram) limits() *plan.Limits {
 	return &plan.Capacity
 }
 
-// lower writes the plan's tables. Ids inside a block follow the order of first use, those of a rank follow the order of
+// lower writes the plan's tables. Ids inside a block follow the order of first use, ids of a rank follow the order of
 // creation, and remote buffers are sorted by (rank, buffer), so that equal programs give equal plans.
 func (p *CollectiveProgram) lower() *plan.Plan {
 	p.checkReplication()

@@ -53,7 +53,7 @@ func (o *operation) admits() bool {
 // meets reports whether the operation synchronizes all threads of the block.
 func (o *operation) meets() bool { return o.kind.Does&(plan.Meets|plan.Joins) != 0 }
 
-// isNop reports whether the operation does nothing but that.
+// isNop reports whether the operation synchronizes the threads and does nothing else.
 func (o *operation) isNop() bool { return o.kind.Does == plan.Meets }
 
 // nopBefore returns an operation that synchronizes the threads of o's block.

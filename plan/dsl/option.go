@@ -60,7 +60,7 @@ func Into(dst Chunk) Option { return func(s *settings) { s.into = &dst } }
 func Packet() Option { return func(s *settings) { s.packet = true } }
 
 // Counted limits the operation by the count of the bytes that rank src sends to rank dst, in an all-to-all whose counts
-// are known when it runs. What it moves begins at chunk index of that block.
+// are known when it runs. The moved bytes begin at chunk index of that block.
 func Counted(src, dst, index int) Option {
 	return func(s *settings) { s.bound = &plan.Bound{Src: src, Dst: dst, Index: index} }
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // TestCounterexampleNamesTheAuthorsLines: the put of the second chunk has no entry handshake. With two instances the
-// plan has twice as many chunks as the author.
+// plan has twice the author's number of chunks.
 func TestCounterexampleNamesTheAuthorsLines(t *testing.T) {
 	p := NewCollectiveProgram(AlgoSpec{Name: "hasty", Collective: Custom("hand_over", 2, 2, 2, false,
 		func(rank, chunk int) []Contribution {

@@ -1,6 +1,6 @@
 package dsl
 
-// autoSync inserts a nop before every operation that could overtake an earlier one of its own block. Between
+// autoSync inserts a nop before every operation that could overtake an earlier operation of the same block. Between
 // synchronization points the threads of a block run independently, and only a few of them execute signals and waits. So
 // a synchronization point is needed
 //  1. after a wait, acquire or flush, before an operation that accesses data or sends a signal;

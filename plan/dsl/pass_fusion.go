@@ -6,7 +6,7 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// The maximum lengths of the lists of merged operations, equal to those of plan.Portable.
+// The maximum lengths of the lists of merged operations, equal to the limits in plan.Portable.
 const (
 	maxChannelsPerOp = 8
 	maxRemotePerOp   = 8
@@ -235,7 +235,7 @@ func sameMembers(a, b *SwitchChannel) bool {
 	return true
 }
 
-// touched reports whether any operation but a and b reads or writes c.
+// touched reports whether an operation other than a and b reads or writes c.
 func (p *CollectiveProgram) touched(c Chunk, a, b *operation) bool {
 	for _, r := range p.ranks {
 		for _, o := range r.ops {

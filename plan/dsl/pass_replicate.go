@@ -2,8 +2,8 @@ package dsl
 
 import "github.com/goccl/goccl/plan"
 
-// instance maps the parts of a program to those of copy i of n. Thread block, channel, semaphore or barrier v becomes
-// v·n+i.
+// instance maps the parts of a program to the parts of copy i of n. Thread block, channel, semaphore or barrier v
+// becomes v·n+i.
 type instance struct {
 	i, n   int
 	policy ReplicationPolicy
