@@ -28,7 +28,7 @@ type certificate struct {
 
 const maxCertificate = 4096
 
-// certificateFile returns the name of the file for a plan: that of another verifier is another file.
+// certificateFile returns the name of the file for a plan. Another version of the verifier has another file.
 func certificateFile(dir string, hash [sha256.Size]byte) string {
 	verifier := verify.Hash()
 	h := sha256.New()

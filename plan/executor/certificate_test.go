@@ -47,7 +47,7 @@ func TestCertificates(t *testing.T) {
 		t.Errorf("the plan was proven again: %+v, %v", r, err)
 	}
 
-	// What is not to be relied on is proven again.
+	// A plan is proven again if its certificate cannot be relied on.
 	q, err := programs.Build("allreduce_ring", programs.Options{Ranks: 4, Instances: 1})
 	if err != nil {
 		t.Fatal(err)

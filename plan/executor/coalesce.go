@@ -39,7 +39,7 @@ func (prog *program) coalesce() {
 			func(in instr) bool { return in.code == plan.CodeNop || in.code == plan.CodeFlush })
 		lists[b] = list
 		key := kinds(list)
-		if key == "" { // a group of its own, under a unique key
+		if key == "" { // cannot be merged: alone in a group, under a unique key
 			key = string(binary.LittleEndian.AppendUint64([]byte{0xff}, uint64(b)))
 		}
 		if _, ok := groups[key]; !ok {

@@ -56,8 +56,8 @@ func signals(blocks [][]instr, rank *program) (out, in []uint64) {
 	return out, in
 }
 
-// TestMergedProgramsDoTheSame compares signals and bytes of merged programs with those of the plan's blocks, for all
-// shipped programs.
+// TestMergedProgramsDoTheSame compares signals and bytes of merged programs with the signals and bytes of the plan's
+// blocks, for all shipped programs.
 func TestMergedProgramsDoTheSame(t *testing.T) {
 	for _, spec := range programs.All() {
 		for _, o := range []programs.Options{{Ranks: 2}, {Ranks: 3, Instances: 3}, {Ranks: 5, InPlace: true}} {

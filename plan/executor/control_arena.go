@@ -50,7 +50,7 @@ func (a controlArena) launch(n uint64) *record {
 // demands may let it do so too early, so readers check number again after reading.
 type record struct {
 	number    atomic.Uint64 // launch + 1
-	signature atomic.Uint64 // hash of what is executed; all ranks must agree
+	signature atomic.Uint64 // hash of message size, type and operator; all ranks must agree
 	buffer    [2]bufferRecord
 }
 

@@ -58,7 +58,7 @@ func (c *countedRank) args(s device.Stream, launch int) executor.Args {
 		Type: datatype.Uint8, Stream: s, Counts: c.mem[2].Ptr(), Seq: uint64(launch)}
 }
 
-// input is what a rank sends in a launch: each block has a byte of its own.
+// input returns the input of a rank in a launch: a different byte fills each block.
 func (c *countedRank) input(launch, src int) (in []byte) {
 	for dst := range c.n {
 		in = append(in, bytes.Repeat([]byte{byte(1 + launch*c.n*c.n + src*c.n + dst)}, int(c.block))...)
@@ -121,7 +121,7 @@ func (j *job) counts(t *testing.T, p *plan.Plan, graph bool) {
 	}
 }
 
-// launches runs eight launches; of a graph, all but the first are replays.
+// launches runs eight launches; with a graph, the second and later ones are replays.
 func (c *countedRank) launches(ctx context.Context, boot bootstrap.Bootstrap, graph bool) (err error) {
 	s, err := c.dev.NewStream()
 	if err != nil {
@@ -187,7 +187,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestCountsOverHosts is TestCounts with every rank on a host of its own.
+// TestCountsOverHosts is TestCounts with one rank per host.
 func TestCountsOverHosts(t *testing.T) { countsOverHosts(t, 3, openHost) }
 
 func countsOverHosts(t *testing.T, n int, open func(int) (device.Device, error)) {

@@ -24,12 +24,12 @@
 // Port channels lead to ranks of other hosts too. All else is shared among the ranks of one host only.
 //
 // On a GPU, blocks copy puts and signals into slots of rings, which a proxy brings to the peer (engine/hosts/cudawire),
-// and blocks behind those of the plan take what arrives and store it (rings.go, kernels/executor/far.cuh).
+// and blocks behind the plan's blocks take arriving data and store it (rings.go, kernels/executor/far.cuh).
 //
 // On the host device, network.go has the connections. A put names its destination as plan, plane and offset; the
 // receiver resolves the name (remote_memory.go). So ranks exchange only the keys of scratch, and put straight into it.
 // A put to input or output is copied by the receiver's network goroutine, and only while a launch of the plan runs
-// there. The first command of a launch says what it executes, as the launch's record in the control arena does for the
+// there. The first command of a launch has the launch's signature, as its record in the control arena does for the
 // ranks of the host.
 //
 // # Buffers

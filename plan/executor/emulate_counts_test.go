@@ -29,7 +29,7 @@ func countedSpec(name string, n int) dsl.AlgoSpec {
 		MinMessageSize: 1, MaxMessageSize: 1 << 30}
 }
 
-// countedGets has a pair of thread blocks for each peer, which divide what they get. It comes window by window.
+// countedGets has a pair of thread blocks for each peer, which divide the peer's block and get it window by window.
 func countedGets(t testing.TB, n int) *plan.Plan {
 	spec := countedSpec("alltoallv_gets", n)
 	spec.RanksPerNode = n

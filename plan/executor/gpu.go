@@ -54,7 +54,7 @@ func openGPU(ctx context.Context, e *Executor) (*gpu, error) {
 		return nil, fmt.Errorf("%w: %d ranks; plans on GPUs have up to %d", collective.ErrUnsupported, e.size, gpuRanks)
 	}
 	p := dev.Properties()
-	// Containers of a machine may be hosts of their own and have the same GPU.
+	// Containers of one machine may count as different hosts and have the same GPU.
 	sharing, err := bootstrap.MostAlike(ctx, e.boot, ipc.Machine()+" "+p.BusID)
 	if err != nil {
 		return nil, err

@@ -259,7 +259,7 @@ func (e *gpuEncoder) move(in *instr, src, dst []plan.Place, flags uint8) error {
 	return nil
 }
 
-// limit encodes which bytes of its operands an op moves: those of its slice, and those that a count lets exist.
+// limit encodes which bytes of its operands an op moves: the bytes of its slice, up to the count of its pair of ranks.
 func (e *gpuEncoder) limit(o *gpuOp, op *plan.Op) {
 	if s := op.Slice; s.Count > 1 {
 		o.slice, o.slices = uint16(s.Index), uint16(s.Count)

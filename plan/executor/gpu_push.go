@@ -29,7 +29,7 @@ func (e *gpuEncoder) push(in *instr, m *move, flags uint8) {
 	e.add(in, o)
 }
 
-// signals encodes the signals of an op. Those of links to other hosts have an op of their own, or go with their puts.
+// signals encodes the signals of an op. Signals to other hosts are a separate op, or go with the puts to these hosts.
 func (e *gpuEncoder) signals(in *instr, flags uint8, pushed bool) {
 	remote := func(l int) bool { return e.prog.isRemote(e.prog.peer[l]) }
 	local := slices.DeleteFunc(slices.Clone(in.links), remote)

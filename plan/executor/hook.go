@@ -16,9 +16,9 @@ import (
 // links have theirs. They only grow, as signals do: the n-th launch takes the n-th. So a captured launch replays.
 
 // Hook returns the address of the counter of hook id of this rank: 8 bytes of device memory, which live as long as the
-// plan. The caller adds 1 to that of an input hook for every launch, by a release at the scope of the GPU or wider,
-// when the input is there. That of an output hook has grown to n when the output of the n-th launch is there; read it
-// by an acquire, and bound the wait. Launches of messages of 0 bytes do not count.
+// plan. The caller adds 1 to the counter of an input hook for every launch, by a release at the scope of the GPU or
+// wider, when the input is there. The counter of an output hook has grown to n when the output of the n-th launch is
+// there; read it by an acquire, and bound the wait. Launches of messages of 0 bytes do not count.
 func (x *ExecutionPlan) Hook(id int) (device.Ptr, error) {
 	link, _, err := x.hook(id)
 	if err != nil {
@@ -41,8 +41,8 @@ func (x *ExecutionPlan) hook(id int) (link int, h *plan.Hook, err error) {
 	return link, h, nil
 }
 
-// RaiseHook enqueues on s that the input that hook id guards is there for the first n launches. s must be another
-// stream than that of Execute. Use it where no kernel of the caller's raises the hook itself, and not in a capture.
+// RaiseHook enqueues on s that the input that hook id guards is there for the first n launches. s must not be the
+// stream of Execute. Use it where no kernel of the caller raises the hook itself, and not in a capture.
 func (x *ExecutionPlan) RaiseHook(s device.Stream, id int, n uint64) error {
 	link, h, err := x.hook(id)
 	if err != nil {
@@ -65,9 +65,9 @@ func (x *ExecutionPlan) RaiseHook(s device.Stream, id int, n uint64) error {
 	return x.fail(0, -1, invalid("%T is no stream of the executor's device", s))
 }
 
-// AwaitHook enqueues on s, another stream than that of Execute, a wait until the output that hook id guards is there
-// for the n-th launch. It ends with an error if the executor fails or is aborted. It works on the host device: on a
-// GPU, a kernel of the caller's waits for the counter, with a bound of its own.
+// AwaitHook enqueues on s, which must not be the stream of Execute, a wait until the output that hook id guards is
+// there for the n-th launch. It ends with an error if the executor fails or is aborted. It works on the host device: on
+// a GPU, a kernel of the caller waits for the counter, and must bound the wait.
 func (x *ExecutionPlan) AwaitHook(s device.Stream, id int, n uint64) error {
 	link, h, err := x.hook(id)
 	if err != nil {
@@ -93,8 +93,8 @@ func (x *ExecutionPlan) AwaitHook(s device.Stream, id int, n uint64) error {
 	})
 }
 
-// meets returns nil if the caller's own buffers are those of a launch with this placement and operator: a hook says
-// that something is in a buffer, so the plan must work on that one.
+// meets checks that a launch with this placement and operator runs directly on the caller's buffers if the plan has
+// hooks. A hook announces data in the caller's buffer, and a staged copy would miss it.
 func (x *ExecutionPlan) meets(p *placement, op datatype.Op) error {
 	if len(x.program.hooks) == 0 {
 		return nil

@@ -75,7 +75,7 @@ func TestRankThatCannotConnect(t *testing.T) {
 	})
 }
 
-// execute runs the plan once on a rank, with a message of its own size.
+// execute runs the plan once on a rank, with a message of the given size.
 func execute(t *testing.T, j *job, x *executor.ExecutionPlan, r int, message int64) error {
 	mem, err := j.devs[r].Alloc(2 * message)
 	if err != nil {

@@ -88,7 +88,7 @@ func TestPacketsOverHosts(t *testing.T) {
 	}
 }
 
-// TestForeignPortsOverHosts runs the plans in files that have port channels only, each rank on a host of its own.
+// TestForeignPortsOverHosts runs the plans in files that have port channels only, one rank per host.
 func TestForeignPortsOverHosts(t *testing.T) {
 	for _, file := range []string{"testdata/exchange_port_flush.json", "../dsl/testdata/exchange_port.json"} {
 		data, err := os.ReadFile(file)

@@ -25,8 +25,8 @@ type Args struct {
 	Stream    device.Stream
 	// Counts, of a plan with counts, is a table in device memory of how many bytes each rank sends to each: a uint64 for
 	// each pair, by sender, then receiver. It is the same on all ranks, and must not change before the launch has ended.
-	// 0 stands for blocks that are all full. The launch reads it when it runs: of a captured launch each replay takes
-	// what is there then.
+	// 0 stands for blocks that are all full. The launch reads it when it runs: each replay of a captured launch reads the
+	// table again.
 	Counts device.Ptr
 	// Seq is the number of the operation, for errors.
 	Seq uint64

@@ -66,7 +66,7 @@ func TestShortMovesAreThoseOfChunks(t *testing.T) {
 	}
 }
 
-// TestKernelKnowsTheCodes compares the codes of the table of ops with those of the kernel's source.
+// TestKernelKnowsTheCodes compares the codes in the table of ops with the codes in the kernel's source.
 func TestKernelKnowsTheCodes(t *testing.T) {
 	var source []byte
 	files, err := filepath.Glob("../../kernels/executor/*.cuh")

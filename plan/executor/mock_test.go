@@ -43,8 +43,8 @@ func onMock(t *testing.T) bool {
 	return false
 }
 
-// TestMockCounts: a launch carries the address of its table of counts, not the counts, so that replays of a graph take
-// those of their time; a later launch without a table moves whole blocks.
+// TestMockCounts: a launch carries the address of its table of counts, not the counts, so that each replay of a graph
+// reads the current counts. A later launch without a table moves whole blocks.
 func TestMockCounts(t *testing.T) {
 	if !onMock(t) {
 		return

@@ -17,7 +17,7 @@ type savedMutant struct {
 	Plan     json.RawMessage
 }
 
-// writeMutants returns a function for EachMutant that writes what it gets to a file.
+// writeMutants returns a function for EachMutant that writes each mutant to a file.
 func writeMutants(t *testing.T, path string) func(name string, q *plan.Plan, messages []uint64) {
 	file, err := os.Create(path)
 	if err != nil {

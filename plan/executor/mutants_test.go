@@ -44,8 +44,8 @@ func mutantCase(q *plan.Plan, message uint64, i int) planrun.Case {
 		Fresh: 1, InPlace: q.InPlace}
 }
 
-// TestGPUMutants is TestHostMutants on GPUs, for plans of at most as many ranks: kernels of two ranks of this process
-// on one GPU may get into one of its queues, where each would wait for the other.
+// TestGPUMutants is TestHostMutants on GPUs, for plans with at most one rank per GPU: kernels of two ranks of this
+// process on one GPU may get into one of its queues, where each would wait for the other.
 func TestGPUMutants(t *testing.T) {
 	n, open := commtest.GPUs(t)
 	gpus, err := cuda.Count()

@@ -39,7 +39,7 @@ type program struct {
 type instr struct {
 	does   plan.Effects // none for the end of a pipeline
 	code   plan.Code
-	kernel plan.Code // what the kernel runs: code, unless the op has one of its own
+	kernel plan.Code // what the kernel runs: code, unless the op has a different kernel code
 	raw    bool      // packets are read without checking their flags
 	signal bool      // signals its links after the data
 	opens  bool      // a program that has done nothing else is still at its beginning

@@ -12,8 +12,8 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// meet makes the group of this host's ranks, and the network's end if there are other hosts. It is collective; all but
-// the first call do nothing.
+// meet makes the group of this host's ranks, and the network's end if there are other hosts. It is collective; later
+// calls do nothing.
 func (e *Executor) meet(ctx context.Context) (err error) {
 	if e.here != nil {
 		return nil

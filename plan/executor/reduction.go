@@ -9,8 +9,8 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// reduction describes which operators a plan supports. It depends on the plan alone, so that all ranks accept, scale
-// and reject alike, whichever ranks do the additions.
+// reduction describes which operators a plan supports. It depends on the plan alone, so that all ranks accept, scale or
+// reject the same operators, whichever ranks do the additions.
 type reduction struct {
 	some     bool          // some output is the result of a reduction
 	whole    bool          // all output is a reduction over all ranks, so it can be averaged

@@ -43,7 +43,7 @@ const (
 // scratchKinds is the number of kinds from remoteScratch on: each generation of scratch has them.
 const scratchKinds = 3
 
-// name is that of a memory. generation is 0 except for scratch.
+// name returns the number by which peers name a memory. generation is 0 except for scratch.
 func (f *remote) name(kind, generation int) uint64 {
 	return f.number<<32 | uint64(generation)<<8 | uint64(kind)
 }
@@ -69,8 +69,8 @@ func openRemote(h *hostEngine) *remote {
 	return f
 }
 
-// offer registers a generation of scratch and learns those of the peers. failed is this rank's reason to have none. It
-// is collective among all ranks; all of them succeed or none.
+// offer registers a generation of scratch and learns the peers' keys. failed is this rank's reason to have none. It is
+// collective among all ranks; all of them succeed or none.
 func (f *remote) offer(ctx context.Context, s *scratch, failed error) error {
 	h, e := f.h, f.h.x.e
 	s.generation = len(f.scratch)

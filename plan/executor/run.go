@@ -101,7 +101,7 @@ func (r *run) failed(err error) error {
 }
 
 // takeBack revokes access to the caller's buffers from peers of other processes, after a failure: a peer that was
-// stopped and continues may still write to what it had mapped.
+// stopped and continues may still write to buffers that it has mapped.
 func (r *run) takeBack() (err error) {
 	touched := r.h.x.program.touched
 	in, out := lent{r.input, r.inSize}, lent{r.output, r.outSize}
@@ -112,7 +112,7 @@ func (r *run) takeBack() (err error) {
 	if touched[1] && !r.stageOut {
 		list = append(list, out)
 	}
-	// input and output are one memory, and only its whole occupies pages of its own
+	// input and output are one memory, and only the whole has pages that nothing else is in
 	if r.h.x.plan.InPlace && len(list) > 0 {
 		at := min(in.at, out.at)
 		list = []lent{{at, int64(max(in.at+device.Ptr(in.size), out.at+device.Ptr(out.size)) - at)}}

@@ -38,7 +38,7 @@ type Case struct {
 	Fresh int
 	Heap  bool // host device: buffers from the Go heap, which other processes cannot map
 
-	// Replays, on a GPU, captures all executions but the first in a graph and launches the graph that many times.
+	// Replays, on a GPU, captures the second and later executions in a graph and launches the graph Replays times.
 	Replays int
 	// Prepare, when not nil, is called with the buffers before the first execution.
 	Prepare func(ctx context.Context, send, recv device.Ptr) error
@@ -76,7 +76,7 @@ func Operator(p *plan.Plan, op datatype.Op) datatype.Op {
 }
 
 // Rank runs the case on one rank. It returns the time of one execution and the first error. With several executions,
-// the time is the median over batches of all but the first.
+// the time is the median over batches of the second and later ones.
 func Rank(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.Device, c Case) (took time.Duration,
 	err error) {
 	p := x.Plan()
