@@ -43,7 +43,7 @@ func (l *lane) data(in *instruction) (done, on bool) {
 	}
 	for i, p := range l.work {
 		if i > 0 && b.m.trace != nil {
-			break // the effect of a step must not depend on what is ready
+			break // the effect of a step must not depend on which packets are ready
 		}
 		if b.m.ready(p, b.r.launch) {
 			if s.Hook > 0 {
@@ -58,7 +58,7 @@ func (l *lane) data(in *instruction) (done, on bool) {
 	return len(l.work) == 0, false
 }
 
-// ready reports whether the packets that a piece reads are those of the launch.
+// ready reports whether the packets that a piece reads were sent in this launch.
 func (m *machine) ready(p piece, launch int) bool {
 	l := m.layouts[launch]
 	for _, src := range p.move.Src {
@@ -207,7 +207,7 @@ func (m *machine) store(pl *plan.Place, src []byte, p piece, launch int, n int64
 		packets = binary.LittleEndian.AppendUint32(packets, flag(launch))
 	}
 	// Storing the bytes that are there already changes nothing for a reader, so it conflicts only with what writes other
-	// bytes later. Which of two equal packets comes first is an order like that of signals: both are run.
+	// bytes later. The order of two equal packets matters as the order of signals does: both orders are run.
 	write := !bytes.Equal(r.scratch[at:at+int64(len(packets))], packets)
 	if m.trace != nil {
 		m.trace.touch(object{kind: packetsOf, a: r.rank, at: at})

@@ -21,7 +21,7 @@ type Exploration struct {
 	Steps int // in the first run
 }
 
-// Errors of Explore besides those of Run.
+// Errors that Explore returns in addition to the errors of Run.
 var (
 	ErrUnexplored = errors.New("more orders than the limit")
 	ErrRace       = errors.New("data race")

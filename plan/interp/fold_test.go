@@ -16,8 +16,8 @@ import (
 	"github.com/goccl/goccl/test/mutant"
 )
 
-// foldShapes are the shapes in which programs are folded. With three hosts or more, those of several chunks at a time
-// are among them.
+// foldShapes are the shapes in which programs are folded. With three hosts or more, some programs move several chunks
+// at a time.
 var foldShapes = []programs.Options{{Ranks: 2}, {Ranks: 3}, {Ranks: 4}, {Ranks: 6, Hosts: 2}, {Ranks: 6, Hosts: 3}}
 
 // eachFold calls f for every shipped program that folds, in several shapes.

@@ -120,7 +120,7 @@ func (m *plain) one(b *plainBlock, s plainStep, move *plan.Move, u [2]int, launc
 	return nil
 }
 
-// reuse checks a deed in scratch against all those of earlier launches: they may have divided it differently.
+// reuse checks a deed in scratch against all deeds of earlier launches: they may have divided it differently.
 func (m *plain) reuse(half [3]int, pl *plan.Place, d *deed) error {
 	if pl.Plane <= plan.OutputPlane {
 		return nil

@@ -7,10 +7,10 @@ import (
 )
 
 // plain is the memory model of docs/verifier.md in the plainest form, for messages of given sizes: a graph of moments,
-// whose edges say that what is known at one is known at the other. Each movement has a
-// moment when it has read its sources, from which its packets tell. It reads the table of ops and shares no code with
-// the verifier. An access is over at a moment that a path reaches from its end, and visible there if no edge of the
-// path is a packet's. It does not know port channels, and counters and packets with several writers (errNotPlain).
+// in which an edge makes all knowledge at its first moment known at its second. Each movement has a moment when it has
+// read its sources, from which its packets tell. It reads the table of ops and shares no code with the verifier. An
+// access is over at a moment that a path reaches from its end, and visible there if no edge of the path is a packet's.
+// It does not know port channels, and counters and packets with several writers (errNotPlain).
 type plain struct {
 	p      *plan.Plan
 	sizes  []*plan.Layout

@@ -142,7 +142,7 @@ func (t *trace) write(o object) { t.access(o, true, false) }
 // touch records an access by an operation that commutes with no other operation on the object.
 func (t *trace) touch(o object) { t.access(o, true, false) }
 
-// repeat records that the current step stores what is there: later writes conflict with it.
+// repeat records that the current step stores bytes equal to the present ones: later writes conflict with it.
 func (t *trace) repeat(o object) {
 	h := t.first[o]
 	if self := len(t.steps); !slices.Contains(h.reads, self) {
