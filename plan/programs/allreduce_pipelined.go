@@ -46,8 +46,8 @@ const (
 type pipelined struct {
 	*builder
 	hosts int
-	// By rank and peer: within the host the handshake and loads, the stores and the end of sumBlock, and those of
-	// passBlock; between hosts the handshake, shares and sums. Only one block of a rank waits on a channel.
+	// By rank and peer: within the host the handshake and loads, the stores and the end of sumBlock, the stores and the
+	// end of passBlock; between hosts the handshake, shares and sums. Only one block of a rank waits on a channel.
 	local, summed, passed, hello, shares, sums [][]link
 	locals, remotes                            [][]int // by rank
 	slots                                      []*dsl.Buffer
@@ -111,7 +111,7 @@ func (p *pipelined) slice(r int) {
 	share := func(buf *dsl.Buffer, host int) dsl.Chunk { return buf.Chunk(l*p.hosts + host) }
 
 	tb := dsl.TB(reduceBlock)
-	for k := range p.hosts { // all ranks alike, counted from their own host
+	for k := range p.hosts { // every rank starts with its own host
 		h := (host + k) % p.hosts
 		p.pullReduce(p.local[r], share(p.out(r), h), share(p.in(r), h), p.locals[r],
 			func(q int) dsl.Chunk { return share(p.in(q), h) }, tb)

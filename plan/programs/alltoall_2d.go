@@ -40,7 +40,7 @@ var _ = register(&Program{
 			enter(links[r], locals, tb)
 			for _, q := range locals {
 				links[r][q].mem.Put(at(q).Chunk(r), b.in(r).Chunk(q), tb)
-				for k := 1; k < hosts; k++ { // all ranks alike, counted from their own host
+				for k := 1; k < hosts; k++ { // every rank starts with its own host
 					h := (host + k) % hosts
 					links[r][q].mem.Put(gathered[q].Chunk(h*g+l), b.in(r).Chunk(h*g+q%g), tb)
 				}

@@ -7,10 +7,10 @@ import (
 	"github.com/goccl/goccl/plan/dsl"
 )
 
-// BuildAllToAllV returns an all-to-all whose counts are known only when it runs, such as those of a mixture of experts:
-// block q of the input has room for the most that the rank sends to rank q, and only what the count of the pair says is
-// moved. Every rank stores to every other, in a thread block of its own. It is no program of the registry: requests to
-// a communicator give their counts in another way.
+// BuildAllToAllV returns an all-to-all whose counts are known only when it runs, for example in a mixture of experts:
+// block q of the input has room for the most that the rank sends to rank q, and only the pair's count of bytes is
+// moved. Every rank stores to every other, in one thread block for each pair. It is no program of the registry:
+// requests to a communicator give their counts in another way.
 func BuildAllToAllV(ranks int) (*plan.Plan, error) {
 	if ranks < 2 {
 		return nil, fmt.Errorf("programs: alltoallv_direct: %d ranks; it needs 2", ranks)

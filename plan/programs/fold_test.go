@@ -10,7 +10,7 @@ import (
 	"github.com/goccl/goccl/plan/verify"
 )
 
-// A program that is folded while it is written unfolds to what is written without folding.
+// A program that is folded while it is written unfolds to the plan that is written without folding.
 func TestFoldedWhileWritten(t *testing.T) {
 	for _, name := range []string{"allreduce_ring", "allgather_ring", "allreduce_hierarchical", "alltoall_direct",
 		"allreduce_hierarchical_pipelined"} {

@@ -5,8 +5,8 @@ import (
 	"github.com/goccl/goccl/plan/dsl"
 )
 
-// rails are the links of programs in which ranks exchange data with the ranks of their host, and with those of equal
-// local rank on the other hosts: those on their rail.
+// rails are the links of programs in which ranks exchange data with the ranks of their host and of their rail. A rail
+// is the ranks of equal local rank, one per host.
 type rails struct {
 	*builder
 	links           [][]link

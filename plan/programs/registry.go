@@ -37,8 +37,8 @@ type Program struct {
 	Collective plan.Collective
 	Doc        string // steps and bytes on the wire
 	MultiHost  bool   // works over several hosts
-	// Hierarchical programs exchange data with the ranks of their host and with those of equal local rank. They need 2
-	// or more ranks per host.
+	// Hierarchical programs exchange data with the ranks of their host and with the ranks of equal local rank on other
+	// hosts. They need 2 or more ranks per host.
 	Hierarchical bool
 	NoInPlace    bool
 	Peers        int    // to how many ranks a rank has channels at most; 0: all, or as Hierarchical says
@@ -167,8 +167,8 @@ func (p *Program) Program(o Options) (*dsl.CollectiveProgram, error) {
 	return b.CollectiveProgram, nil
 }
 
-// Fold compiles the program for o when its ranks do alike; nil when they do not. Where few ranks show that, the others
-// are not written.
+// Fold compiles the program for o when its ranks are symmetric; nil when they are not. Where few ranks show the
+// symmetry, the others are not written.
 func (p *Program) Fold(o Options) (*symmetry.Folded, error) {
 	f, err := dsl.Fold(func(only func(rank int) bool) (*dsl.CollectiveProgram, error) {
 		part := o

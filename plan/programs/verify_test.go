@@ -25,7 +25,7 @@ func proven(t *testing.T, p *Program, o Options) *plan.Plan {
 func TestProgramsVerify(t *testing.T) {
 	eachProgram(t, func(t *testing.T, p *Program, o Options) {
 		if p.Hierarchical {
-			o.Instances = 1 // instances are alike, and pipelines have many message shapes
+			o.Instances = 1 // instances are equal, and pipelines have many message shapes
 		}
 		proven(t, p, o)
 	})
