@@ -124,7 +124,8 @@ type network struct {
 }
 
 // place is where a rank's transfers are served: the ports of the rank that stands for it, of the NIC and of the leaf.
-// With a symmetry, a transfer stands for that of several ranks, and as many of them may share the NIC or the leaf.
+// With a symmetry, a transfer stands for equal transfers of several ranks: nicTimes and upTimes of them share the NIC
+// and the leaf.
 type place struct {
 	rank, nic, leaf   int32
 	nicTimes, upTimes float64
@@ -206,7 +207,7 @@ func (r *Rail) uplink() float64 {
 	return float64(r.HostsPerLeaf) * r.NIC / max(1, r.Oversubscription)
 }
 
-// fold lets ranks, NICs and leaves that do alike be one.
+// fold maps ranks, NICs and leaves that are equivalent under s to one representative.
 func (n *network) fold(s *symmetry.Group) {
 	for r := range n.at {
 		p := &n.at[r]

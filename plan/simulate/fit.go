@@ -57,8 +57,8 @@ type Fitted struct {
 // measurements hardly determine at their start values. m itself is not changed.
 //
 // The method is Levenberg-Marquardt on the logarithms of the parameters with a numerical Jacobian. Between two
-// Jacobians, steps correct it by what they see (Broyden). A step is taken only when it lowers the error, so the result
-// is never worse than the start.
+// evaluations, each step updates the Jacobian by Broyden's method. A step is taken only when it lowers the error, so
+// the result is never worse than the start.
 func Fit(m *Machine, rows []Measurement, opts FitOptions) (*Fitted, error) {
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("simulate: fit: no measurements")
@@ -150,8 +150,7 @@ func (f *fitter) residuals(points ...[]float64) ([][]float64, error) {
 	return out, err
 }
 
-// tamed lets squares of what is further off than 10 % grow as its size, so that few rows that the model does not
-// explain do not spoil the others (Huber).
+// tamed returns the signed root of the Huber loss: beyond 10 % the loss is linear, so outliers do not dominate the fit.
 func tamed(off float64) float64 {
 	const near = 0.1
 	if math.Abs(off) <= near {

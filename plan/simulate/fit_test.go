@@ -95,7 +95,7 @@ func readRows(t *testing.T, file string) (rows []simulate.Measurement) {
 }
 
 // The rows of testdata/h200_rows.json were measured on 8 × H200 with native kernels of the same algorithms. A model
-// fitted to the rows of 4 GPUs predicts those of 8.
+// fitted to the rows of 4 GPUs predicts the rows of 8.
 func TestFittedOnFourPredictsEight(t *testing.T) {
 	var four, eight []simulate.Measurement
 	for _, m := range readRows(t, "testdata/h200_rows.json") {

@@ -14,7 +14,7 @@ import (
 // fit says where a fitted machine is kept and how it is made.
 type fit struct {
 	file, start string
-	name        string // of the machine; empty: that of the start
+	name        string // of the machine; empty: the name of the start
 	source      string
 }
 

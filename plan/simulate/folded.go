@@ -4,8 +4,8 @@ import (
 	"github.com/goccl/goccl/plan/symmetry"
 )
 
-// RunFolded is Run of a folded plan. It runs the ranks that stand for all, on a machine that looks alike to them and
-// to those that they stand for: renamings that tear hosts, NICs or leaf switches apart are not used.
+// RunFolded is Run of a folded plan. It runs one representative of each orbit of ranks. The machine must be symmetric
+// too: renamings that split a host, a NIC's ranks or a leaf switch are not used.
 //
 // What a rank sends to another arrives, renamed, at the rank that stands for that one, in its ports, counters and
 // packets. Events of one time are served in another order than in Run, so times differ slightly where ports are

@@ -6,7 +6,7 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// callers adds blocks for what the caller of a rank does at hooks: signals and waits. What it computes costs the plan
+// callers adds blocks for the signals and waits of a rank's caller at hooks. The caller's computation costs the plan
 // nothing.
 func (m *model) callers(links *plan.Links, rank int) error {
 	hooks := m.plan.GPUs[rank].Hooks()

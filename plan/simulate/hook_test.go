@@ -7,8 +7,8 @@ import (
 	"github.com/goccl/goccl/plan/simulate"
 )
 
-// TestHooksOverlap: tiles that come one after the other are sent while later ones are made. The time is that of the
-// caller, and the time to send the last tile; not the sum of all.
+// TestHooksOverlap: tiles that come one after the other are sent while later ones are made. The time is the caller's
+// time plus the time to send the last tile, not the sum of all.
 func TestHooksOverlap(t *testing.T) {
 	const tiles, size = 8, 64 << 20
 	p, err := programs.BuildTiles(4, tiles)

@@ -141,7 +141,7 @@ func load(p *plan.Plan, s *symmetry.Group, m *Machine, size int64) (*model, erro
 	return out.on(m), nil
 }
 
-// on returns the model on a machine that differs in parameters of time only. The two share what is resolved.
+// on returns the model on a machine that differs in parameters of time only. The two share the resolved program.
 func (m *model) on(machine *Machine) *model {
 	out := *m
 	out.machine, out.begin = machine, machine.Launch

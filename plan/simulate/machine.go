@@ -49,7 +49,7 @@ type Machine struct {
 	Rail   Rail    `json:"rail"`
 
 	// Fabric, if any, is what connects the ranks, instead of the hosts, NVLink ports, NICs and rails above. The rates of
-	// its edges are those of stores; packets and loads are slower by the ratios of the NVLink efficiencies.
+	// its edges apply to stores; packets and loads are slower by the ratios of the NVLink efficiencies.
 	Fabric *fabric.Graph `json:"-"`
 }
 
@@ -60,8 +60,8 @@ type NVLink struct {
 	Get    float64 `json:"get_efficiency" fit:"nvlink.get_efficiency"`       // loads by threads
 	Packet float64 `json:"packet_efficiency" fit:"nvlink.packet_efficiency"` // of packets, flags counted as data
 	Copy   float64 `json:"copy_efficiency" fit:"nvlink.copy_efficiency"`     // copy engine
-	// Collide is what is lost where GPUs that send to several others meet at a port: with k of them at once, and b of
-	// their blocks for each, a transfer takes 1 + Collide·(1 − 1/k)/b times as long.
+	// Collide models contention: where k GPUs that send to several others use one port at once, with b blocks per sender,
+	// a transfer takes 1 + Collide·(1 − 1/k)/b times as long.
 	Collide float64 `json:"collide" fit:"nvlink.collide"`
 }
 
@@ -90,8 +90,8 @@ type Rail struct {
 	Proxy float64 `json:"proxy_us" fit:"rail.proxy_us"`
 
 	// The switches. The NICs of one rail of so many hosts in a row are on one leaf switch; 0: all NICs are on one switch
-	// that never blocks. Between leaves, transfers share the leaf's cables to the spine: as many as it has NICs, divided
-	// by the oversubscription (0: 1).
+	// that never blocks. Between leaves, transfers share the leaf's cables to the spine. Their rate is the rate of all
+	// its NICs, divided by the oversubscription (0: 1).
 	HostsPerLeaf     int     `json:"hosts_per_leaf,omitempty"`
 	Oversubscription float64 `json:"oversubscription,omitempty"`
 	Spine            float64 `json:"spine_us,omitempty" fit:"rail.spine_us"` // added by way of the spine

@@ -8,7 +8,7 @@ type meetings struct {
 	in    []meetsAtEnd
 }
 
-// meetsAtEnd is what is under way at one end: from or to how many ranks, by how many blocks.
+// meetsAtEnd counts the transfers under way at one end: the ranks at their other ends, and their blocks.
 type meetsAtEnd struct{ peers, blocks int32 }
 
 func newMeetings(ranks, host int) meetings {

@@ -69,7 +69,7 @@ const (
 	rightMargin = 24
 )
 
-// opClass groups ops by what they do. Each class has a colour and an entry in the legend.
+// opClass groups ops by effect. Each class has a colour and an entry in the legend.
 type opClass struct{ name, colour string }
 
 var (
@@ -298,7 +298,7 @@ func (p *painter) bars() {
 	}
 }
 
-// curves draws a line from each cause of a wakeup to the block that it wakes. Those of the critical path are dark and
+// curves draws a line from each cause of a wakeup to the block that it wakes. Lines on the critical path are dark and
 // are drawn last.
 func (p *painter) curves() {
 	for _, dark := range []bool{false, true} {

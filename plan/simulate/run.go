@@ -52,7 +52,7 @@ type blockState struct {
 	freed   bool // the barrier at pc has released the block
 	done    bool
 
-	ready  float64 // when the op at pc could have begun but for packets that it needs; −1: it has not
+	ready  float64 // when the op at pc could have begun if its packets had been there; −1: not yet
 	last   int32   // its latest span
 	next   int32   // in a list of waiting blocks
 	stores float64 // when its latest store arrives

@@ -58,7 +58,7 @@ func TestEveryProgramEnds(t *testing.T) {
 	}
 }
 
-// Bandwidth cannot exceed that of the ports, and a direct exchange with enough blocks comes near it.
+// Bandwidth cannot exceed the bandwidth of the ports, and a direct exchange with enough blocks comes near it.
 func TestPortsLimitBandwidth(t *testing.T) {
 	m := machine(t)
 	r := run(t, build(t, "allgather_direct", programs.Options{Ranks: 8, Instances: 32}), m, 1<<30)

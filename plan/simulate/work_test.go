@@ -8,8 +8,8 @@ import (
 	"github.com/goccl/goccl/plan/simulate"
 )
 
-// Operands that are aligned to 4 or 8 bytes only take as many more rounds; those aligned to 16 that divide a message
-// unevenly do not.
+// Operands that are aligned to 8 or 4 bytes only take 2 or 4 times the rounds. Operands that are aligned to 16 bytes
+// take no more, even if they divide a message unevenly.
 func TestUnalignedOperandsGoWordByWord(t *testing.T) {
 	m := machine(t)
 	p := build(t, "reducescatter_direct", programs.Options{Ranks: 3, Instances: 4})
@@ -22,7 +22,7 @@ func TestUnalignedOperandsGoWordByWord(t *testing.T) {
 	}
 }
 
-// A reduction of more sources in as many rounds takes hardly longer.
+// A reduction of more sources in the same number of rounds takes hardly longer.
 func TestRoundsCountNotOperands(t *testing.T) {
 	m := machine(t)
 	took := func(ranks int) float64 {
@@ -34,8 +34,8 @@ func TestRoundsCountNotOperands(t *testing.T) {
 	}
 }
 
-// Times that a clock rounds up to its steps are worth what they say: a fit that knows of the steps finds the machine
-// that made them, one that does not does not.
+// Times from a coarse clock are rounded up to its steps. A fit that knows the step finds the machine that made them; a
+// fit that does not know it finds another machine.
 func TestFitToTimesOfACoarseClock(t *testing.T) {
 	const step = 20.0
 	truth := machine(t)
