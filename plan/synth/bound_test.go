@@ -55,7 +55,7 @@ func parse(t interface{ Fatal(...any) }, doc *fabric.Document) *fabric.Graph {
 	return g
 }
 
-// pod is a small cluster: three GPUs on two hosts, each with a NIC of its own.
+// pod is a small cluster: two hosts with three GPUs each, and one NIC per GPU.
 func pod(t *testing.T) *fabric.Graph {
 	doc := &fabric.Document{Name: "pod", Hosts: 2, Host: &fabric.Part{}}
 	add := func(name string, k fabric.Kind) {

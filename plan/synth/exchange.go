@@ -34,8 +34,9 @@ type exchange struct {
 }
 
 // flows is the linear program of an all-to-all: a flow from each source over each hop, so that every other rank keeps
-// what is for it, and no link carries more than its rate. The pairs' rate is to be as large as possible. Flows that a
-// symmetry of the topology maps to each other are one variable, because the mean of optimal flows is optimal.
+// the data addressed to it, and no link carries more than its rate. The pairs' rate is to be as large as possible.
+// Flows that a symmetry of the topology maps to each other are one variable, because the mean of optimal flows is
+// optimal.
 type flows struct {
 	g      *fabric.Graph
 	n      int
@@ -215,7 +216,7 @@ func (f *flows) paths(s int, rate float64) (out []path) {
 				on[best], at = true, best
 			}
 			if n := len(p.hops); n == 0 || p.hops[n-1].from != s {
-				break // what is left is rounding
+				break // the remainder is rounding error
 			}
 			slices.Reverse(p.hops)
 			for _, h := range p.hops {

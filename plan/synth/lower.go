@@ -9,7 +9,7 @@ import (
 
 // shape is one form of a program for the same trees.
 type shape struct {
-	lanes     int    // of trees: each lane has thread blocks and channels of its own on every rank
+	lanes     int    // of trees: lanes share no thread blocks or channels
 	instances int    // copies of every lane, each with a share of each chunk
 	unit      uint64 // bytes of a chunk that move at a time; 0: whole chunks
 }
@@ -24,8 +24,8 @@ func (s shape) String() string {
 // program is a collective that is being written.
 //
 // A lane walks through levels. At each level a rank waits for the data that its parents sent at the level before, and
-// then sends to its children what has arrived: first all stores, then one signal per child. So all ranks agree on the
-// order of signals on every channel, and every wait is for a lower level: the lane cannot deadlock.
+// then forwards the data to its children: first all stores, then one signal per child. So all ranks agree on the order
+// of signals on every channel, and every wait is for a lower level: the lane cannot deadlock.
 type program struct {
 	*dsl.CollectiveProgram
 	g      *fabric.Graph

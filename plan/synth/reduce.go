@@ -44,7 +44,7 @@ func (p *program) sums(lanes []*lane, result func(root, from, to int) dsl.Chunk)
 	}
 }
 
-// add returns the work that reduces own and what has arrived into sum.
+// add returns the work that reduces own and the arrived chunks into sum.
 func (p *program) add(rank int, sum, own dsl.Chunk, arrived []dsl.Chunk) localWork {
 	return func(b dsl.Option) {
 		acc := own
@@ -89,7 +89,7 @@ func (f *forest) reduceScatter(g *fabric.Graph, name string, inPlace bool, s sha
 }
 
 // allReduce compiles a reduce-scatter over trees of the reversed graph, and an all-gather of its results. Without a
-// pipeline the same thread blocks do both. In a pipeline each half has blocks of its own, so that neither waits for the
+// pipeline the same thread blocks do both. In a pipeline each half has separate blocks, so that neither waits for the
 // other's slices; a semaphore tells the second half that a root's sums are there.
 func (f *forest) allReduce(back *forest, g *fabric.Graph, name string, inPlace bool, s shape) (*plan.Plan, error) {
 	p := back.begin(g, name, dsl.AllReduce(g.Ranks(), f.k, inPlace), s)

@@ -188,7 +188,7 @@ func (s *shallow) add(u, v, level int, sign float64) {
 	}
 }
 
-// total is the time of all levels: what it takes to signal, and the busiest link.
+// total is the time of all levels: at each, the busiest link and the signal.
 func (s *shallow) total() (sum float64) {
 	for _, load := range s.load {
 		if most := slices.Max(load); most > 1e-9 {

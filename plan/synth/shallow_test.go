@@ -7,8 +7,8 @@ import (
 )
 
 // For little data trees are as deep as the topology demands: three hops round the ring, two between hosts, one on PCIe.
-// Every root has one, that of its orbit turned. The plans are faster than what ships where that does not know the
-// topology.
+// Every root has one, an image of the tree of its orbit. The plans are faster than what ships where that does not know
+// the topology.
 func TestShallowTrees(t *testing.T) {
 	for _, c := range []struct {
 		name  string

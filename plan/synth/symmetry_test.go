@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// Ranks of the example topologies are all alike, but for the broken pair; and what is left of the symmetry when rank 0
-// stays is as large as it should be.
+// All ranks of an example topology are equivalent, except the pair with the broken link. The orbits of pairs show that
+// the subgroup that fixes a rank is as large as it should be.
 func TestSymmetry(t *testing.T) {
 	for _, c := range []struct {
 		name         string
