@@ -49,7 +49,7 @@ func TestReadsOfOnePhase(t *testing.T) {
 func twoThreads() *sketch.Plan {
 	p := mesh("two_threads", "hand_out", 3, 2, 2, 2, 2)
 	for _, r := range []int{0, 2} {
-		p.GPUs[r].ThreadBlocks[0].Channels[0].IDs = []int{0, 1, 2, 3} // also those of block 1
+		p.GPUs[r].ThreadBlocks[0].Channels[0].IDs = []int{0, 1, 2, 3} // also the channels of block 1
 	}
 	p.Postcondition = []plan.Postcond{holds(1, 0, 0, 0),
 		holds(2, 1, 0, 1)}

@@ -70,8 +70,8 @@ func preacquired(block1 ...plan.Op) *sketch.Plan {
 	return p
 }
 
-// TestOwnReleases: what a block releases after an acquire is not what it acquired. What it has released before may be,
-// and what another of its threads releases before all threads meet.
+// TestOwnReleases: a release cannot satisfy an earlier acquire of the same thread. It can satisfy a later acquire, or
+// an acquire by another thread of the block if the threads have not met in between.
 func TestOwnReleases(t *testing.T) {
 	sem := func(name plan.OpName, ids ...int) plan.Op { return plan.Op{Name: name, SemaphoreIDs: ids} }
 	take, give := sem(plan.SemAcquire, 0), sem(plan.SemRelease, 0)

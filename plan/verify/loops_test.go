@@ -41,8 +41,8 @@ func TestAnyNumberOfIterations(t *testing.T) {
 	expect(t, "the data is read before the signal is known to all threads", p, "data race")
 }
 
-// TestLookAhead: a pipeline over two chunks reads the second one as many iterations later as the first one has
-// windows. A block that overwrites it by windows of its own waits for four of them, so it is wrong from 16 KiB on.
+// TestLookAhead: a pipeline over two chunks reads the second one only after all windows of the first. Another block,
+// whose pipeline overwrites the second chunk, waits for four windows first, so the plan is wrong from 16 KiB on.
 func TestLookAhead(t *testing.T) {
 	p := mesh("ahead", "hand_out", 1, 2, 2, 2, 2)
 	p.MaxSize = 1 << 30

@@ -8,8 +8,8 @@ import (
 	"github.com/goccl/goccl/plan/symmetry"
 )
 
-// TestPagesAreLists compares clocks in pages with plain lists of all entries: what is set, joined, renamed and compared
-// at random.
+// TestPagesAreLists compares clocks in pages with plain lists of all entries, under random sets, joins, renamings and
+// comparisons.
 func TestPagesAreLists(t *testing.T) {
 	for _, order := range []int{1, 2, 5, 64, 100} {
 		turn := make([]int32, order) // the cyclic group
