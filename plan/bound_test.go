@@ -79,7 +79,7 @@ func relayed(t *testing.T, change func(hop, src, dst int) *plan.Bound) *plan.Pla
 	return out
 }
 
-// right limits all hops by the count of what they move.
+// right limits every hop by the count of the pair whose bytes it moves.
 func right(_, src, dst int) *plan.Bound { return &plan.Bound{Src: src, Dst: dst} }
 
 func randomCounts(rng *rand.Rand, n int, block int64) [][]int64 {

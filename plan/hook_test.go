@@ -20,7 +20,7 @@ type tiled struct {
 	late         bool // it is waited for when it has been sent
 	noNop        bool // nothing joins the block's threads behind the wait
 	twice        bool // the first tile is waited for twice
-	noSignal     bool // the caller is not told of what has come
+	noSignal     bool // no signal tells the caller that data has come
 	early        bool // it is told before it has come
 	writes       bool // the program writes where the caller reads
 	after        bool // the caller writes its tiles after it has read what the others sent
@@ -154,8 +154,7 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// TestHooksMisused holds that the verifier refuses what is wrong about hooks, and that some order of steps goes wrong
-// indeed.
+// TestHooksMisused holds that the verifier refuses misused hooks, and that some order of steps does go wrong.
 func TestHooksMisused(t *testing.T) {
 	for name, c := range map[string]struct {
 		tiled

@@ -111,7 +111,7 @@ func TestNewOp(t *testing.T) {
 	runNewOp(t, p)
 }
 
-// runNewOp runs p on the host device and checks what it gathers.
+// runNewOp runs p on the host device and checks the gathered output.
 func runNewOp(t *testing.T, p *plan.Plan) {
 	ctx := t.Context()
 	var ranks sync.WaitGroup

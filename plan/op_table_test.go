@@ -46,8 +46,8 @@ func reachesPeers(k *plan.OpKind) bool {
 		func(o plan.OperandKind) bool { return o.Chunk() != plan.LocalChunk })
 }
 
-// TestNobodyAsksForAnOp holds that only the table knows what is particular to an op: no code switches on the name of
-// one or compares it.
+// TestNobodyAsksForAnOp holds that only the table knows the particulars of an op: no code switches on the name of an op
+// or compares it.
 func TestNobodyAsksForAnOp(t *testing.T) {
 	table, err := parser.ParseFile(token.NewFileSet(), "op_table.go", nil, 0)
 	if err != nil {
