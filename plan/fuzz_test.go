@@ -55,7 +55,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		if !json.Valid(data) {
-			t.Fatal("accepted what is not JSON")
+			t.Fatal("accepted a text that is not JSON")
 		}
 		once := p.Encode()
 		q, err := Decode(once)

@@ -82,8 +82,8 @@ var opKinds = []OpKind{
 	{Name: Wait, Word: "wait", Does: Takes, Channels: memOrPort,
 		Doc: "takes one signal; acquire"},
 	{Name: RlxSignal, Does: Adds, Channels: memOrPort, Relaxes: Signal,
-		Doc: "as `signal`, but at the beginning of a program, before anything but `nop`, `rlxsignal` and " +
-			"`rlxwait`, it may be relaxed: it says that the launch has begun, and what was before it is over. " +
+		Doc: "as `signal`, but at the beginning of a program, where only `nop`, `rlxsignal` and " +
+			"`rlxwait` come before it, it may be relaxed: it says that the launch has begun, and what was before it is over. " +
 			"Elsewhere it is `signal`"},
 	{Name: RlxWait, Does: Takes, Channels: memOrPort, Relaxes: Wait,
 		Doc: "as `wait`"},

@@ -30,8 +30,8 @@ func TestRowsAreSound(t *testing.T) {
 			"meets, joins or loops and does nothing else": does&(plan.Meets|plan.Joins|plan.Loops) == 0 || does&(does-1) == 0,
 			"relaxes an op that does the same": k.Relaxes == "" || k.Relaxes.Kind() != nil &&
 				k.Relaxes.Kind().Does == does,
-			"has a word of its own in the language": k.Word == "" || !words[k.Word],
-			"reaches peers over a channel":          reachesPeers(&k) == (moves && len(k.Channels) > 0),
+			"has its word in the language": k.Word == "" || !words[k.Word],
+			"reaches peers over a channel": reachesPeers(&k) == (moves && len(k.Channels) > 0),
 		} {
 			if !ok {
 				t.Errorf("%s: not true that it %s", k.Name, what)
@@ -101,7 +101,7 @@ func TestNobodyAsksForAnOp(t *testing.T) {
 					asked = []ast.Expr{n.Key}
 				}
 				if slices.ContainsFunc(asked, named) {
-					t.Errorf("%v: asks for an op by its name; let its row in plan/op_table.go say what is particular to it",
+					t.Errorf("%v: asks for an op by its name; let its row in plan/op_table.go state the property",
 						set.Position(n.Pos()))
 				}
 				return true

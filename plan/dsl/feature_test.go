@@ -55,7 +55,7 @@ func TestUserDefinedCollective(t *testing.T) {
 	wrong := compile(t, shift(3, 1, 2))
 	var v *verify.Violation
 	if _, err := verify.Check(wrong, verify.Options{}); !errors.As(err, &v) || v.Kind != verify.WrongResult {
-		t.Errorf("a program that does not do what it states: %v", err)
+		t.Errorf("a program with another result than its postcondition: %v", err)
 	}
 }
 

@@ -101,7 +101,7 @@ func (x *ExecutionPlan) meets(p *placement, op datatype.Op) error {
 	}
 	switch {
 	case op == datatype.Avg || op == datatype.PreMulSum:
-		return invalid("a plan with hooks reduces by %v: what it scales before or after the launch, hooks do not say", op)
+		return invalid("a plan with hooks reduces by %v, which scales elements before or after the launch; hooks do not see that", op)
 	case p.moveIn:
 		return invalid("a plan with hooks reads the caller's input where it is: register it (Executor.Register), and " +
 			"let input and output be one memory if and only if they are in the plan")

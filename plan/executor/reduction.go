@@ -79,7 +79,7 @@ func (d *reduction) takes(op datatype.Op) error {
 		op = datatype.Sum // input is scaled before, or output after
 	}
 	if d.mixed && op != datatype.Sum || !d.mixed && d.operator.Or(op) != op {
-		return invalid("the plan reduces by an operator of its own, not by %v", op)
+		return invalid("the plan names its operator of reduction, which is not %v", op)
 	}
 	return nil
 }

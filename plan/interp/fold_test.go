@@ -199,7 +199,7 @@ func TestAlikeChunksAgree(t *testing.T) {
 				a, whole := verify.Check(q, verify.Options{Whole: true})
 				b, alike := verify.Check(q, verify.Options{Alike: true})
 				if verdict(whole) != verdict(alike) || whole == nil && a.EvenOnly != b.EvenOnly {
-					t.Errorf("%s %+v, %s: alike: %v, %+v\nwhole: %v, %+v", p.Name, o, what, alike, b, whole, a)
+					t.Errorf("%s %+v, %s: folded: %v, %+v\nwhole: %v, %+v", p.Name, o, what, alike, b, whole, a)
 				}
 				if agree++; whole != nil {
 					wrong++

@@ -32,7 +32,7 @@ func (b *builder) exchange(l link, dst, src dsl.Chunk, tb dsl.Option) {
 
 var _ = register(&Program{
 	Name: "allgather_ring", Collective: plan.AllGather, MultiHost: true, Instances: 4, Wide: true,
-	Doc: "Every rank stores to the next: first its input, then what has come from the rank before, straight into " +
+	Doc: "Every rank stores to the next: first its input, then the chunks of the rank before, straight into " +
 		"outputs. " +
 		"n-1 hops; (n-1)·S bytes out of each rank with input S, to one neighbour.",
 	spec: func(o Options) dsl.AlgoSpec { return dsl.AlgoSpec{Collective: dsl.AllGather(o.Ranks, 1, o.InPlace)} },

@@ -84,7 +84,7 @@ func TestProofsTravel(t *testing.T) {
 	ops[1], ops[2] = ops[2], ops[1]
 	expect(t, "relayed, behind a copy", p, "")
 	ops[1].Src[0] = in(0, 1)
-	expect(t, "what is copied is overwritten", p, "data race")
+	expect(t, "the source of a copy is overwritten", p, "data race")
 }
 
 // TestHintsAskForWhatIsMissing: a plan with two halves of scratch is not told to use them.

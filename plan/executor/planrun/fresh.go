@@ -57,7 +57,7 @@ func fresh(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.
 		}
 		for k, b := range both {
 			if err := b.check(p, l, rank, data[k], c); err != nil {
-				return fmt.Errorf("execution %d, on data of its own: %w", 2*round+k+1, err)
+				return fmt.Errorf("execution %d, on fresh data: %w", 2*round+k+1, err)
 			}
 		}
 		runtime.KeepAlive(both)

@@ -45,7 +45,7 @@ func TestStaleScratchShows(t *testing.T) {
 		if inPlace {
 			c.Times = 1
 		}
-		if err := run(c); err == nil || !strings.Contains(err.Error(), "execution 1, on data of its own") {
+		if err := run(c); err == nil || !strings.Contains(err.Error(), "execution 1, on fresh data") {
 			t.Errorf("in place %v: %v", inPlace, err)
 		}
 	}
