@@ -68,8 +68,9 @@ fmt:
 vet: ## go vet, which lint does as well
 	$(GO) vet $(PACKAGES)
 
-lint: $(LINT) ## every linter of .golangci.yaml, by tools/lint
+lint: $(LINT) ## every linter of .golangci.yaml, by tools/lint; sentences of comments, by tools/lint/prose
 	$(ALONE) test -vet=off ./lint
+	$(ALONE) run ./lint/prose ..
 	$(LINT) $(PACKAGES)
 
 # go build would link every program as well, each time.
