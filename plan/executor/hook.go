@@ -101,7 +101,8 @@ func (x *ExecutionPlan) meets(p *placement, op datatype.Op) error {
 	}
 	switch {
 	case op == datatype.Avg || op == datatype.PreMulSum:
-		return invalid("a plan with hooks reduces by %v, which scales elements before or after the launch; hooks do not see that", op)
+		return invalid("a plan with hooks reduces by %v, which scales elements before or after the launch, unseen by hooks",
+			op)
 	case p.moveIn:
 		return invalid("a plan with hooks reads the caller's input where it is: register it (Executor.Register), and " +
 			"let input and output be one memory if and only if they are in the plan")
