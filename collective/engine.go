@@ -64,7 +64,7 @@ type Plain struct{}
 // Check finds no mistake.
 func (Plain) Check(uint64, []Request) error { return nil }
 
-// Follow does nothing: what enqueues other work orders it.
+// Follow is a no-op: whoever enqueues other work must order it.
 func (Plain) Follow(device.Stream) error { return nil }
 
 // SeesAborts returns true.

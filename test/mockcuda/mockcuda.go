@@ -89,7 +89,8 @@ func Build(lib string) error {
 	if err != nil || len(parts) == 0 {
 		return fmt.Errorf("mockcuda: no parts beside %s: %w", src, err)
 	}
-	// go test gives no cached result when one of these has changed: it knows what a test looks at, not what gcc does.
+	// go test gives no cached result when one of these has changed. The cache only tracks files that the test opens,
+	// not files that gcc reads.
 	for _, f := range append(parts, src) {
 		if _, err := os.Stat(f); err != nil {
 			return fmt.Errorf("mockcuda: %w", err)
