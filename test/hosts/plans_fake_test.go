@@ -19,7 +19,7 @@ import (
 func TestPlansOnFakeNetwork(t *testing.T) {
 	n := 1000
 	if testing.Short() { // under the race detector
-		n = 250
+		n = 60
 	}
 	if setting.Lenient().Full != "" {
 		n = 10000

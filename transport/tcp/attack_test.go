@@ -35,7 +35,7 @@ type relay struct {
 	in      func(ack []byte) []byte
 	always  bool
 	number  atomic.Int32
-	greeted []byte // what the dialler has said on the first connection before the puts
+	greeted chan []byte // gets what the dialler has said on the first connection before the puts, unless nil
 }
 
 func (r *relay) run(t *testing.T) netip.AddrPort {
@@ -82,8 +82,8 @@ func (r *relay) pass(d net.Conn) {
 	if _, err := io.CopyN(io.MultiWriter(s, &greeting), d, greetingOut); err != nil {
 		return
 	}
-	if !r.always {
-		r.greeted = greeting.Bytes()
+	if r.greeted != nil {
+		r.greeted <- greeting.Bytes()
 	}
 	if r.out != nil {
 		puts := make([][]byte, numPuts)
@@ -225,7 +225,7 @@ func TestARelayThatNeverStops(t *testing.T) {
 
 // A replayed connection has no effect.
 func TestAReplayedConnectionIsRefused(t *testing.T) {
-	r := &relay{}
+	r := &relay{greeted: make(chan []byte, 1)}
 	x, y := attacked(t, r, NetOptions{})
 	puts(t, x)
 	if err := x.Flush(t.Context()); err != nil {
@@ -238,7 +238,7 @@ func TestAReplayedConnectionIsRefused(t *testing.T) {
 	}
 	defer func() { _ = c.Close() }()
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-	_, _ = c.Write(r.greeted)
+	_, _ = c.Write(<-r.greeted)
 	if n, err := io.Copy(io.Discard, c); n > replySize || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the listener says %d bytes: %v", n, err)
 	}
