@@ -16,9 +16,10 @@ type Job struct {
 	Device device.Device
 	// Name is the communicator's, for the log and for errors.
 	Name string
-	// Names are the numbers of the ranks in errors and in the log; nil: their own.
+	// Names are the numbers of the ranks in errors and in the log; nil: the ranks of Bootstrap.
 	Names []int
-	// Settings are the settings of the environment; nil: as the environment is now.
+	// Settings are the settings of the environment. nil: engine/nvlink reads the environment, other engines take no
+	// settings.
 	Settings *setting.Config
 	// Timeout bounds set-up, and the time for which calls wait for other ranks; 0: the engine's default.
 	Timeout time.Duration

@@ -13,8 +13,8 @@ func (e *Engine) Suspend() error {
 	return a.Close()
 }
 
-// Resume makes a new arena, whose flags are 0. So all counts of sent and received slots restart at 0; the ticket does
-// not, because the host's count of launches goes on. It is collective.
+// Resume makes a new arena, whose flags are 0. So all counts of sent and received slots restart at 0. The ticket keeps
+// its value, because the host does not reset its number of launches. Resume is collective.
 func (e *Engine) Resume(ctx context.Context) (err error) {
 	if err := e.dev.CopyIn(e.launcher.State.Ptr(), zeros[:]); err != nil {
 		return err

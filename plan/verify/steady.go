@@ -19,7 +19,7 @@ func (e steadyError) Unwrap() error        { return e.error }
 
 // stretch is two consecutive ticks with matching states: after the second, one more window lies behind the pipelines
 // than after the first, one less before them, and the rest is equal. So a plan that runs one iteration more can pass
-// through the same state once more, and goes on from there as this run did.
+// through the same state once more, and the rest of its run equals the rest of this one.
 type stretch struct {
 	tick       *tick
 	next, done windowRun // windows not yet reached, before; windows that nothing distinguishes any more, after

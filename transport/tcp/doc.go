@@ -14,8 +14,8 @@
 //  5. Payloads are plain, like NCCL's, unless one side wants encryption. Then each packet is encrypted and
 //     authenticated under keys of its connection and direction, with its number: a packet that is changed, repeated,
 //     left out or out of order ends the connection, and none of it is applied.
-//  6. A lane whose connection is lost is dialled again for Recovery, and goes on where the other side stopped. A host
-//     that acknowledges nothing for Silence is gone (watch.go). A slow or stopped process is not.
+//  6. A lost connection is dialled again for at most Recovery, and its next packet is the first that the other side
+//     lacks. A host that acknowledges nothing for Silence is gone (watch.go). A slow or stopped process is not.
 //
 // An exchange (Port.Exchange) is one encrypted request and its reply, with the same credentials and handshake: by it
 // the two halves of a connection exchange their addresses where no bootstrap does that.
