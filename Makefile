@@ -69,7 +69,7 @@ vet: ## go vet, which lint does as well
 	$(GO) vet $(PACKAGES)
 
 lint: $(LINT) ## every linter of .golangci.yaml, by tools/lint; sentences of comments, by tools/lint/prose
-	$(ALONE) test -vet=off ./lint
+	$(ALONE) test -vet=off ./lint/...
 	$(ALONE) run ./lint/prose ..
 	$(LINT) $(PACKAGES)
 
