@@ -68,7 +68,7 @@ func TestAForkedChildHidesNoDeath(t *testing.T) {
 		if err := syscall.Kill(child, 0); err != nil {
 			t.Errorf("the child is gone, so nothing was shown: %v", err)
 		}
-		if !strings.Contains(said, "dead") {
+		if !strings.Contains(said, "has died") {
 			t.Errorf("rank 0 says %q", said)
 		}
 		_ = syscall.Kill(child, syscall.SIGKILL)
