@@ -30,10 +30,11 @@ type acceptor struct {
 	pending   int            // connections that may wait for authentication; 0: maxPending
 	log       *slog.Logger
 
-	lobby   *sockets.Lobby
-	refused sockets.Tally
-	closed  atomic.Bool
-	wg      sync.WaitGroup
+	lobby    *sockets.Lobby
+	refused  sockets.Tally
+	shortage atomic.Pointer[error] // the newest failure to accept a connection for lack of descriptors
+	closed   atomic.Bool
+	wg       sync.WaitGroup
 }
 
 func (g *acceptor) serve() {
@@ -56,6 +57,10 @@ func (g *acceptor) accept(l net.Listener) {
 				return
 			}
 			// Out of descriptors, or the connection was aborted: drop the oldest connection and continue.
+			if openfiles.Exhausted(err) {
+				explained := openfiles.Explain(err)
+				g.shortage.Store(&explained)
+			}
 			g.refuse("accept", "", err)
 			g.lobby.Evict()
 			if lasts {
@@ -70,6 +75,16 @@ func (g *acceptor) accept(l net.Listener) {
 		}
 		g.wg.Go(func() { g.handshake(c, v) })
 	}
+}
+
+// reason adds to a passed deadline that this process could not accept connections. A shortage that ends for a moment
+// with every connection that is dropped does not last (see openfiles.Shortage), and yet nobody gets in.
+func (g *acceptor) reason(err error) error {
+	short := g.shortage.Load()
+	if short == nil || !errors.Is(err, ErrTimeout) || openfiles.Exhausted(err) {
+		return err
+	}
+	return fmt.Errorf("%w; connections with this rank failed: %w", err, *short)
 }
 
 func (g *acceptor) handshake(c net.Conn, v *sockets.Guest) {

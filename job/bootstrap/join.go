@@ -96,6 +96,7 @@ func (t *TCP) connect(ctx context.Context, cancel context.CancelCauseFunc, c *co
 	o.gate = newGate(o, b, cancel)
 	defer func() {
 		if err != nil {
+			err = o.gate.reason(err)
 			b.down(frameFail, reasonOf(err))
 			o.e.abandon(ErrClosed)
 			o.abandon()

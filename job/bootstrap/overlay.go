@@ -125,7 +125,7 @@ func (o *overlay) connect(ctx context.Context) error {
 	dialing.Wait()
 	if errors.Is(err, ErrTimeout) {
 		slices.Sort(absent)
-		err = fmt.Errorf("%w; no connection with ranks %s", err, rankList(absent))
+		err = o.gate.reason(fmt.Errorf("%w; no connection with ranks %s", err, rankList(absent)))
 	}
 	if err != nil {
 		return err

@@ -1,8 +1,13 @@
 package bootstrap
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
+	"net"
+	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,28 +46,85 @@ func TestNoLivenessPage(t *testing.T) {
 // or fails with the reason; it never panics or hangs.
 func TestFewOpenFiles(t *testing.T) {
 	t.Parallel()
-	named, joined := 0, 0
-	for limit := 7; limit <= 20; limit++ {
-		vars := []string{"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + portString(t), "GOCCL_TIMEOUT=20"}
-		ranks := []*child{
-			startRank(t, "barrier", 0, 2, "", vars...),
-			startRank(t, "barrier", 1, 2, "", append(vars, fmt.Sprintf("%s=%d", limitVariable, limit))...),
+	var named, joined atomic.Int64
+	t.Run("limits", func(t *testing.T) {
+		for limit := 7; limit <= 20; limit++ {
+			t.Run(fmt.Sprint(limit), func(t *testing.T) {
+				t.Parallel()
+				vars := []string{"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + portString(t), "GOCCL_TIMEOUT=20"}
+				ranks := []*child{
+					startRank(t, "barrier", 0, 2, "", vars...),
+					startRank(t, "barrier", 1, 2, "", append(vars, fmt.Sprintf("%s=%d", limitVariable, limit))...),
+				}
+				line, ok := ranks[1].last(t)
+				switch {
+				case strings.HasPrefix(line, "done"):
+					joined.Add(1)
+				case strings.Contains(line, "too many open files") &&
+					strings.Contains(line, fmt.Sprintf("may have %d open files", limit)):
+					named.Add(1)
+				default:
+					t.Errorf("%q, %v", line, ok)
+				}
+				for _, r := range ranks {
+					r.end()
+				}
+			})
 		}
-		line, ok := ranks[1].last(t)
-		switch {
-		case strings.HasPrefix(line, "done"):
-			joined++
-		case strings.Contains(line, "too many open files") &&
-			strings.Contains(line, fmt.Sprintf("may have %d open files", limit)):
-			named++
-		default:
-			t.Errorf("limit %d: %q, %v", limit, line, ok)
-		}
-		for _, r := range ranks {
-			r.end()
-		}
+	})
+	if named.Load() == 0 || joined.Load() == 0 {
+		t.Errorf("%d limits were named, with %d the ranks joined", named.Load(), joined.Load())
 	}
-	if named == 0 || joined == 0 {
-		t.Errorf("%d limits were named, with %d the ranks joined", named, joined)
+}
+
+// scarce accepts every second connection; the others fail for lack of descriptors, until it is closed.
+type scarce struct {
+	net.Listener
+	calls atomic.Int64
+}
+
+func (l *scarce) Accept() (net.Conn, error) {
+	if l.calls.Add(1)%2 == 1 {
+		return nil, &net.OpError{Op: "accept", Net: "unix", Err: os.NewSyscallError("accept4", unix.EMFILE)}
 	}
+	return l.Listener.Accept()
+}
+
+// TestShortageIsNamed accepts connections between shortages that end each time: none lasts, yet the error of a join
+// whose deadline passed names the limit, and no other error does.
+func TestShortageIsNamed(t *testing.T) {
+	t.Parallel()
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &scarce{Listener: inner}
+	g := &acceptor{
+		listeners: []net.Listener{l}, secret: []byte("secret"), log: slog.New(slog.DiscardHandler),
+		greet:   func() greeting { return greeting{} },
+		starved: func(err error) { t.Errorf("a momentary shortage ended the join: %v", err) },
+	}
+	g.serve()
+	for range 4 {
+		c, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+	}
+	for l.calls.Load() < 8 {
+		time.Sleep(time.Millisecond)
+	}
+	late := fmt.Errorf("bootstrap: %w", ErrTimeout)
+	if err := g.reason(late); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "raise the limit (ulimit -n") {
+		t.Errorf("a passed deadline after a shortage: %v", err)
+	}
+	if err := g.reason(g.reason(late)); strings.Count(err.Error(), "ulimit") != 1 {
+		t.Errorf("the limit is named more than once: %v", err)
+	}
+	if err := g.reason(ErrAuth); err != ErrAuth {
+		t.Errorf("another error changed: %v", err)
+	}
+	g.shut()
+	g.wait()
 }
