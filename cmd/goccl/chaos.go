@@ -8,8 +8,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/goccl/goccl/cmd/goccl/internal/chaos"
 	"github.com/goccl/goccl/internal/regular"
+	"github.com/goccl/goccl/test/chaos"
 )
 
 type chaosCommand struct {

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccl/goccl/cmd/goccl/internal/chaos"
+	"github.com/goccl/goccl/test/chaos"
 )
 
 // scoreboard is what runs of `goccl chaos` found, by fault and phase.

@@ -50,7 +50,7 @@ var sites = []struct{ file, text, call string }{
 // withPlants builds the program with the faults of testdata/plants.go.txt, of which GOCCL_PLANT chooses one.
 func withPlants(t *testing.T) string {
 	t.Helper()
-	dir, root := t.TempDir(), filepath.Join("..", "..", "..", "..")
+	dir, root := t.TempDir(), filepath.Join("..", "..")
 	root, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
