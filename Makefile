@@ -21,7 +21,7 @@ GOFILES   = $(shell find . -name '*.go' -not -path './$(TOOLS)/*' -not -path './
 # The modules of go.work. A pattern such as ./... does not go from one into another.
 PACKAGES  = ./... ./cmd/goccl/... ./watch/metrics/...
 # The linters' module is not among them.
-ALONE     = cd tools && GOWORK=off $(GO)
+ALONE     = cd tools/lint && GOWORK=off $(GO)
 
 # Packages that share memory between goroutines, and whose tests are therefore worth running under the race detector.
 # Here and in unit, those that take longest come first: the others run beside them.
@@ -56,9 +56,9 @@ tools: $(LINT) ## install what the other targets call
 	@PYTHON=$(VENV)/bin/python kernels/install-nvrtc.sh
 
 # Linters have a module of their own, so that their dependencies are not ours.
-$(LINT): tools/go.mod tools/go.sum $(wildcard tools/lint/*.go)
+$(LINT): $(wildcard tools/lint/go.* tools/lint/*.go)
 	@mkdir -p $(@D)
-	$(ALONE) build -o ../$@ ./lint
+	$(ALONE) build -o ../../$@ .
 
 check: fmt lint ## gofmt, and lint with all that go vet looks for
 
@@ -69,8 +69,8 @@ vet: ## go vet, which lint does as well
 	$(GO) vet $(PACKAGES)
 
 lint: $(LINT) ## every linter of .golangci.yaml, by tools/lint; sentences of comments, by tools/lint/prose
-	$(ALONE) test -vet=off ./lint/...
-	$(ALONE) run ./lint/prose ..
+	$(ALONE) test -vet=off ./...
+	$(ALONE) run ./prose ../..
 	$(LINT) $(PACKAGES)
 
 # go build would link every program as well, each time.
@@ -80,7 +80,7 @@ build: ## compile every package, with and without cgo, and link goccl without
 	$(GO) list -export $(PACKAGES) >/dev/null
 
 kernels-check: ## compare the committed kernels with their sources; GOCCL_FULL=1: rebuild all architectures
-	@if [ -d kernels/internal/build ]; then set -x; $(GO) run ./kernels/internal/build -check; fi
+	@if [ -d tools/kernels ]; then set -x; $(GO) run ./tools/kernels -check; fi
 
 race: ## the tests of the concurrent packages under the race detector
 	$(GO) test -vet=off -race -short -timeout 20m $(RACE_PACKAGES)

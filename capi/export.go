@@ -2,7 +2,7 @@
 
 package main
 
-//go:generate go run ./internal/gen
+//go:generate go run ../tools/gen
 
 /*
 #cgo CFLAGS: -O2 -Wall -Wextra -Wno-unused-parameter

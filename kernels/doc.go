@@ -4,7 +4,7 @@
 // Images are built ahead of time, committed and embedded, so that only the NVIDIA driver is needed at run time. A group
 // is a folder of .cu files that is compiled as one translation unit. Its images are cubins for compute capability 8.0,
 // 9.0 and 10.0, and PTX for the rest. `go generate ./kernels` rebuilds the groups that have changed
-// (kernels/install-nvrtc.sh fetches the pinned compiler, which needs no GPU). `go run ./kernels/internal/build -check`
+// (kernels/install-nvrtc.sh fetches the pinned compiler, which needs no GPU). `go run ./tools/kernels -check`
 // verifies that the committed images match the sources.
 //
 // Package kernels/jit compiles users' kernels at run time against the same headers, which Headers returns.
@@ -53,4 +53,4 @@
 // other types do not share: one kernel for all types would need the registers of the widest.
 package kernels
 
-//go:generate go run ./internal/build
+//go:generate go run ../tools/kernels

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/kernels"
-	"github.com/goccl/goccl/kernels/internal/cubin"
+	"github.com/goccl/goccl/tools/kernels/cubin"
 )
 
 func TestImage(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccl/goccl/kernels/internal/cubin"
+	"github.com/goccl/goccl/tools/kernels/cubin"
 )
 
 // blocksOf returns the largest block of a kernel, and how many such blocks an SM must hold at once.

@@ -6,7 +6,7 @@ import (
 )
 
 // TestSchemaKnowsTheLimits compares the schema with Capacity. That it knows the ops is held by
-// cmd/goccl/internal/docgen.
+// tools/docgen.
 func TestSchemaKnowsTheLimits(t *testing.T) {
 	var s struct {
 		Defs struct {

@@ -27,7 +27,7 @@ var house = []layer{
 	{"collectives", []string{"collective/...", "engine/...", "job/membership", "plan/executor/...", "watch/record",
 		"watch/judge"}},
 	{"goccl", []string{"."}},
-	{"doors", []string{"capi/...", "cmd/...", "python/...", "test/...", "watch/metrics"}},
+	{"doors", []string{"capi/...", "cmd/...", "python/...", "test/...", "tools/...", "watch/metrics"}},
 	{"lessons", []string{"examples/...", "bench/..."}},
 }
 

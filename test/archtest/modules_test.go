@@ -172,7 +172,7 @@ func release(t *testing.T, proxy, dir, version string) {
 // other says whether a file belongs to a module below dir.
 func other(dir, file string) bool {
 	for d := path.Dir(file); d != "." && d != dir; d = path.Dir(d) {
-		if d == "tools" || slices.Contains(modules, d) {
+		if d == "tools/lint" || d == "tools/release" || slices.Contains(modules, d) {
 			return true
 		}
 	}

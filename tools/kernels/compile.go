@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/goccl/goccl/internal/driver/nvrtc"
-	"github.com/goccl/goccl/kernels/internal/cubin"
+	"github.com/goccl/goccl/tools/kernels/cubin"
 )
 
 // output is one file of a build.
@@ -97,7 +97,7 @@ func (g *group) check(old committed, compiler string, all bool) error {
 		}
 		if !bytes.Equal(have, o.data) {
 			return fmt.Errorf("%s/%s: a rebuild by the same compiler gives %d other bytes: "+
-				"run `go run ./kernels/internal/build -force` and look at the difference", g.name, o.file, len(o.data))
+				"run `go run ./tools/kernels -force` and look at the difference", g.name, o.file, len(o.data))
 		}
 	}
 	names := make([]string, len(outs))

@@ -1,9 +1,9 @@
 // Command docgen generates the parts of the documentation that are derived from other files, so that figures in the
 // text always match the measurements: tables between markers in README.md and docs/, and the pictures in docs/images.
 //
-//	go run ./cmd/goccl/internal/docgen          writes them (go generate does that)
-//	go run ./cmd/goccl/internal/docgen -check   fails when one is not up to date, as the package's test does
-//	go run ./cmd/goccl/internal/docgen -chaos FOLDER   adds results of `goccl chaos` to the scoreboard, and writes
+//	go run ./tools/docgen          writes them (go generate does that)
+//	go run ./tools/docgen -check   fails when one is not up to date, as the package's test does
+//	go run ./tools/docgen -chaos FOLDER   adds results of `goccl chaos` to the scoreboard, and writes
 //
 // A marker is a comment alone on its line; the text between it and the next end marker is replaced:
 //

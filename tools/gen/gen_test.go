@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-const capi = "../.."
+const capi = "../../capi"
 
 // The committed files are equal to the files that the headers and package core generate.
 func TestGenerated(t *testing.T) {

@@ -1,4 +1,4 @@
-module github.com/goccl/goccl/tools
+module github.com/goccl/goccl/tools/lint
 
 go 1.26.0
 

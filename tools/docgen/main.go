@@ -74,7 +74,7 @@ func run(root string, check bool) error {
 	}
 	if len(stale) > 0 {
 		return fmt.Errorf("%s: not what bench/results, engine/nvlink/tables, internal/setting and plan/op_table.go say; "+
-			"run go generate ./cmd/goccl/internal/docgen and commit the result", strings.Join(stale, ", "))
+			"run go generate ./tools/docgen and commit the result", strings.Join(stale, ", "))
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 // Command build compiles kernels/<group>/*.cu into the images that the Go packages embed. It is what `go generate
 // ./kernels` runs.
 //
-//	go run ./kernels/internal/build [-group name] [-arch 90] [-check [-all]] [-report]
+//	go run ./tools/kernels [-group name] [-arch 90] [-check [-all]] [-report]
 //
 // Flow:
 //  1. read every header below kernels/include and every .cu of the group, and hash them with the options;
