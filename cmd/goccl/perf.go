@@ -94,9 +94,9 @@ func (c *perfCommand) Run(ctx context.Context, s *streams) error {
 			Warmup: c.Warmup, Cycles: c.Cycles, Check: c.Check, OutOfPlace: c.OutOfPlace, InPlace: c.InPlace,
 			Isolated: c.Isolated, GraphOps: int(c.Graph),
 			Offset: c.Offset, Windows: c.Windows, Seed: uint64(time.Now().UnixNano()), Timeout: c.Timeout},
-		Ranks: int(c.Ranks), Hosts: c.Hosts, Device: c.Device, Algos: c.Algo, Against: c.Against, JSON: c.JSON, Plot: c.Plot,
-		Machine: func() any { return machine(context.WithoutCancel(ctx)) }, Command: commandLine(),
-		Stdout: s.out, Stderr: s.stderr,
+		Launch: s.launch(c.Ranks, c.Hosts, c.Device, c.Processes, c.Threads),
+		Algos:  c.Algo, Against: c.Against, JSON: c.JSON, Plot: c.Plot,
+		Machine: func() any { return machine(context.WithoutCancel(ctx)) },
 	}
 	for _, n := range c.Sizes {
 		o.SizeList = append(o.SizeList, int64(n))
@@ -106,12 +106,6 @@ func (c *perfCommand) Run(ctx context.Context, s *streams) error {
 	}
 	if o.Ops, err = ops(c.Op); err != nil {
 		return &exitError{2, err}
-	}
-	switch {
-	case c.Processes:
-		o.Layout = perf.LayoutProcesses
-	case c.Threads:
-		o.Layout = perf.LayoutThreads
 	}
 	err = perf.Run(ctx, o)
 	switch {
@@ -123,6 +117,18 @@ func (c *perfCommand) Run(ctx context.Context, s *streams) error {
 		return &exitError{2, err}
 	}
 	return err
+}
+
+// launch says on which ranks to measure.
+func (s *streams) launch(ranks count, hosts int, device string, processes, threads bool) perf.Launch {
+	l := perf.Launch{Ranks: int(ranks), Hosts: hosts, Device: device, Command: commandLine(), Stdout: s.out, Stderr: s.stderr}
+	switch {
+	case processes:
+		l.Layout = perf.LayoutProcesses
+	case threads:
+		l.Layout = perf.LayoutThreads
+	}
+	return l
 }
 
 // refuse returns an error for options that this measurement does not have, and for numbers that mean nothing.
@@ -157,37 +163,27 @@ func machine(ctx context.Context) any {
 }
 
 func types(names []string) ([]datatype.Type, error) {
-	var list []datatype.Type
-	for _, n := range names {
-		if n == "all" {
-			for t := datatype.Type(0); t < datatype.NumTypes; t++ {
-				list = append(list, t)
-			}
-			continue
-		}
-		t, err := datatype.ParseType(n)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, t)
-	}
-	return list, nil
+	return parsed(names, datatype.NumTypes, datatype.ParseType)
 }
 
 func ops(names []string) ([]datatype.Op, error) {
-	var list []datatype.Op
+	return parsed(names, datatype.NumOps, datatype.ParseOp)
+}
+
+// parsed parses names, of which all means every value below the number of values.
+func parsed[T ~uint8](names []string, number T, parse func(string) (T, error)) (list []T, err error) {
 	for _, n := range names {
 		if n == "all" {
-			for op := datatype.Op(0); op < datatype.NumOps; op++ {
-				list = append(list, op)
+			for v := range number {
+				list = append(list, v)
 			}
 			continue
 		}
-		op, err := datatype.ParseOp(n)
+		v, err := parse(n)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, op)
+		list = append(list, v)
 	}
 	return list, nil
 }

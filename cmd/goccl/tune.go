@@ -42,15 +42,10 @@ func (c *tuneCommand) Run(ctx context.Context, s *streams) error {
 	if c.Out == "" && c.Plans == "" {
 		return &exitError{2, errors.New("tune writes either a table, --out FILE, or plans, --plans FOLDER: name one")}
 	}
-	o := perf.TuneOptions{Collectives: c.Collective, Modes: c.Mode, Widths: c.Width, Ranks: int(c.Ranks),
-		Hosts: c.Hosts, Device: c.Device,
+	o := perf.TuneOptions{Launch: s.launch(c.Ranks, c.Hosts, c.Device, c.Processes, c.Threads),
+		Collectives: c.Collective, Modes: c.Mode, Widths: c.Width,
 		MinBytes: int64(c.MinBytes), MaxBytes: int64(c.MaxBytes), Factor: c.Factor,
-		Cycles: c.Cycles, Check: c.Check, Timeout: c.Timeout, Out: c.Out, Plans: c.Plans, Rows: c.JSON,
-		Command: commandLine(), Stdout: s.out,
-		Stderr: s.stderr}
-	if c.Threads {
-		o.Layout = perf.LayoutThreads
-	}
+		Cycles: c.Cycles, Check: c.Check, Timeout: c.Timeout, Out: c.Out, Plans: c.Plans, Rows: c.JSON}
 	err := c.tune(ctx, o)
 	if errors.Is(err, perf.ErrInvalid) {
 		return &exitError{2, err}

@@ -55,31 +55,9 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 	if err := m.meet(ctx); err != nil {
 		return nil, err
 	}
-	for _, lib := range r.Libraries {
-		m.progress("opening %s", lib.Name())
-		c, err := lib.Open(ctx, r.Peers, r.Device)
-		if err != nil {
-			return nil, fmt.Errorf("perf: rank %d: open %s: %w", me, lib.Name(), err)
-		}
-		opened = append(opened, c)
-	}
-	m.comms, m.Libraries, m.slow = slices.Clone(opened), slices.Clone(r.Libraries), make([]int, len(opened))
 	points, largest := cfg.points(n)
-	if me == 0 && m.Reporter != nil {
-		m.Reporter.Dropped(cfg.dropped(n))
-	}
-	if m.buf, err = newBuffers(r.Device, largest, cfg.Offset*8); err != nil {
+	if opened, err = m.open(ctx, largest); err != nil {
 		return nil, err
-	}
-	for i, c := range opened {
-		if err := register(ctx, c, m.buf.send.Ptr(), m.buf.recv.Ptr()); err != nil {
-			return nil, fmt.Errorf("perf: rank %d: buffers of %s: %w", me, m.Libraries[i].Name(), err)
-		}
-		if cfg.Windows {
-			if err := registerWindows(c, m.buf.send, m.buf.recv); err != nil {
-				return nil, fmt.Errorf("perf: rank %d: windows of %s: %w", me, m.Libraries[i].Name(), err)
-			}
-		}
 	}
 	for _, g := range points {
 		var point []Row
@@ -100,6 +78,40 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 		m.prune(point)
 	}
 	return rows, nil
+}
+
+// open opens the communicators, and buffers of up to largest bytes. After an error it returns the communicators that are
+// open.
+func (m *measurement) open(ctx context.Context, largest int64) (opened []Communicator, err error) {
+	fail := func(what string, lib Library, err error) error {
+		return fmt.Errorf("perf: rank %d: %s %s: %w", m.me, what, lib.Name(), err)
+	}
+	for _, lib := range m.Libraries {
+		m.progress("opening %s", lib.Name())
+		c, err := lib.Open(ctx, m.Peers, m.Device)
+		if err != nil {
+			return opened, fail("open", lib, err)
+		}
+		opened = append(opened, c)
+	}
+	m.comms, m.Libraries, m.slow = slices.Clone(opened), slices.Clone(m.Libraries), make([]int, len(opened))
+	if m.me == 0 && m.Reporter != nil {
+		m.Reporter.Dropped(m.cfg.dropped(m.n))
+	}
+	if m.buf, err = newBuffers(m.Device, largest, m.cfg.Offset*8); err != nil {
+		return opened, err
+	}
+	for i, c := range opened {
+		if err := register(ctx, c, m.buf.send.Ptr(), m.buf.recv.Ptr()); err != nil {
+			return opened, fail("buffers of", m.Libraries[i], err)
+		}
+		if m.cfg.Windows {
+			if err := registerWindows(c, m.buf.send, m.buf.recv); err != nil {
+				return opened, fail("windows of", m.Libraries[i], err)
+			}
+		}
+	}
+	return opened, nil
 }
 
 // prune skips libraries at later sizes, as Config.Prune defines. All ranks have the same rows, so all skip the same
@@ -236,17 +248,16 @@ func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Ro
 	if err != nil {
 		return nil, err
 	}
-	runners := make([]runner, len(m.comms))
-	for i, comm := range m.comms {
-		r := &runners[i]
-		*r = runner{comm: comm, submit: func() error { return comm.Submit(c.requests...) }, ops: ops}
-		if m.cfg.GraphOps != 0 {
-			if r.graph, err = m.Capturer.Capture(m.Stream,
-				m.counted(&out[i], func() error { return repeat(ctx, ops, r.submit) })); err != nil {
-				return nil, fmt.Errorf("capture %s: %w", m.Libraries[i].Name(), err)
+	runners, err := m.runners(ctx, c, ops, out)
+	defer func() {
+		for _, r := range runners {
+			if r.graph != nil {
+				_ = r.graph.Close()
 			}
-			defer func() { _ = r.graph.Close() }()
 		}
+	}()
+	if err != nil {
+		return nil, err
 	}
 	for cycle := range m.cfg.Cycles {
 		for i, lib := range m.Libraries {
@@ -256,24 +267,47 @@ func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Ro
 			}
 		}
 	}
-	// 3. The same check at full speed, on the timed operations. An in-place operation must not read its own result,
-	//    however.
-	in = m.draw(g, inPlace, 2)
+	// 3. The same check at full speed.
+	if err := m.recheck(ctx, c, runners, runs, out); err != nil {
+		return nil, err
+	}
+	return m.gather(ctx, &g, inPlace, ops, runs, out)
+}
+
+// recheck checks the timed operations on other data. An in-place operation must not read its own result, however.
+func (m *measurement) recheck(ctx context.Context, c *call, runners []runner, runs int, out []outcome) error {
+	in := m.draw(c.g, c.inPlace, 2)
 	for i, comm := range m.comms {
 		r := runner{comm: comm, submit: runners[i].submit, ops: 1}
 		times := 1
 		switch {
-		case inPlace:
+		case c.inPlace:
 		case runners[i].graph != nil:
 			r = runners[i]
 		default:
 			times = min(runs, 8)
 		}
 		if err := m.check(ctx, &r, c, in, times, &out[i]); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return m.gather(ctx, &g, inPlace, ops, runs, out)
+	return nil
+}
+
+// runners are what is timed of each library: an operation, or a graph of ops operations. After an error it returns those
+// that are ready.
+func (m *measurement) runners(ctx context.Context, c *call, ops int, out []outcome) (list []runner, err error) {
+	for i, comm := range m.comms {
+		r := runner{comm: comm, submit: func() error { return comm.Submit(c.requests...) }, ops: ops}
+		if m.cfg.GraphOps != 0 {
+			if r.graph, err = m.Capturer.Capture(m.Stream,
+				m.counted(&out[i], func() error { return repeat(ctx, ops, r.submit) })); err != nil {
+				return list, fmt.Errorf("capture %s: %w", m.Libraries[i].Name(), err)
+			}
+		}
+		list = append(list, r)
+	}
+	return list, nil
 }
 
 // counted returns submit, which then notes in o the part of a GPU that its work takes.

@@ -212,7 +212,7 @@ func TestInterleavedLibrariesAndRecord(t *testing.T) {
 	dir := t.TempDir()
 	rec := Record{Schema: Schema, Command: []string{"goccl"}, Rows: rows, Summary: s}
 	path := filepath.Join(dir, "r.json")
-	if err := rec.Write(path, nil); err != nil {
+	if err := writeJSON(path, &rec, nil); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := os.ReadFile(path)
@@ -223,7 +223,7 @@ func TestInterleavedLibrariesAndRecord(t *testing.T) {
 	if err := json.Unmarshal(raw, &back); err != nil || len(back.Rows) != len(rows) || back.Rows[0] != rows[0] {
 		t.Errorf("the record does not read back: %v", err)
 	}
-	if err := rec.Write(filepath.Join(dir, "no", "such", "folder.json"), nil); err == nil {
+	if err := writeJSON(filepath.Join(dir, "no", "such", "folder.json"), &rec, nil); err == nil {
 		t.Error("writing into a missing folder succeeds")
 	}
 	svg := filepath.Join(dir, "p.svg")
@@ -383,8 +383,8 @@ func TestNumbers(t *testing.T) {
 	}
 	// Every finite normal pattern of the small formats survives.
 	for _, typ := range []datatype.Type{datatype.Float16, datatype.Bfloat16, datatype.Float8E4M3, datatype.Float8E5M2} {
-		f, _ := small(typ)
-		for bits := uint32(0); bits < 1<<(f.exp+f.frac+1); bits++ {
+		f := floats[typ]
+		for bits := uint64(0); bits < 1<<(f.exp+f.frac+1); bits++ {
 			e := bits >> f.frac & (1<<f.exp - 1)
 			if e == 0 || e == 1<<f.exp-1 {
 				continue

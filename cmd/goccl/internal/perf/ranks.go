@@ -1,7 +1,6 @@
 package perf
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -56,85 +55,32 @@ func openDevice(kind device.Kind, local int) (device.Device, error) {
 	return cuda.Open(local % n)
 }
 
-// rankOf opens the resources of one rank. Work on the host device runs in the rank's own goroutine, on a synchronous
-// stream.
-func rankOf(boot bootstrap.Bootstrap, kind device.Kind, local, localSize int, libraries []Library) (r Rank,
-	closer func() error, err error) {
-	dev, err := openDevice(kind, local)
+// withRank opens the resources of one rank for f, and closes them and boot. Work on the host device runs in the rank's
+// own goroutine, on a synchronous stream.
+func withRank(boot bootstrap.Bootstrap, at place, f func(r Rank) error) (err error) {
+	defer func() { err = errors.Join(err, boot.Close()) }()
+	fail := func(err error) error { return fmt.Errorf("perf: rank %d: %w", boot.Rank(), err) }
+	dev, err := openDevice(at.kind, at.local)
 	if err != nil {
-		return Rank{}, nil, fmt.Errorf("perf: rank %d: %w", boot.Rank(), err)
+		return fail(err)
 	}
-	var s device.Stream
-	if kind == device.Host {
-		s, err = dev.WrapStream(0)
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	r := Rank{Peers: boot, Device: dev}
+	if at.kind == device.Host {
+		r.Stream, err = dev.WrapStream(0)
 	} else {
-		s, err = dev.NewStream()
-	}
-	if err != nil {
-		return Rank{}, nil, errors.Join(fmt.Errorf("perf: rank %d: %w", boot.Rank(), err), dev.Close())
-	}
-	count, err := gpus(kind)
-	if err != nil {
-		return Rank{}, nil, errors.Join(err, dev.Close())
-	}
-	r = Rank{Peers: boot, Device: dev, Stream: s, Libraries: libraries,
-		Limits: LimitsOf(dev, runtime.NumCPU(), localSize <= count)}
-	if kind == device.CUDA {
+		r.Stream, err = dev.NewStream()
 		r.Capturer = cudaCapturer{}
 	}
-	return r, func() error { return errors.Join(s.Close(), dev.Close()) }, nil
-}
-
-// ranksAsThreads runs n ranks as goroutines of this process. When one fails, the context of the others is cancelled; it
-// returns the first error.
-func ranksAsThreads(ctx context.Context, n int,
-	rank func(ctx context.Context, boot bootstrap.Bootstrap, i int) error) error {
-	boots := bootstrap.NewLocalGroup(n)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	done := make(chan error, n)
-	for i := range n {
-		go func() { done <- rank(ctx, boots[i], i) }()
-	}
-	var first error
-	for range n {
-		// A rank that fails unblocks the others: its bootstrap is closed, and the context is cancelled.
-		if err := <-done; err != nil && first == nil {
-			first = err
-			cancel(err)
-		}
-	}
-	return first
-}
-
-// measureThreads runs n ranks as goroutines of this process and returns the rows of rank 0.
-func measureThreads(ctx context.Context, cfg Config, n int, kind device.Kind, libraries []Library, reporter Reporter,
-	about func(Rank)) (rows []Row, err error) {
-	err = ranksAsThreads(ctx, n, func(ctx context.Context, boot bootstrap.Bootstrap, i int) error {
-		mine, err := measureOne(ctx, cfg, boot, kind, i, n, false, libraries, reporter, about)
-		if i == 0 {
-			rows = mine
-		}
-		return err
-	})
-	return rows, err
-}
-
-// measureOne runs one rank from its device to its rows. It closes boot.
-func measureOne(ctx context.Context, cfg Config, boot bootstrap.Bootstrap, kind device.Kind, local, localSize int,
-	processes bool, libraries []Library, reporter Reporter, about func(Rank)) (rows []Row, err error) {
-	defer func() { err = errors.Join(err, boot.Close()) }()
-	r, closer, err := rankOf(boot, kind, local, localSize, libraries)
 	if err != nil {
-		return nil, err
+		return fail(err)
 	}
-	defer func() { err = errors.Join(err, closer()) }()
-	r.Crowded = crowded(processes, kind, localSize)
-	if boot.Rank() == 0 {
-		r.Reporter = reporter
-		if about != nil {
-			about(r)
-		}
+	defer func() { err = errors.Join(err, r.Stream.Close()) }()
+	count, err := gpus(at.kind)
+	if err != nil {
+		return err
 	}
-	return Measure(ctx, cfg, r)
+	r.Limits = LimitsOf(dev, runtime.NumCPU(), at.localSize <= count)
+	r.Crowded = at.layout == LayoutProcesses && at.kind == device.Host && at.localSize > runtime.GOMAXPROCS(0)
+	return f(r)
 }

@@ -1,7 +1,6 @@
 package perf
 
 import (
-	"io"
 	"time"
 
 	"github.com/goccl/goccl/internal/buildinfo"
@@ -47,6 +46,3 @@ type RecordSetup struct {
 	// Env holds the variables that change the behaviour of a library.
 	Env map[string]string `json:"env,omitempty"`
 }
-
-// Write saves the record at path; stdout is for "-".
-func (r *Record) Write(path string, stdout io.Writer) error { return writeJSON(path, r, stdout) }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"sort"
 	"strings"
@@ -19,14 +17,6 @@ import (
 	"github.com/goccl/goccl/internal/buildinfo"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/job/bootstrap"
-	"github.com/goccl/goccl/job/launch"
-)
-
-// The layouts of ranks that Run starts itself.
-const (
-	LayoutAuto      = ""          // processes on CUDA, threads on the host
-	LayoutThreads   = "threads"   // goroutines of this process
-	LayoutProcesses = "processes" // one process per rank
 )
 
 // defaultRanks is the number of ranks without a launcher or a GPU.
@@ -38,41 +28,20 @@ var ErrFailed = errors.New("perf: wrong or impossible results")
 // Options is a whole run of `goccl perf`.
 type Options struct {
 	Config
-	Ranks  int    // ranks to start here; 0: one per GPU, or 8 on the host. A launcher overrides it
-	Device string // auto, host, cuda
-	Layout string
-	Hosts  int // network namespaces to make and to divide the ranks among; 0: none
+	Launch
 	// forced algorithms, side by side; none: goccl's own choice; "all": its own choice and each available algorithm
 	Algos     []string
 	Against   []string // paths of libraries with NCCL's ABI, measured side by side
 	JSON      string   // file for the Record
 	Plot      string   // file for the picture
-	Command   []string // this program and its arguments, to start ranks and for the record
 	Machine   func() any
-	Stdout    io.Writer
-	Stderr    *os.File // progress is written here if it is a terminal
 	libraries []Library
-	files     io.Writer // for files of the name "-"
 }
 
-// terminalVariable passes the terminal of the starting process to rank 0, whose own output is a pipe.
-const terminalVariable = "GOCCL_PERF_TERMINAL"
-
-// Run runs the measurement in one of three layouts:
-//
-//  1. under a launcher this process is one rank;
-//  2. otherwise, with a process per rank, it starts itself again under the launcher of `goccl run`, and each copy does
-//     step 1;
-//  3. otherwise its ranks are goroutines.
-//
-// Only rank 0 prints and writes files. The error is ErrFailed, or the reason why there are no results.
+// Run runs the measurement on every rank: see Launch. Only rank 0 prints and writes files. The error is ErrFailed, or
+// the reason why there are no results.
 func Run(ctx context.Context, o Options) error {
-	if o.Stdout == nil {
-		o.Stdout = os.Stdout
-	}
-	if o.files = o.Stdout; o.JSON == "-" || o.Plot == "-" {
-		o.Stdout = o.Stderr // the file is alone on standard output
-	}
+	o.outputs(o.JSON, o.Plot)
 	kind, err := ParseDevice(o.Device)
 	if err != nil {
 		return err
@@ -83,141 +52,58 @@ func Run(ctx context.Context, o Options) error {
 	if err := writable(o.JSON, o.Plot); err != nil {
 		return err
 	}
-	env, err := bootstrap.FromEnv()
-	switch {
-	case err == nil:
-		return o.runRank(ctx, kind, env)
-	case !errors.Is(err, bootstrap.ErrNoLauncher):
-		return err
-	}
-	n := o.Ranks
-	if n == 0 {
-		if n, err = gpus(kind); err != nil {
+	var r reporter // of this process's ranks
+	err = o.everyRank(ctx, kind, work{name: "perf", ranks: defaultRanks,
+		check: func(n int, launcher string) error {
+			if launcher != "" && o.Ranks != 0 && o.Ranks != n {
+				return invalid("--ranks %d, but %s started %d: leave --ranks out", o.Ranks, launcher, n)
+			}
+			if err := o.normalize(n); err != nil || launcher != "" {
+				return err
+			}
+			return o.fits(kind, n, n)
+		},
+		open: func() error {
+			err := o.open(kind)
+			r = o.reporter()
 			return err
+		},
+		rank: func(ctx context.Context, boot bootstrap.Bootstrap, at place) error {
+			return o.rank(ctx, boot, at, &r)
+		},
+	})
+	switch {
+	case r.table == nil: // the ranks are other processes
+	case !r.leads:
+		if s := Summarize(r.rows); err == nil && !s.OK() {
+			return ErrFailed
 		}
-		if n == 0 {
-			n = defaultRanks
-		}
-	}
-	if err := o.normalize(n); err != nil {
-		return err
-	}
-	if err := o.fits(kind, n, n); err != nil {
-		return err
-	}
-	if o.Hosts > 0 {
-		return o.onHosts(ctx, kind, n)
-	}
-	switch o.Layout {
-	case LayoutProcesses:
-		return o.start(ctx, n)
-	case LayoutAuto:
-		if kind == device.CUDA && n > 1 {
-			return o.start(ctx, n)
-		}
-	case LayoutThreads:
 	default:
-		return invalid("unknown layout %q", o.Layout)
-	}
-	if err := o.open(kind); err != nil {
-		return err
-	}
-	rep := o.reporter()
-	var lead Rank
-	rows, err := measureThreads(ctx, o.Config, n, kind, o.libraries, rep.table,
-		func(r Rank) { lead = r; rep.begin(&o, n, LayoutThreads, "", r) })
-	return rep.end(ctx, &o, rows, err, n, LayoutThreads, "", lead)
-}
-
-// runRank runs one rank under a launcher.
-func (o *Options) runRank(ctx context.Context, kind device.Kind, env bootstrap.Env) error {
-	n := env.WorldSize
-	if o.Ranks != 0 && o.Ranks != n {
-		return invalid("--ranks %d, but %s started %d: leave --ranks out", o.Ranks, env.Launcher, n)
-	}
-	if err := o.normalize(n); err != nil {
-		return err
-	}
-	if err := o.open(kind); err != nil {
-		return err
-	}
-	boot, err := bootstrap.Join(ctx, env)
-	if err != nil {
-		return fmt.Errorf("perf: join: %w", err)
-	}
-	local, localSize := env.LocalRank, env.LocalSize
-	if local < 0 {
-		local = bootstrap.LocalRank(boot)
-	}
-	if localSize <= 0 {
-		localSize = bootstrap.LocalSize(boot)
-	}
-	if err := o.fits(kind, n, localSize); err != nil {
-		return errors.Join(err, boot.Close())
-	}
-	rep := o.reporter()
-	var lead Rank
-	rows, err := measureOne(ctx, o.Config, boot, kind, local, localSize, true, o.libraries, rep.table,
-		func(r Rank) { lead = r; rep.begin(o, n, LayoutProcesses, env.Launcher, r) })
-	if env.Rank != 0 {
-		if err == nil && !summaryOK(rows) {
-			err = ErrFailed
-		}
-		return err
-	}
-	return rep.end(ctx, o, rows, err, n, LayoutProcesses, env.Launcher, lead)
-}
-
-func summaryOK(rows []Row) bool {
-	s := Summarize(rows)
-	return s.OK()
-}
-
-// start runs this program again, n times, on the given hosts.
-func (o *Options) start(ctx context.Context, n int, hosts ...launch.Host) error {
-	if len(o.Command) == 0 {
-		return errors.New("perf: a process per rank needs the command to start")
-	}
-	// The name is kept if it can be found, since a program may depend on its name.
-	program, err := exec.LookPath(o.Command[0])
-	if err != nil {
-		if program, err = os.Executable(); err != nil {
-			return fmt.Errorf("perf: find this program, to start ranks: %w", err)
-		}
-	}
-	env := setting.Environ()
-	if NewProgress(o.Stderr) != nil {
-		env = append(env, fmt.Sprintf("%s=/proc/%d/fd/%d", terminalVariable, os.Getpid(), o.Stderr.Fd()))
-	}
-	stderr := io.Writer(os.Stderr)
-	if o.Stderr != nil {
-		stderr = o.Stderr
-	}
-	err = launch.Run(ctx, launch.Options{N: n, Program: append([]string{program}, o.Command[1:]...), Env: env,
-		Hosts: hosts, Stdout: &leadWriter{w: o.files}, Stderr: stderr})
-	var exit *launch.ExitError
-	if errors.As(err, &exit) && exit.Code == ExitFailed {
-		return ErrFailed
+		return r.end(ctx, &o, err)
 	}
 	return err
 }
 
-// ExitFailed is the exit status of `goccl perf` for ErrFailed.
-const ExitFailed = 3
-
-// leadWriter copies the output of rank 0, without the launcher's "[0] ".
-type leadWriter struct{ w io.Writer }
-
-func (l *leadWriter) Write(line []byte) (int, error) {
-	rest := string(line)
-	if head, tail, ok := strings.Cut(rest, "] "); ok && strings.HasPrefix(head, "[") &&
-		strings.Trim(head[1:], " 0") == "" {
-		rest = tail
+// rank measures on one rank. It closes boot.
+func (o *Options) rank(ctx context.Context, boot bootstrap.Bootstrap, at place, to *reporter) error {
+	if at.launcher != "" {
+		if err := o.fits(at.kind, boot.WorldSize(), at.localSize); err != nil {
+			return errors.Join(err, boot.Close())
+		}
 	}
-	if _, err := io.WriteString(l.w, rest); err != nil {
-		return 0, err
-	}
-	return len(line), nil
+	return withRank(boot, at, func(r Rank) (err error) {
+		r.Libraries = o.libraries
+		leads := boot.Rank() == 0
+		if leads {
+			r.Reporter, to.leads = to.table, true
+			to.begin(o, boot.WorldSize(), at, r)
+		}
+		rows, err := Measure(ctx, o.Config, r)
+		if leads || at.layout == LayoutProcesses {
+			to.rows = rows
+		}
+		return err
+	})
 }
 
 // open opens the libraries: goccl first.
@@ -278,19 +164,23 @@ func variants(k Kind, kind device.Kind) ([]string, error) {
 	return names, nil
 }
 
-// reporter is the output of rank 0: the table during the measurement, then the files.
+// reporter is the output of a process. The process with rank 0 leads: it prints the table during the measurement, then
+// writes the files.
 type reporter struct {
 	table    *Table
-	started  time.Time
 	terminal *os.File
+	leads    bool
+	record   Record // what is known of it when the measurement begins
+	rows     []Row
 }
 
-func (o *Options) reporter() *reporter {
+func (o *Options) reporter() reporter {
 	names := make([]string, len(o.libraries))
 	for i, l := range o.libraries {
 		names[i] = l.Name()
 	}
-	r := &reporter{started: time.Now()}
+	r := reporter{record: Record{Schema: Schema, Time: time.Now().UTC().Truncate(time.Second), Command: o.Command,
+		Build: buildinfo.Read()}}
 	f := o.Stderr
 	if path := setting.Lenient().Terminal; path != "" {
 		if t, err := os.OpenFile(path, os.O_WRONLY, 0); err == nil {
@@ -301,27 +191,34 @@ func (o *Options) reporter() *reporter {
 	return r
 }
 
-// begin prints what will be measured.
-func (r *reporter) begin(o *Options, n int, layout, launcher string, lead Rank) {
+// begin prints what will be measured on n ranks.
+func (r *reporter) begin(o *Options, n int, at place, lead Rank) {
 	from, s := "", "s"
-	if launcher != "" && setting.Get("GOCCL_RUN_ID") == "" { // goccl's own launcher has torchrun's variables
-		from = ", started by " + launcher
+	if at.launcher != "" && setting.Get("GOCCL_RUN_ID") == "" { // goccl's own launcher has torchrun's variables
+		from = ", started by " + at.launcher
 	}
 	if n == 1 {
 		s = ""
 	}
-	r.table.printf("# goccl %s: %v, %d rank%s, %s%s, device %v (%s)\n", buildinfo.Read().Version, o.Kind, n, s, layout,
-		from, lead.Device.ID().Kind, lead.Device.Name())
-	for _, l := range o.libraries[1:] {
-		r.table.printf("# beside it: %s, version %s\n", l.Name(), l.Version())
+	setup := &r.record.Setup
+	*setup = RecordSetup{Kind: o.Kind.String(), Ranks: n, Layout: at.layout, Launcher: at.launcher,
+		Device: at.kind.String(), Product: lead.Device.Name(),
+		Graph: o.GraphOps, Isolated: o.Isolated, Cycles: o.Cycles, Warmup: o.Warmup, Offset: o.Offset,
+		Env: variables(setting.Environ())}
+	r.table.printf("# goccl %s: %v, %d rank%s, %s%s, device %s (%s)\n", r.record.Build.Version, o.Kind, n, s, at.layout, from,
+		setup.Device, setup.Product)
+	for i, l := range o.libraries {
+		r.record.Libraries = append(r.record.Libraries, RecordLibrary{Name: l.Name(), Version: l.Version()})
+		if i > 0 {
+			r.table.printf("# beside it: %s, version %s\n", l.Name(), l.Version())
+		}
 	}
 }
 
 // end prints the summary and writes the files, after an interruption with the rows that are complete.
-func (r *reporter) end(ctx context.Context, o *Options, rows []Row, err error, n int, layout, launcher string,
-	lead Rank) error {
-	s := Summarize(rows)
-	if stopped := ctx.Err() != nil; err == nil || stopped && len(rows) > 0 {
+func (r *reporter) end(ctx context.Context, o *Options, err error) error {
+	s := Summarize(r.rows)
+	if stopped := ctx.Err() != nil; err == nil || stopped && len(r.rows) > 0 {
 		if stopped {
 			r.table.printf("# interrupted: this is what was measured until then\n")
 		}
@@ -332,26 +229,20 @@ func (r *reporter) end(ctx context.Context, o *Options, rows []Row, err error, n
 	if r.terminal != nil {
 		err = errors.Join(err, r.terminal.Close())
 	}
-	if o.JSON != "" && lead.Device != nil {
-		rec := Record{Schema: Schema, Time: r.started.UTC().Truncate(time.Second), Command: o.Command,
-			Build: buildinfo.Read(), Rows: rows, Summary: s,
-			Setup: RecordSetup{Kind: o.Kind.String(), Ranks: n, Layout: layout, Launcher: launcher,
-				Device: lead.Device.ID().Kind.String(), Product: lead.Device.Name(),
-				Graph: o.GraphOps, Isolated: o.Isolated, Cycles: o.Cycles, Warmup: o.Warmup, Offset: o.Offset,
-				Env: variables(setting.Environ())}}
-		for _, l := range o.libraries {
-			rec.Libraries = append(rec.Libraries, RecordLibrary{Name: l.Name(), Version: l.Version()})
-		}
+	if o.JSON != "" {
+		rec := &r.record
+		rec.Rows, rec.Summary = r.rows, s
 		if o.Machine != nil {
 			rec.Machine = o.Machine()
 		}
 		if err != nil {
 			rec.Error = err.Error()
 		}
-		err = errors.Join(err, rec.Write(o.JSON, o.files))
+		err = errors.Join(err, writeJSON(o.JSON, rec, o.files))
 	}
 	if o.Plot != "" && err == nil {
-		err = Plot(o.Plot, fmt.Sprintf("%v, %d ranks, %s", o.Kind, n, lead.Device.Name()), rows, o.files)
+		setup := &r.record.Setup
+		err = Plot(o.Plot, fmt.Sprintf("%s, %d ranks, %s", setup.Kind, setup.Ranks, setup.Product), r.rows, o.files)
 	}
 	if err = errors.Join(err, r.table.Err()); err != nil {
 		return err

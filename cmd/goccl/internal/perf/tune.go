@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
-	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/internal/buildinfo"
 	"github.com/goccl/goccl/job/bootstrap"
@@ -19,13 +16,10 @@ import (
 
 // TuneOptions are the options of `goccl tune`.
 type TuneOptions struct {
+	Launch
 	Collectives []string // names; none: all that have algorithms to choose from
 	Modes       []string // nvlink.ModeEager, nvlink.ModeGraph; none: both
 	Widths      []int    // of elements, in bytes, for reductions; none: 1, 2, 4 and 8
-	Ranks       int      // ranks to start here; 0: one per GPU. A launcher overrides it
-	Layout      string
-	Device      string // auto, cuda, host: see ParseDevice
-	Hosts       int    // network namespaces to make and to divide the ranks among; 0: none
 
 	MinBytes, MaxBytes int64
 	Factor             float64
@@ -33,13 +27,9 @@ type TuneOptions struct {
 	Check              bool
 	Timeout            time.Duration
 
-	Out     string // file for the table
-	Plans   string // folder for plans, of TunePlans
-	Rows    string // file for every measured time; may be empty
-	Command []string
-	Stdout  io.Writer
-	files   io.Writer // for files of the name "-"
-	Stderr  *os.File
+	Out   string // file for the table
+	Plans string // folder for plans, of TunePlans
+	Rows  string // file for every measured time; may be empty
 }
 
 const (
@@ -117,21 +107,11 @@ func (o *TuneOptions) sweeps(kinds []Kind) ([]sweep, error) {
 	return list, nil
 }
 
-// outputs redirects the printed tables to standard error if a file goes to standard output.
-func (o *TuneOptions) outputs() {
-	if o.Stdout == nil {
-		o.Stdout = os.Stdout
-	}
-	if o.files = o.Stdout; o.Out == "-" || o.Rows == "-" {
-		o.Stdout = o.Stderr
-	}
-}
-
 // Tune measures every algorithm with several numbers of threads or channels, in graphs and eagerly, for every element
 // width. It writes the table that selects the fastest by size, in the format that GOCCL_TUNING reads. Collectives that
 // are not measured keep their rows of the current table.
 func Tune(ctx context.Context, o TuneOptions) error {
-	o.outputs()
+	o.outputs(o.Out, o.Rows)
 	kinds, err := o.kinds()
 	if err != nil {
 		return err
@@ -158,15 +138,11 @@ func Tune(ctx context.Context, o TuneOptions) error {
 			return err
 		}
 	}
-	return o.everyRank(ctx, kind, o.Layout, func(ctx context.Context, boot bootstrap.Bootstrap, local, localSize int,
-		layout string) error {
-		if hostsOf(boot) > 1 {
-			return o.across(ctx, kinds, boot, kind)
+	return o.everyRank(ctx, kind, func(ctx context.Context, t *tuning) error {
+		if hostsOf(t.boot) > 1 {
+			return t.across(ctx, kinds, kind)
 		}
-		if err := needsGPUs(); err != nil {
-			return errors.Join(err, boot.Close())
-		}
-		return o.rank(ctx, sweeps, boot, local, localSize, layout)
+		return t.onGPUs(ctx, sweeps)
 	})
 }
 
@@ -211,76 +187,39 @@ func (o *TuneOptions) config(w sweep) Config {
 	return c
 }
 
-// rank runs one rank from its device to the table, which rank 0 writes. It closes boot.
-func (o *TuneOptions) rank(ctx context.Context, sweeps []sweep, boot bootstrap.Bootstrap, local, localSize int,
-	layout string) (err error) {
-	defer func() { err = errors.Join(err, boot.Close()) }()
-	r, closer, err := rankOf(boot, device.CUDA, local, localSize, nil)
+// onGPUs measures the sweeps on one rank. Rank 0 writes the table.
+func (t *tuning) onGPUs(ctx context.Context, sweeps []sweep) (err error) {
+	n, dev := t.boot.WorldSize(), t.on.Device
+	engine, err := nvlink.New(ctx, nvlink.Config{Job: collective.Job{Bootstrap: t.boot, Device: dev,
+		OpTimeout: t.Timeout}})
 	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closer()) }()
-	engine, err := nvlink.New(ctx, nvlink.Config{Job: collective.Job{Bootstrap: boot, Device: r.Device,
-		OpTimeout: o.Timeout}})
-	if err != nil {
-		return fmt.Errorf("tune: rank %d: %w", boot.Rank(), err)
+		return fmt.Errorf("tune: rank %d: %w", t.boot.Rank(), err)
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	n := boot.WorldSize()
-	lamport, closer, err := lamportOf(ctx, engine, boot, r.Device)
+	lamport, closer, err := lamportOf(ctx, engine, t.boot, dev)
 	if err != nil {
-		return fmt.Errorf("tune: rank %d: %w", boot.Rank(), err)
+		return fmt.Errorf("tune: rank %d: %w", t.boot.Rank(), err)
 	}
 	defer func() { err = errors.Join(err, closer()) }()
 	table, err := engine.Table()
 	if err != nil {
 		return err
 	}
-	table.GPU, table.Ranks = r.Device.Name(), n
-	table.Note = fmt.Sprintf("measured by goccl tune %s: %d ranks as %s", buildinfo.Read().Version, n, layout)
-	if boot.Rank() == 0 {
-		r.Reporter = &tuneReporter{w: o.Stdout, progress: NewProgress(o.Stderr)}
-		if _, err := fmt.Fprintf(o.Stdout, "# %s\n# %s, %d ranks\n# %12s %11s  fastest\n", table.Note, r.Device.Name(), n,
-			"size (B)", "time (us)"); err != nil {
-			return err
-		}
-	}
-	measured, best := map[string][]Row{}, make([][]nvlink.Row, len(sweeps))
+	table.GPU, table.Ranks = dev.Name(), n
+	table.Note = fmt.Sprintf("measured by goccl tune %s: %d ranks as %s", buildinfo.Read().Version, n, t.layout)
+	t.head("%s\n# %s, %d ranks", table.Note, dev.Name(), n)
+	best := make([][]nvlink.Row, len(sweeps))
 	shared := &tuned{engine: engine}
 	for i, w := range sweeps {
-		r.Libraries = nil
-		for _, name := range engine.Variants(w.kind.Collective) {
-			if name == nvlink.LamportName && !lamport.takes(w, 1) {
-				continue
-			}
-			for _, t := range nvlink.Numbers(name) {
-				r.Libraries = append(r.Libraries, &tuneLibrary{name: fmt.Sprintf("%s/%d", name, t), kind: w.kind, shared: shared})
-			}
-		}
-		if boot.Rank() == 0 {
-			if _, err := fmt.Fprintf(o.Stdout, "# %v\n", w); err != nil {
-				return err
-			}
-		}
-		rows, err := Measure(ctx, o.config(w), r)
+		rows, err := t.measure(ctx, w.String(), "table", t.config(w), shared.libraries(w, lamport))
 		if err != nil {
 			return err
-		}
-		if s := Summarize(rows); !s.OK() {
-			return fmt.Errorf("tune: %v: %d elements wrong, %d bytes changed outside, %d impossible times: no table is written",
-				w, s.Wrong, s.Stray, s.Refused)
 		}
 		rows = slices.DeleteFunc(rows, func(r Row) bool { // goccl ran something else
 			return collective.BaseName(r.Library) == nvlink.LamportName && !lamport.takes(w, r.Count)
 		})
-		measured[w.String()], best[i] = rows, fastest(rows)
-	}
-	if boot.Rank() != 0 {
-		return nil
+		t.measured[w.String()], best[i] = rows, fastest(rows)
 	}
 	enter(table, sweeps, best)
-	if err := writeJSON(o.Rows, measured, o.files); err != nil {
-		return err
-	}
-	return writeJSON(o.Out, table, o.files)
+	return t.save(table)
 }

@@ -10,9 +10,9 @@ import (
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/hosts"
+	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/internal/buildinfo"
 	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/internal/setting"
@@ -22,62 +22,28 @@ import (
 // hostsOf is the number of hosts of a job.
 func hostsOf(boot bootstrap.Bootstrap) int { return slices.Max(boot.Hosts()) + 1 }
 
-// across measures the algorithms of engine/hosts on one rank, eagerly and with floats. Rank 0 writes the table. It
-// closes boot.
-func (o *TuneOptions) across(ctx context.Context, kinds []Kind, boot bootstrap.Bootstrap, kind device.Kind) (
-	err error,
-) {
-	defer func() { err = errors.Join(err, boot.Close()) }()
-	r, closer, err := rankOf(boot, kind, bootstrap.LocalRank(boot), bootstrap.LocalSize(boot), nil)
+// across measures the algorithms of engine/hosts on one rank, eagerly and with floats. Rank 0 writes the table.
+func (t *tuning) across(ctx context.Context, kinds []Kind, kind device.Kind) error {
+	available, network, err := t.available(ctx, t.boot, t.on.Device)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closer()) }()
-	available, network, err := o.available(ctx, boot, r.Device)
-	if err != nil {
-		return err
-	}
-	n := boot.WorldSize()
-	table := hosts.Table{Device: kind.String(), Network: network, Hosts: hostsOf(boot), Ranks: n,
+	table := hosts.Table{Device: kind.String(), Network: network, Hosts: hostsOf(t.boot), Ranks: t.boot.WorldSize(),
 		Collectives: map[string][]hosts.Row{},
-		Note:        fmt.Sprintf("measured by goccl tune %s on %s", buildinfo.Read().Version, r.Device.Name())}
-	if boot.Rank() == 0 {
-		r.Reporter = &tuneReporter{w: o.Stdout, progress: NewProgress(o.Stderr)}
-		if _, err := fmt.Fprintf(o.Stdout, "# %s\n# %d ranks on %d hosts, network %s\n# %12s %11s  fastest\n", table.Note, n,
-			table.Hosts, network, "size (B)", "time (us)"); err != nil {
-			return err
-		}
-	}
-	measured := map[string][]Row{}
+		Note:        fmt.Sprintf("measured by goccl tune %s on %s", buildinfo.Read().Version, t.on.Device.Name())}
+	t.head("%s\n# %d ranks on %d hosts, network %s", table.Note, table.Ranks, table.Hosts, network)
 	for _, k := range kinds {
-		names := available[k.Collective]
-		if len(names) < 2 {
+		var libraries []Library
+		for _, name := range available[k.Collective] {
+			libraries = append(libraries, &ours{algo: name, kind: k, timeout: t.Timeout})
+		}
+		if len(libraries) < 2 {
 			continue
 		}
-		r.Libraries = nil
-		for _, name := range names {
-			r.Libraries = append(r.Libraries, &ours{algo: name, kind: k, timeout: o.Timeout})
-		}
-		if boot.Rank() == 0 {
-			if _, err := fmt.Fprintf(o.Stdout, "# %v\n", k); err != nil {
-				return err
-			}
-		}
-		c := Config{Kind: k, Types: []datatype.Type{datatype.Float32}, MinBytes: o.MinBytes, MaxBytes: o.MaxBytes,
-			Factor: o.Factor, Cycles: o.Cycles, Warmup: 1, Check: o.Check, OutOfPlace: true, Prune: pruneFactor,
-			PruneFrom: pruneFrom, Timeout: o.Timeout}
-		if err := c.normalize(n); err != nil {
-			return err
-		}
-		rows, err := Measure(ctx, c, r)
+		rows, err := t.measure(ctx, k.String(), "table", t.config(sweep{kind: k, mode: nvlink.ModeEager}), libraries)
 		if err != nil {
 			return err
 		}
-		if s := Summarize(rows); !s.OK() {
-			return fmt.Errorf("tune: %v: %d elements wrong, %d bytes changed outside, %d impossible times: no table is written",
-				k, s.Wrong, s.Stray, s.Refused)
-		}
-		measured[k.String()] = rows
 		for _, row := range fastest(rows) {
 			table.Collectives[k.String()] = append(table.Collectives[k.String()],
 				hosts.Row{Bytes: row.Bytes, Algorithm: strings.TrimPrefix(row.Algorithm, "goccl:")})
@@ -87,13 +53,14 @@ func (o *TuneOptions) across(ctx context.Context, kinds []Kind, boot bootstrap.B
 	if rows, ok := table.Collectives[collective.AllToAll.String()]; ok {
 		table.Collectives[collective.AllToAllV.String()] = rows
 	}
-	if boot.Rank() != 0 {
+	if !t.leads() {
 		return nil
 	}
-	if err := writeJSON(o.Rows, measured, o.files); err != nil {
-		return err
+	file, err := enterHosts(&table)
+	if err != nil {
+		return errors.Join(t.save(nil), err)
 	}
-	return o.enterHosts(&table)
+	return t.save(file)
 }
 
 // available are the algorithms that can run on the hosts of the job, by collective, and the name of the network.
@@ -114,9 +81,9 @@ func (o *TuneOptions) available(ctx context.Context, boot bootstrap.Bootstrap, d
 	return list, c.NetworkName(), c.Close()
 }
 
-// enterHosts writes the file that GOCCL_TUNING names now, if any, with the table in place of an earlier table of the
+// enterHosts returns the file that GOCCL_TUNING names now, if any, with the table in place of an earlier table of the
 // same hosts.
-func (o *TuneOptions) enterHosts(table *hosts.Table) error {
+func enterHosts(table *hosts.Table) (map[string]any, error) {
 	file := map[string]any{}
 	var tables []hosts.Table
 	if path := setting.Lenient().Tuning; path != "" {
@@ -128,12 +95,12 @@ func (o *TuneOptions) enterHosts(table *hosts.Table) error {
 			tables, err = hosts.LoadTables(path)
 		}
 		if err != nil {
-			return fmt.Errorf("tune: GOCCL_TUNING: %w", err)
+			return nil, fmt.Errorf("tune: GOCCL_TUNING: %w", err)
 		}
 	}
 	tables = slices.DeleteFunc(tables, func(t hosts.Table) bool {
 		return t.Device == table.Device && t.Network == table.Network && t.Hosts == table.Hosts && t.Ranks == table.Ranks
 	})
 	file["across_hosts"] = append(tables, *table)
-	return writeJSON(o.Out, file, o.files)
+	return file, nil
 }

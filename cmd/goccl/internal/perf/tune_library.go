@@ -3,6 +3,7 @@ package perf
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
@@ -15,6 +16,19 @@ type tuned struct {
 	engine *nvlink.Engine
 	forced string
 	seq    uint64
+}
+
+// libraries are the algorithms of a sweep, with each number of threads or channels.
+func (t *tuned) libraries(w sweep, lamport lamportTuned) (list []Library) {
+	for _, name := range t.engine.Variants(w.kind.Collective) {
+		if name == nvlink.LamportName && !lamport.takes(w, 1) {
+			continue
+		}
+		for _, n := range nvlink.Numbers(name) {
+			list = append(list, &tuneLibrary{name: fmt.Sprintf("%s/%d", name, n), kind: w.kind, shared: t})
+		}
+	}
+	return list
 }
 
 // tuneLibrary implements Library and Communicator with one algorithm of the engine.

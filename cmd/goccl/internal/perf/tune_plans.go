@@ -2,7 +2,6 @@ package perf
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -30,7 +29,7 @@ var planned = []collective.Collective{collective.AllReduce, collective.AllGather
 // TunePlans searches plans, measures them beside goccl's own choice, and writes into the folder o.Plans those that are
 // faster, each with the range of sizes where it is. Rank 0 searches and writes.
 func TunePlans(ctx context.Context, o TuneOptions, search PlanSearch) error {
-	o.outputs()
+	o.outputs(o.Out, o.Rows)
 	if err := writable(o.Rows); err != nil {
 		return err
 	}
@@ -52,14 +51,7 @@ func TunePlans(ctx context.Context, o TuneOptions, search PlanSearch) error {
 	if err := c.normalize(max(2, o.Ranks)); err != nil {
 		return err
 	}
-	layout := o.Layout
-	if layout == LayoutAuto && kind == device.Host && o.Hosts == 0 {
-		layout = LayoutThreads
-	}
-	return o.everyRank(ctx, kind, layout, func(ctx context.Context, boot bootstrap.Bootstrap, local, localSize int,
-		layout string) error {
-		return o.planRank(ctx, kinds, kind, boot, local, localSize, layout, search)
-	})
+	return o.everyRank(ctx, kind, func(ctx context.Context, t *tuning) error { return t.plans(ctx, kinds, search) })
 }
 
 // plannedKinds are the measured kinds; by default all that plans are searched for.
@@ -114,66 +106,42 @@ func (o *TuneOptions) planConfig(k Kind, mode string) Config {
 	return c
 }
 
-// planRank runs one rank. It closes boot.
-func (o *TuneOptions) planRank(ctx context.Context, kinds []Kind, kind device.Kind, boot bootstrap.Bootstrap,
-	local, localSize int, layout string, search PlanSearch) (err error) {
-	defer func() { err = errors.Join(err, boot.Close()) }()
-	r, closer, err := rankOf(boot, kind, local, localSize, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closer()) }()
-	lead := boot.Rank() == 0
-	r.Crowded = crowded(layout == LayoutProcesses, kind, localSize)
-	printf := func(string, ...any) {}
-	if lead {
-		printf = func(format string, args ...any) { _, _ = fmt.Fprintf(o.Stdout, format, args...) }
-		r.Reporter = &tuneReporter{w: o.Stdout, progress: NewProgress(o.Stderr)}
-	}
-	n := boot.WorldSize()
-	printf("# plans beside goccl's own choice: %s, %d ranks as %s\n# %12s %11s  fastest\n", r.Device.Name(), n, layout,
-		"size (B)", "time (us)")
-	measured := map[string][]Row{}
+// plans measures plans on one rank.
+func (t *tuning) plans(ctx context.Context, kinds []Kind, search PlanSearch) error {
+	n := t.boot.WorldSize()
+	t.head("plans beside goccl's own choice: %s, %d ranks as %s", t.on.Device.Name(), n, t.layout)
 	for _, k := range kinds {
 		var list []*plan.Plan
-		if lead {
-			if list, err = o.searchPlans(k, n, hostsOf(boot), search); err != nil {
+		var err error
+		if t.leads() {
+			if list, err = t.searchPlans(k, n, hostsOf(t.boot), search); err != nil {
 				return err
 			}
 		}
-		if list, err = fromLead(ctx, boot, list); err != nil {
+		if list, err = fromLead(ctx, t.boot, list); err != nil {
 			return err
 		}
-		libraries := make([]*planLibrary, len(list))
-		r.Libraries = []Library{&ours{kind: k, timeout: o.Timeout}}
+		plans := make([]*planLibrary, len(list))
+		libraries := []Library{&ours{kind: k, timeout: t.Timeout}}
 		for i, p := range list {
-			libraries[i] = &planLibrary{ours: ours{algo: p.Name, kind: k, timeout: o.Timeout}, plan: p}
-			r.Libraries = append(r.Libraries, libraries[i])
+			plans[i] = &planLibrary{ours: ours{algo: p.Name, kind: k, timeout: t.Timeout}, plan: p}
+			libraries = append(libraries, plans[i])
 		}
 		score := planScore{}
-		for _, mode := range o.Modes {
-			printf("# %v %s\n", k, mode)
-			rows, err := Measure(ctx, o.planConfig(k, mode), r)
+		for _, mode := range t.Modes {
+			rows, err := t.measure(ctx, fmt.Sprintf("%v %s", k, mode), "plan", t.planConfig(k, mode), libraries)
 			if err != nil {
 				return err
 			}
-			if s := Summarize(rows); !s.OK() {
-				return fmt.Errorf("tune: %v: %d elements wrong, %d bytes changed outside, %d impossible times: no plan is written",
-					k, s.Wrong, s.Stray, s.Refused)
-			}
-			measured[fmt.Sprintf("%v %s", k, mode)] = rows
-			score.add(rows, libraries)
+			score.add(rows, plans)
 		}
-		if lead {
-			if err := o.writePlans(k, n, libraries, score.winners(), printf); err != nil {
+		if t.leads() {
+			if err := t.writePlans(k, n, plans, score.winners(), t.printf); err != nil {
 				return err
 			}
 		}
 	}
-	if !lead {
-		return nil
-	}
-	return writeJSON(o.Rows, measured, o.files)
+	return t.save(nil)
 }
 
 // searchPlans collects the plans for several sizes, each once.

@@ -112,9 +112,9 @@ func TestTunePlansOnHost(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
 	var searched []int64
-	o := TuneOptions{Collectives: []string{"all_reduce"}, Ranks: 3, Device: "host", MinBytes: 48, MaxBytes: 4096,
-		Factor: 8, Cycles: 1, Timeout: time.Minute, Plans: filepath.Join(dir, "plans"),
-		Rows: filepath.Join(dir, "rows.json"), Stdout: &out}
+	o := TuneOptions{Launch: Launch{Ranks: 3, Device: "host", Stdout: &out}, Collectives: []string{"all_reduce"},
+		MinBytes: 48, MaxBytes: 4096, Factor: 8, Cycles: 1, Timeout: time.Minute, Plans: filepath.Join(dir, "plans"),
+		Rows: filepath.Join(dir, "rows.json")}
 	err := TunePlans(t.Context(), o, func(c collective.Collective, ranks, hosts int, size int64) ([]*plan.Plan, error) {
 		searched = append(searched, size)
 		if c != collective.AllReduce || ranks != 3 || hosts != 1 {

@@ -1,0 +1,234 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/netns"
+	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/launch"
+)
+
+// The layouts of ranks that are started here.
+const (
+	LayoutAuto      = ""          // processes on CUDA, threads on the host
+	LayoutThreads   = "threads"   // goroutines of this process
+	LayoutProcesses = "processes" // one process per rank
+)
+
+// ranksPerHost is the number of ranks of a host of --hosts without --ranks.
+const ranksPerHost = 4
+
+// Launch says on which ranks a measurement runs, and where its output goes.
+type Launch struct {
+	Ranks   int    // ranks to start here; 0: one per GPU, or the command's default. A launcher overrides it
+	Device  string // auto, host, cuda: see ParseDevice
+	Layout  string
+	Hosts   int      // network namespaces to make and to divide the ranks among; 0: none
+	Command []string // this program and its arguments, to start ranks and for the record
+	Stdout  io.Writer
+	Stderr  *os.File  // progress is written here if it is a terminal
+	files   io.Writer // for files of the name "-"
+}
+
+// place is where a rank runs, and how it was started.
+type place struct {
+	kind             device.Kind
+	local, localSize int // among the ranks of its host
+	layout           string
+	launcher         string // "" if there is none: threads that were started here
+}
+
+// work is what everyRank does.
+type work struct {
+	name  string // in errors
+	ranks int    // without --ranks and GPUs
+	// check is called once in each process, before ranks are started or joined; launcher is "" if there is none.
+	check func(n int, launcher string) error
+	// open is called once in each process that has ranks.
+	open func() error
+	// rank is the work of one rank. It closes boot.
+	rank func(ctx context.Context, boot bootstrap.Bootstrap, at place) error
+}
+
+// outputs redirects what is printed to standard error if one of the files goes to standard output.
+func (l *Launch) outputs(files ...string) {
+	if l.Stdout == nil {
+		l.Stdout = os.Stdout
+	}
+	l.files = l.Stdout
+	for _, f := range files {
+		if f == "-" {
+			l.Stdout = l.Stderr
+		}
+	}
+}
+
+// everyRank runs work in one of three layouts:
+//
+//  1. under a launcher this process is one rank;
+//  2. otherwise, with a process per rank, it starts itself again under the launcher of `goccl run`, and each copy does
+//     step 1;
+//  3. otherwise its ranks are goroutines.
+func (l *Launch) everyRank(ctx context.Context, kind device.Kind, w work) error {
+	env, err := bootstrap.FromEnv()
+	if err == nil {
+		return l.launched(ctx, kind, env, w)
+	}
+	if !errors.Is(err, bootstrap.ErrNoLauncher) {
+		return err
+	}
+	n := l.Ranks
+	if n == 0 {
+		if n, err = gpus(kind); err != nil {
+			return err
+		}
+		if n == 0 {
+			n = w.ranks
+		}
+	}
+	if err := w.check(n, ""); err != nil {
+		return err
+	}
+	if l.Hosts > 0 {
+		return l.onHosts(ctx, kind, n)
+	}
+	switch l.Layout {
+	case LayoutProcesses:
+		return l.start(ctx, n)
+	case LayoutAuto:
+		if kind == device.CUDA && n > 1 {
+			return l.start(ctx, n)
+		}
+	case LayoutThreads:
+	default:
+		return invalid("unknown layout %q", l.Layout)
+	}
+	if err := w.open(); err != nil {
+		return err
+	}
+	return ranksAsThreads(ctx, n, func(ctx context.Context, boot bootstrap.Bootstrap, i int) error {
+		return w.rank(ctx, boot, place{kind: kind, local: i, localSize: n, layout: LayoutThreads})
+	})
+}
+
+// launched is this process's rank under a launcher.
+func (l *Launch) launched(ctx context.Context, kind device.Kind, env bootstrap.Env, w work) error {
+	if err := w.check(env.WorldSize, env.Launcher); err != nil {
+		return err
+	}
+	if err := w.open(); err != nil {
+		return err
+	}
+	boot, err := bootstrap.Join(ctx, env)
+	if err != nil {
+		return fmt.Errorf("%s: join: %w", w.name, err)
+	}
+	at := place{kind: kind, local: env.LocalRank, localSize: env.LocalSize, layout: LayoutProcesses,
+		launcher: env.Launcher}
+	if at.local < 0 {
+		at.local = bootstrap.LocalRank(boot)
+	}
+	if at.localSize <= 0 {
+		at.localSize = bootstrap.LocalSize(boot)
+	}
+	return w.rank(ctx, boot, at)
+}
+
+// onHosts makes hosts and starts n ranks on them.
+func (l *Launch) onHosts(ctx context.Context, kind device.Kind, n int) error {
+	if l.Ranks == 0 && kind == device.Host {
+		n = ranksPerHost * l.Hosts
+	}
+	if n%l.Hosts != 0 {
+		return invalid("%d ranks on %d hosts: --ranks must be a multiple of --hosts", n, l.Hosts)
+	}
+	if l.Layout == LayoutThreads {
+		return invalid("--threads: the ranks of a process are on one host: leave it out with --hosts")
+	}
+	w, err := netns.New(l.Hosts)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	return l.start(ctx, n, launch.HostsOf(w)...)
+}
+
+// terminalVariable passes the terminal of the starting process to rank 0, whose own output is a pipe.
+const terminalVariable = "GOCCL_PERF_TERMINAL"
+
+// start runs this program again, n times, on the given hosts.
+func (l *Launch) start(ctx context.Context, n int, hosts ...launch.Host) error {
+	if len(l.Command) == 0 {
+		return errors.New("perf: a process per rank needs the command to start")
+	}
+	// The name is kept if it can be found, since a program may depend on its name.
+	program, err := exec.LookPath(l.Command[0])
+	if err != nil {
+		if program, err = os.Executable(); err != nil {
+			return fmt.Errorf("perf: find this program, to start ranks: %w", err)
+		}
+	}
+	env := setting.Environ()
+	if NewProgress(l.Stderr) != nil {
+		env = append(env, fmt.Sprintf("%s=/proc/%d/fd/%d", terminalVariable, os.Getpid(), l.Stderr.Fd()))
+	}
+	stderr := io.Writer(os.Stderr)
+	if l.Stderr != nil {
+		stderr = l.Stderr
+	}
+	err = launch.Run(ctx, launch.Options{N: n, Program: append([]string{program}, l.Command[1:]...), Env: env,
+		Hosts: hosts, Stdout: &leadWriter{w: l.files}, Stderr: stderr})
+	var exit *launch.ExitError
+	if errors.As(err, &exit) && exit.Code == ExitFailed {
+		return ErrFailed
+	}
+	return err
+}
+
+// ExitFailed is the exit status of `goccl perf` for ErrFailed.
+const ExitFailed = 3
+
+// leadWriter copies the output of rank 0, without the launcher's "[0] ".
+type leadWriter struct{ w io.Writer }
+
+func (l *leadWriter) Write(line []byte) (int, error) {
+	rest := string(line)
+	if head, tail, ok := strings.Cut(rest, "] "); ok && strings.HasPrefix(head, "[") &&
+		strings.Trim(head[1:], " 0") == "" {
+		rest = tail
+	}
+	if _, err := io.WriteString(l.w, rest); err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}
+
+// ranksAsThreads runs n ranks as goroutines of this process. When one fails, the context of the others is cancelled; it
+// returns the first error.
+func ranksAsThreads(ctx context.Context, n int,
+	rank func(ctx context.Context, boot bootstrap.Bootstrap, i int) error) error {
+	boots := bootstrap.NewLocalGroup(n)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan error, n)
+	for i := range n {
+		go func() { done <- rank(ctx, boots[i], i) }()
+	}
+	var first error
+	for range n {
+		// A rank that fails unblocks the others: its bootstrap is closed, and the context is cancelled.
+		if err := <-done; err != nil && first == nil {
+			first = err
+			cancel(err)
+		}
+	}
+	return first
+}
