@@ -4,11 +4,13 @@
 package pickle
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,9 +22,9 @@ type Dict map[string]any
 // more than 64 bits becomes a float64.
 func Load(b []byte) (any, error) {
 	r := &reader{in: b, memo: map[uint64]any{}}
-	v, err := r.run()
-	if err != nil {
-		return nil, fmt.Errorf("pickle: at byte %d of %d: %w", r.at, len(b), err)
+	v := r.run()
+	if r.err != nil {
+		return nil, fmt.Errorf("pickle: at byte %d of %d: %w", r.at, len(b), r.err)
 	}
 	budget := 1<<16 + 16*len(b)
 	return copied(v, 0, &budget)
@@ -33,100 +35,146 @@ type list struct{ items []any }
 type dict struct{ items Dict }
 type mark struct{}
 
+// reader executes opcodes. After its first error it does nothing more: what its methods then return does not matter.
 type reader struct {
 	in    []byte
 	at    int
 	stack []any
 	memo  map[uint64]any
+	err   error
 }
 
-var errShort = errors.New("it ends too early")
+func (r *reader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf(format, args...)
+	}
+}
 
-func (r *reader) take(n uint64) ([]byte, error) {
+func (r *reader) take(n uint64) []byte {
 	if n > uint64(len(r.in)-r.at) {
-		return nil, errShort
+		r.fail("it ends too early")
+		return nil
 	}
 	b := r.in[r.at : r.at+int(n)]
 	r.at += int(n)
-	return b, nil
+	return b
 }
 
 // number reads an unsigned number of n bytes.
-func (r *reader) number(n uint64) (uint64, error) {
-	b, err := r.take(n)
-	if err != nil {
-		return 0, err
-	}
+func (r *reader) number(n uint64) uint64 {
 	var wide [8]byte
-	copy(wide[:], b)
-	return binary.LittleEndian.Uint64(wide[:]), nil
+	copy(wide[:], r.take(n))
+	return binary.LittleEndian.Uint64(wide[:])
 }
 
-func (r *reader) line() (string, error) {
-	i := strings.IndexByte(string(r.in[r.at:]), '\n')
+func (r *reader) line() string {
+	i := bytes.IndexByte(r.in[r.at:], '\n')
 	if i < 0 {
-		return "", errShort
+		r.fail("it ends too early")
+		return ""
 	}
-	b, err := r.take(uint64(i + 1))
-	return string(b[:i]), err
+	return string(r.take(uint64(i + 1))[:i])
 }
 
 func (r *reader) push(v any) { r.stack = append(r.stack, v) }
 
-func (r *reader) pop() (any, error) {
-	if len(r.stack) == 0 {
-		return nil, errors.New("the stack is empty")
+// last takes the last n values.
+func (r *reader) last(n int) []any {
+	if len(r.stack) < n {
+		r.fail("the stack is too short")
+		return make([]any, n)
 	}
-	v := r.stack[len(r.stack)-1]
-	r.stack = r.stack[:len(r.stack)-1]
-	return v, nil
+	at := len(r.stack) - n
+	items := slices.Clone(r.stack[at:])
+	r.stack = r.stack[:at]
+	return items
 }
 
 // top returns the last value, which stays.
-func top[T any](r *reader) (v T, err error) {
+func top[T any](r *reader) (v T) {
 	if len(r.stack) == 0 {
-		return v, errors.New("the stack is empty")
+		r.fail("the stack is empty")
+		return v
 	}
 	v, ok := r.stack[len(r.stack)-1].(T)
 	if !ok {
-		return v, fmt.Errorf("%T where %T is needed", r.stack[len(r.stack)-1], v)
+		r.fail("%T where %T is needed", r.stack[len(r.stack)-1], v)
 	}
-	return v, nil
+	return v
 }
 
 // since returns what lies above the last mark, and takes it and the mark away.
-func (r *reader) since() ([]any, error) {
+func (r *reader) since() []any {
 	for i := len(r.stack) - 1; i >= 0; i-- {
 		if _, ok := r.stack[i].(mark); ok {
-			items := append([]any{}, r.stack[i+1:]...)
+			items := slices.Clone(r.stack[i+1:])
 			r.stack = r.stack[:i]
-			return items, nil
+			return items
 		}
 	}
-	return nil, errors.New("there is no mark")
+	r.fail("there is no mark")
+	return nil
 }
 
-func (r *reader) last(n int) ([]any, error) {
-	if len(r.stack) < n {
-		return nil, errors.New("the stack is too short")
+// extend appends items to the list that is the last value.
+func (r *reader) extend(items []any) {
+	if l := top[*list](r); r.err == nil {
+		l.items = append(l.items, items...)
 	}
-	items := append([]any{}, r.stack[len(r.stack)-n:]...)
-	r.stack = r.stack[:len(r.stack)-n]
-	return items, nil
 }
 
-func setItems(d *dict, items []any) error {
+// set sets items of a dict: keys and values by turns.
+func (r *reader) set(d *dict, items []any) {
 	if len(items)%2 != 0 {
-		return errors.New("a key without a value")
+		r.fail("a key without a value")
 	}
-	for i := 0; i < len(items); i += 2 {
+	for i := 0; i < len(items) && r.err == nil; i += 2 {
 		k, err := key(items[i])
 		if err != nil {
-			return err
+			r.fail("%w", err)
+			return
 		}
 		d.items[k] = items[i+1]
 	}
-	return nil
+}
+
+// put stores the last value under a number; get brings one back.
+func (r *reader) put(n uint64) { r.memo[n] = top[any](r) }
+
+func (r *reader) get(n uint64) {
+	v, ok := r.memo[n]
+	if !ok {
+		r.fail("a value that was not stored")
+	}
+	r.push(v)
+}
+
+// decimal reads a number in text: I with 00 and 01 for the bools, L with an L behind it, F.
+func (r *reader) decimal(op byte) any {
+	s := r.line()
+	if op == 'I' && (s == "00" || s == "01") {
+		return s == "01"
+	}
+	if op == 'L' {
+		s = strings.TrimSuffix(s, "L")
+	}
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil && op != 'F' {
+		return n
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		r.fail("%w", err)
+	}
+	return f
+}
+
+// index reads the number of a stored value in text.
+func (r *reader) index() uint64 {
+	n, err := strconv.ParseUint(r.line(), 10, 32)
+	if err != nil {
+		r.fail("%w", err)
+	}
+	return n
 }
 
 func key(v any) (string, error) {
@@ -161,13 +209,9 @@ func key(v any) (string, error) {
 // integer decodes a little-endian number of two's complement.
 func integer(b []byte) any {
 	if len(b) > 8 {
-		big := new(big.Int)
-		reversed := make([]byte, len(b))
-		for i := range b {
-			reversed[len(b)-1-i] = b[i]
-		}
-		big.SetBytes(reversed)
-		f, _ := big.Float64()
+		reversed := slices.Clone(b)
+		slices.Reverse(reversed)
+		f, _ := new(big.Int).SetBytes(reversed).Float64()
 		if b[len(b)-1]&0x80 != 0 {
 			f -= math.Pow(2, float64(8*len(b)))
 		}
