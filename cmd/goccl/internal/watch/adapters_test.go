@@ -113,13 +113,13 @@ func (s plugged) Close() error { return nil }
 func (s plugged) Ranks() (found []Found, notes []string) {
 	offset := unixNow() - int64(monotonic())
 	for _, p := range s.job {
-		x := &records.Process{PID: p.PID, Host: p.Host, Profiler: 5}
+		x := &records.Process{Host: p.Host, Profiler: 5}
 		name := func(text string) uint8 {
 			x.Names = append(x.Names, text)
 			return uint8(len(x.Names) - 1)
 		}
 		for _, c := range p.Communicators {
-			y := records.Comm{Name: c.Name, Open: true, Rank: c.Rank, Size: c.Size, Nodes: 2,
+			y := records.Comm{Name: c.Name, Rank: c.Rank, Size: c.Size, Nodes: 2,
 				Ops: uint64(len(c.Operations)), Collectives: c.Collectives, Messages: c.Messages, Channels: 1}
 			_, _ = fmt.Sscanf(c.ID, "%x", &y.ID)
 			for i, o := range c.Operations {

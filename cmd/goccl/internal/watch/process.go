@@ -172,9 +172,6 @@ func ranks(p *records.Process, pid int, state string) (found []Found) {
 	offset := unixNow() - int64(monotonic())
 	for i := range p.Comms {
 		c := &p.Comms[i]
-		if !c.Open {
-			continue
-		}
 		r := &Rank{Rank: c.Rank, Host: p.Host, PID: pid, GPU: -1, Source: fmt.Sprintf("nccl profiler v%d", p.Profiler),
 			State: state, Record: profiled(p, c, offset)}
 		for i := range c.Sums {

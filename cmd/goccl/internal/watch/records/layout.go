@@ -9,26 +9,19 @@ const (
 	nameCount, nameBytes = 128, 24
 	opCount, proxyCount  = 512, 256
 	sumCount             = 96
-	// Unnamed is the number of a name that had no room.
-	Unnamed = 255
 )
 
-// Kinds of operations.
+// Kinds of operations, besides those of copy engines.
 const (
 	Collective = 1 + iota
 	Message
-	CopyEngine
 )
 
 // Captured is the flag of an operation in a CUDA graph: nothing is recorded of its runs.
 const Captured = 1
 
-// States of a communicator.
-const (
-	Free = iota
-	Open
-	Closed
-)
+// commOpen is the state of an open communicator; others are unused or closed.
+const commOpen = 1
 
 // Op is an operation. Times are CLOCK_MONOTONIC in ns; 0: not yet.
 type Op struct {

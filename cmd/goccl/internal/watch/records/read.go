@@ -12,29 +12,22 @@ import (
 
 // Process is what one process has recorded.
 type Process struct {
-	PID  int
 	Host string
 	// Profiler is the version of the interface by which NCCL calls the plugin.
 	Profiler int
-	// Begun and BegunReal are the same moment as CLOCK_MONOTONIC and as CLOCK_REALTIME, in ns.
-	Begun, BegunReal uint64
-	// Refused counts communicators that had no slot.
-	Refused uint64
-	Comms   []Comm
-	Names   []string // by number: Text
+	Comms    []Comm   // the open ones
+	Names    []string // by number: Text
 }
 
-// Comm is a communicator, open or closed.
+// Comm is a communicator.
 type Comm struct {
-	ID                                  uint64
-	Name                                string
-	Opened, Closed                      uint64
-	Open                                bool
-	Rank, Size, Nodes                   int
-	Ops, Collectives, Messages, Proxied uint64
+	ID                         uint64
+	Name                       string
+	Rank, Size, Nodes          int
+	Ops, Collectives, Messages uint64
 	// Channels counts ended kernel events. With 0 NCCL gives none, and the end of operations is not known.
-	Channels, Lost uint64
-	Sums           []Sum
+	Channels uint64
+	Sums     []Sum
 	// Recent holds the last operations, oldest first, and Proxies the last transfers.
 	Recent  []Op
 	Proxies []Proxy
@@ -66,8 +59,7 @@ func Read(r io.ReaderAt) (*Process, error) {
 	case h.Comms > 256 || h.Names > nameCount:
 		return nil, fmt.Errorf("records are damaged: %d communicators, %d names", h.Comms, h.Names)
 	}
-	p := &Process{PID: int(h.PID), Host: text(h.Host[:]), Profiler: int(h.Profiler), Begun: h.Begun,
-		BegunReal: h.BegunReal, Refused: h.Refused}
+	p := &Process{Host: text(h.Host[:]), Profiler: int(h.Profiler)}
 	for i := range h.Names {
 		p.Names = append(p.Names, text(h.Name[i][:]))
 	}
@@ -77,7 +69,7 @@ func Read(r io.ReaderAt) (*Process, error) {
 		if err := decode(r, base+i*int64(size), raw); err != nil {
 			return nil, err
 		}
-		if raw.State == Free {
+		if raw.State != commOpen {
 			continue
 		}
 		c, err := comm(r, base+i*int64(size), raw)
@@ -90,9 +82,8 @@ func Read(r io.ReaderAt) (*Process, error) {
 }
 
 func comm(r io.ReaderAt, at int64, raw *rawComm) (*Comm, error) {
-	c := &Comm{ID: raw.ID, Name: text(raw.Name[:]), Opened: raw.Opened, Closed: raw.Closed, Open: raw.State == Open,
-		Rank: int(raw.Rank), Size: int(raw.Size), Nodes: int(raw.Nodes), Ops: raw.Ops, Collectives: raw.Collectives,
-		Messages: raw.Messages, Proxied: raw.Proxies, Channels: raw.Channels, Lost: raw.Lost}
+	c := &Comm{ID: raw.ID, Name: text(raw.Name[:]), Rank: int(raw.Rank), Size: int(raw.Size), Nodes: int(raw.Nodes),
+		Ops: raw.Ops, Collectives: raw.Collectives, Messages: raw.Messages, Channels: raw.Channels}
 	for _, s := range raw.Sums {
 		if s.Key != 0 {
 			c.Sums = append(c.Sums, s)
