@@ -6,11 +6,11 @@ import (
 )
 
 // adapters reports what data really does through each network adapter, in a loop from this host to itself.
-func (s Source) adapters(ctx context.Context, all *[]Finding) {
+func (s Source) adapters(ctx context.Context, r *report) {
 	if s.NICs == nil {
 		return
 	}
-	r := report{area: "network"}
+	r.area = "network"
 	for _, v := range s.NICs(ctx) {
 		name := v.Net
 		if v.Name != "" {
@@ -30,5 +30,4 @@ func (s Source) adapters(ctx context.Context, all *[]Finding) {
 		}
 		r.ok(name, "%s", text)
 	}
-	*all = append(*all, r.findings...)
 }

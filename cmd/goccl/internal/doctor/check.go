@@ -51,21 +51,21 @@ func Check(ctx context.Context) []Finding { return Host().Check(ctx) }
 
 // Check examines s. Queries that may hang (a broken driver) are abandoned when ctx ends, and reported as failed.
 func (s Source) Check(ctx context.Context) []Finding {
-	var all []Finding
-	ok := s.driver(ctx, &all)
-	m := s.gpus(ctx, &all, ok)
+	r := new(report)
+	ok := s.driver(ctx, r)
+	m := s.gpus(ctx, r, ok)
 	if ok {
-		s.sharing(ctx, &all)
+		s.sharing(ctx, r)
 	}
-	s.health(ctx, &all)
-	s.limits(&all, m)
-	s.isolation(&all, m)
-	s.network(&all, m)
-	s.distances(&all, m)
-	s.adapters(ctx, &all)
-	s.plugin(ctx, &all)
-	s.environment(&all, m)
-	return all
+	s.health(ctx, r)
+	s.limits(r, m)
+	s.isolation(r, m)
+	s.network(r, m)
+	s.distances(r, m)
+	s.adapters(ctx, r)
+	s.plugin(ctx, r)
+	s.environment(r, m)
+	return r.findings
 }
 
 // ask runs a query that may hang. Its goroutine outlives ctx if the query does.

@@ -32,15 +32,25 @@ func on(v string) bool {
 	return v == "1" || strings.EqualFold(v, "true") || strings.EqualFold(v, "yes")
 }
 
-// discourage returns a rule for a switch that is harmful when it is on.
-func discourage(name, why string) rule {
-	return rule{name, func(r *report, v string, _ map[string]string, _ *topo.Machine) {
-		if on(v) {
-			r.warn(name, "unset "+name, "is %s: %s", v, why)
+// warned returns a rule for a variable of which some values are bad.
+func warned(name, fix, why string, bad func(v string, m *topo.Machine) bool) rule {
+	return rule{name, func(r *report, v string, _ map[string]string, m *topo.Machine) {
+		if bad(v, m) {
+			r.warn(name, fix, "is %s: %s", v, why)
 		} else {
 			r.ok(name, "is %s", v)
 		}
 	}}
+}
+
+// discourage returns a rule for a switch that is harmful when it is on.
+func discourage(name, why string) rule {
+	return warned(name, "unset "+name, why, func(v string, _ *topo.Machine) bool { return on(v) })
+}
+
+// has returns what says whether a value has a part.
+func has(part string) func(string, *topo.Machine) bool {
+	return func(v string, _ *topo.Machine) bool { return strings.Contains(v, part) }
 }
 
 // rules is in the order of the report.
@@ -61,24 +71,13 @@ var rules = []rule{
 			r.ok("CUDA_VISIBLE_DEVICES", "is %s", v)
 		}
 	}},
-	{"CUDA_DEVICE_ORDER", func(r *report, v string, _ map[string]string, m *topo.Machine) {
-		if v != "PCI_BUS_ID" && mixed(m) {
-			r.warn("CUDA_DEVICE_ORDER", "set CUDA_DEVICE_ORDER=PCI_BUS_ID",
-				"is %s: on a machine with different GPUs CUDA's order differs from goccl topo and nvidia-smi", v)
-		} else {
-			r.ok("CUDA_DEVICE_ORDER", "is %s", v)
-		}
-	}},
+	warned("CUDA_DEVICE_ORDER", "set CUDA_DEVICE_ORDER=PCI_BUS_ID", "on a machine with different GPUs CUDA's order "+
+		"differs from goccl topo and nvidia-smi", func(v string, m *topo.Machine) bool { return v != "PCI_BUS_ID" && mixed(m) }),
 	discourage("CUDA_LAUNCH_BLOCKING", "a process that drives several GPUs hangs, because a launch waits for a kernel "+
 		"that waits for the next launch"),
-	{"CUDA_DEVICE_MAX_CONNECTIONS", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
-		if v == "1" {
-			r.warn("CUDA_DEVICE_MAX_CONNECTIONS", "set it to 8 or more, or unset it, unless a training framework asks for 1",
-				"is 1: streams of a GPU queue behind each other, so a kernel that waits for a peer holds up the others")
-		} else {
-			r.ok("CUDA_DEVICE_MAX_CONNECTIONS", "is %s", v)
-		}
-	}},
+	warned("CUDA_DEVICE_MAX_CONNECTIONS", "set it to 8 or more, or unset it, unless a training framework asks for 1",
+		"streams of a GPU queue behind each other, so a kernel that waits for a peer holds up the others",
+		func(v string, _ *topo.Machine) bool { return v == "1" }),
 	discourage("CUDA_DISABLE_PTX_JIT", "GPUs for which goccl has no cubin cannot be used"),
 	discourage("CUDA_FORCE_PTX_JIT", "every start compiles all kernels"),
 	{"GOCCL_TIMEOUT", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
@@ -101,9 +100,7 @@ var rules = []rule{
 	}},
 	{"MASTER_ADDR", unprotected("MASTER_ADDR")},
 	{"NCCL_COMM_ID", unprotected("NCCL_COMM_ID")},
-	{"GOCCL_CUDA_LIB", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
-		r.warn("GOCCL_CUDA_LIB", "unset GOCCL_CUDA_LIB, unless this is a test", "is %s: not the system's driver library", v)
-	}},
+	warned("GOCCL_CUDA_LIB", "unset GOCCL_CUDA_LIB, unless this is a test", "not the system's driver library", has("")),
 	{"NCCL_NVLS_ENABLE", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
 		if v == "0" {
 			r.ok("NCCL_NVLS_ENABLE", "is 0: multicast stays off in NCCL; goccl has none")
@@ -113,16 +110,15 @@ var rules = []rule{
 	}},
 	discourage("NCCL_P2P_DISABLE", "GPUs exchange data through host memory, which is much slower than NVLink"),
 	discourage("NCCL_SHM_DISABLE", "GPUs without peer access are left with the network"),
-	{"PYTORCH_CUDA_ALLOC_CONF", allocator("PYTORCH_CUDA_ALLOC_CONF")},
-	{"PYTORCH_ALLOC_CONF", allocator("PYTORCH_ALLOC_CONF")},
-	{"LD_PRELOAD", func(r *report, v string, _ map[string]string, _ *topo.Machine) {
-		if strings.Contains(v, "nccl") {
-			r.warn("LD_PRELOAD", "unset LD_PRELOAD, or be sure that this is the library you mean",
-				"is %s: it stands before the libnccl that programs load", v)
-		} else {
-			r.ok("LD_PRELOAD", "is %s", v)
-		}
-	}},
+	allocator("PYTORCH_CUDA_ALLOC_CONF"),
+	allocator("PYTORCH_ALLOC_CONF"),
+	warned("LD_PRELOAD", "unset LD_PRELOAD, or be sure that this is the library you mean",
+		"it stands before the libnccl that programs load", has("nccl")),
+}
+
+func allocator(name string) rule {
+	return warned(name, "remove backend:cudaMallocAsync", "memory of that pool cannot be shared, so every collective "+
+		"copies through staging buffers", has("cudaMallocAsync"))
 }
 
 // unprotected warns of an address at which ranks join without a secret. The agent of torchrun on one host needs no
@@ -135,17 +131,6 @@ func unprotected(name string) func(*report, string, map[string]string, *topo.Mac
 			r.warn(name, "set GOCCL_SECRET to the same random text on all ranks",
 				"is %s, and GOCCL_SECRET is not set: any process that can reach the address can join the job or impersonate a rank",
 				v)
-		} else {
-			r.ok(name, "is %s", v)
-		}
-	}
-}
-
-func allocator(name string) func(*report, string, map[string]string, *topo.Machine) {
-	return func(r *report, v string, _ map[string]string, _ *topo.Machine) {
-		if strings.Contains(v, "cudaMallocAsync") {
-			r.warn(name, "remove backend:cudaMallocAsync", "is %s: memory of that pool cannot be shared, so every collective "+
-				"copies through staging buffers", v)
 		} else {
 			r.ok(name, "is %s", v)
 		}
@@ -189,21 +174,21 @@ func (s Source) variables() map[string]string {
 }
 
 // environment reports the variables that change the behaviour of goccl, CUDA or a measured NCCL.
-func (s Source) environment(all *[]Finding, m *topo.Machine) {
+func (s Source) environment(r *report, m *topo.Machine) {
 	if s.Environment == nil {
 		return
 	}
-	env := s.variables()
-	r := report{area: "environment"}
+	env, before := s.variables(), len(r.findings)
+	r.area = "environment"
 	done := map[string]bool{}
 	for _, rule := range rules {
 		done[rule.name] = true
 		v, ok := env[rule.name]
 		switch want := setting.Wanted(rule.name, v); {
 		case want != "":
-			refused(&r, rule.name, v, want)
+			refused(r, rule.name, v, want)
 		case ok:
-			rule.check(&r, v, env, m)
+			rule.check(r, v, env, m)
 		}
 	}
 	var rest []string
@@ -217,7 +202,7 @@ func (s Source) environment(all *[]Finding, m *topo.Machine) {
 		what, ok := known[k]
 		switch want := setting.Wanted(k, env[k]); {
 		case want != "":
-			refused(&r, k, env[k], want)
+			refused(r, k, env[k], want)
 		case ok:
 			r.ok(k, "is %s (%s)", env[k], what)
 		case strings.HasPrefix(k, "NCCL_"):
@@ -230,11 +215,10 @@ func (s Source) environment(all *[]Finding, m *topo.Machine) {
 			r.warn(k, fix, "is %s: this version does not know it", env[k])
 		}
 	}
-	contradict(&r, env, m, exists)
-	if len(r.findings) == 0 {
+	contradict(r, env, m, exists)
+	if len(r.findings) == before {
 		r.ok("variables", "none that matters is set")
 	}
-	*all = append(*all, r.findings...)
 }
 
 // refused reports a value that goccl refuses.

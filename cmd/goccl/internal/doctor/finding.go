@@ -61,22 +61,18 @@ func Write(w io.Writer, fs []Finding) error {
 	return err
 }
 
-// report collects findings of one area.
+// report collects findings, of one area after the other.
 type report struct {
 	area     string
 	findings []Finding
 }
 
-func (r *report) ok(name, format string, v ...any) {
-	r.findings = append(r.findings, Finding{Area: r.area, Name: name, Status: OK, Detail: fmt.Sprintf(format, v...)})
+func (r *report) add(status Status, name, fix, format string, v ...any) {
+	r.findings = append(r.findings, Finding{r.area, name, status, fmt.Sprintf(format, v...), fix})
 }
 
-func (r *report) warn(name, fix, format string, v ...any) {
-	r.findings = append(r.findings, Finding{Area: r.area, Name: name, Status: Warn, Detail: fmt.Sprintf(format, v...),
-		Fix: fix})
-}
+func (r *report) ok(name, format string, v ...any) { r.add(OK, name, "", format, v...) }
 
-func (r *report) fail(name, fix, format string, v ...any) {
-	r.findings = append(r.findings, Finding{Area: r.area, Name: name, Status: Fail, Detail: fmt.Sprintf(format, v...),
-		Fix: fix})
-}
+func (r *report) warn(name, fix, format string, v ...any) { r.add(Warn, name, fix, format, v...) }
+
+func (r *report) fail(name, fix, format string, v ...any) { r.add(Fail, name, fix, format, v...) }

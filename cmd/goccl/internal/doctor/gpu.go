@@ -21,12 +21,11 @@ const (
 func version(cuda int) string { return fmt.Sprintf("%d.%d", cuda/1000, cuda%1000/10) }
 
 // driver reports whether GPUs can be used at all.
-func (s Source) driver(ctx context.Context, all *[]Finding) bool {
+func (s Source) driver(ctx context.Context, r *report) bool {
 	if s.Driver == nil {
 		return false
 	}
-	r := report{area: "driver"}
-	defer func() { *all = append(*all, r.findings...) }()
+	r.area = "driver"
 	cuda, err := ask(ctx, s.Driver)
 	hardware := s.Hardware != nil && s.Hardware()
 	switch {
@@ -80,9 +79,8 @@ func driverFix(err error) string {
 }
 
 // gpus reports the devices and the connections between them. usable: the CUDA driver works.
-func (s Source) gpus(ctx context.Context, all *[]Finding, usable bool) *topo.Machine {
-	r := report{area: "gpu"}
-	defer func() { *all = append(*all, r.findings...) }()
+func (s Source) gpus(ctx context.Context, r *report, usable bool) *topo.Machine {
+	r.area = "gpu"
 	var m *topo.Machine
 	if s.Machine != nil {
 		var err error
@@ -118,10 +116,10 @@ func (s Source) gpus(ctx context.Context, all *[]Finding, usable bool) *topo.Mac
 		}
 		r.ok("visible", "%d of %s", n, strings.Join(order, ", "))
 	}
-	s.peers(ctx, &r, n)
-	wires(&r, m)
-	s.pairs(ctx, &r, m, n)
-	tuning(&r, m, s.variables())
+	s.peers(ctx, r, n)
+	wires(r, m)
+	s.pairs(ctx, r, m, n)
+	tuning(r, m, s.variables())
 	return m
 }
 
@@ -183,11 +181,11 @@ func wires(r *report, m *topo.Machine) {
 }
 
 // sharing tests the ways in which processes of a job share memory.
-func (s Source) sharing(ctx context.Context, all *[]Finding) {
+func (s Source) sharing(ctx context.Context, r *report) {
 	if s.Share == nil {
 		return
 	}
-	r := report{area: "sharing"}
+	r.area = "sharing"
 	type both struct{ vmm, legacy error }
 	b, err := ask(ctx, func() (b both, err error) {
 		b.vmm, b.legacy = s.Share(ctx)
@@ -207,5 +205,4 @@ func (s Source) sharing(ctx context.Context, all *[]Finding) {
 		r.warn("legacy IPC", "share one IPC and PID namespace (--ipc=host --pid=host), or allocate through goccl; WSL and "+
 			"virtual GPUs have none", "%v: buffers of cudaMalloc are staged", b.legacy)
 	}
-	*all = append(*all, r.findings...)
 }

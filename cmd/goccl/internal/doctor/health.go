@@ -151,12 +151,11 @@ func clocks(h *nvml.Health) (string, string) {
 }
 
 // health reports the state of the GPUs: a line for each check, and for each GPU that does not pass one.
-func (s Source) health(ctx context.Context, all *[]Finding) {
+func (s Source) health(ctx context.Context, r *report) {
 	if s.Health == nil {
 		return
 	}
-	r := report{area: "health"}
-	defer func() { *all = append(*all, r.findings...) }()
+	r.area = "health"
 	gpus, err := ask(ctx, s.Health)
 	if err != nil && len(gpus) > 0 {
 		r.fail(fmt.Sprintf("GPU %d", len(gpus)),

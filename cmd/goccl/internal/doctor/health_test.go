@@ -22,9 +22,7 @@ func well() nvml.Health {
 // Each fault of a GPU is a separate line, with a remedy; healthy GPUs that are well share one for each check.
 func TestHealth(t *testing.T) {
 	examine := func(gpus ...nvml.Health) []Finding {
-		var fs []Finding
-		Source{Health: func() ([]nvml.Health, error) { return gpus, nil }}.health(t.Context(), &fs)
-		return fs
+		return Source{Health: func() ([]nvml.Health, error) { return gpus, nil }}.Check(t.Context())
 	}
 	fs := examine(well(), well())
 	if len(fs) != len(checks) || Worst(fs) != OK || !strings.HasPrefix(fs[0].Detail, "2 GPUs: ") {
@@ -63,10 +61,9 @@ func TestHealth(t *testing.T) {
 	if fs := examine(nothing); len(fs) != 0 {
 		t.Errorf("%+v", fs)
 	}
-	var dead []Finding
-	Source{Health: func() ([]nvml.Health, error) {
+	dead := Source{Health: func() ([]nvml.Health, error) {
 		return []nvml.Health{well()}, errors.New("GPU 1 does not answer")
-	}}.health(t.Context(), &dead)
+	}}.Check(t.Context())
 	if find(dead, "GPU 1").Status != Fail {
 		t.Errorf("%+v", dead)
 	}
@@ -108,8 +105,9 @@ func TestBridges(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := &topo.Machine{GPUs: []topo.GPU{{BusID: gpu}, {Index: 1, BusID: "0000:2a:00.0"}}}
-		var fs []Finding
-		Source{Isolation: func(m *topo.Machine) Isolation { return isolated(root, m) }}.isolation(&fs, m)
+		var r report
+		Source{Isolation: func(m *topo.Machine) Isolation { return isolated(root, m) }}.isolation(&r, m)
+		fs := r.findings
 		if find(fs, "ACS").Status != c.acs || find(fs, "IOMMU").Status != c.iommu || find(fs, "system calls").Status != OK {
 			t.Errorf("%+v", fs)
 		}
@@ -117,11 +115,12 @@ func TestBridges(t *testing.T) {
 			t.Errorf("%+v", find(fs, "ACS"))
 		}
 	}
-	var fs []Finding
+	var r report
 	Source{Isolation: func(*topo.Machine) Isolation {
 		return Isolation{Seccomp: "2", Refused: map[string]string{"pidfd_open": "notice of a death"},
 			Namespaces: []string{"ipc"}}
-	}}.isolation(&fs, nil)
+	}}.isolation(&r, nil)
+	fs := r.findings
 	if f := find(fs, "system calls"); f.Status != Warn || !strings.Contains(f.Detail, "pidfd_open (notice of a death)") {
 		t.Errorf("%+v", fs)
 	}
@@ -204,8 +203,9 @@ func TestPlugin(t *testing.T) {
 		want Status
 	}{{"ofi, with the adapters rdmap0s6", true, nil, OK}, {"", true, errors.New("cannot be opened"), Fail},
 		{"", false, errors.New("none"), ""}} {
-		var fs []Finding
-		Source{Plugin: func() (string, bool, error) { return c.text, c.ok, c.err }}.plugin(t.Context(), &fs)
+		var r report
+		Source{Plugin: func() (string, bool, error) { return c.text, c.ok, c.err }}.plugin(t.Context(), &r)
+		fs := r.findings
 		if find(fs, "plugin").Status != c.want {
 			t.Errorf("%+v", fs)
 		}

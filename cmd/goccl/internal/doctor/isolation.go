@@ -28,11 +28,11 @@ type Isolation struct {
 }
 
 // isolation reports what keeps processes and devices apart.
-func (s Source) isolation(all *[]Finding, m *topo.Machine) {
+func (s Source) isolation(r *report, m *topo.Machine) {
 	if s.Isolation == nil {
 		return
 	}
-	r := report{area: "isolation"}
+	r.area = "isolation"
 	i := s.Isolation(m)
 	if i.Seccomp != "" {
 		switch {
@@ -56,9 +56,8 @@ func (s Source) isolation(all *[]Finding, m *topo.Machine) {
 		r.ok("namespaces", "those of the host")
 	}
 	if m != nil && len(m.GPUs) > 1 {
-		s.pci(&r, &i)
+		s.pci(r, &i)
 	}
-	*all = append(*all, r.findings...)
 }
 
 func (s Source) pci(r *report, i *Isolation) {

@@ -24,8 +24,8 @@ func size(n uint64) string {
 }
 
 // limits reports the resource limits of the process.
-func (s Source) limits(all *[]Finding, m *topo.Machine) {
-	r := report{area: "limits"}
+func (s Source) limits(r *report, m *topo.Machine) {
+	r.area = "limits"
 	if s.Limit != nil {
 		if n, err := s.Limit("nofile"); err == nil {
 			switch {
@@ -82,7 +82,6 @@ func (s Source) limits(all *[]Finding, m *topo.Machine) {
 			r.ok("processors", "%d", n)
 		}
 	}
-	*all = append(*all, r.findings...)
 }
 
 func count(n uint64) string {
@@ -105,11 +104,11 @@ func rdma(m *topo.Machine) bool {
 }
 
 // network reports the network devices that jobs on several hosts would use.
-func (s Source) network(all *[]Finding, m *topo.Machine) {
+func (s Source) network(r *report, m *topo.Machine) {
 	if m == nil {
 		return
 	}
-	r := report{area: "network"}
+	r.area = "network"
 	up := 0
 	for _, n := range m.NICs {
 		detail := n.Kind
@@ -131,5 +130,4 @@ func (s Source) network(all *[]Finding, m *topo.Machine) {
 		r.warn("interfaces", "nothing for one host; for several, bring an interface up or start the container with "+
 			"--network=host", "no network interface with hardware behind it is up")
 	}
-	*all = append(*all, r.findings...)
 }

@@ -15,8 +15,9 @@ func TestAdapters(t *testing.T) {
 		return []links.NIC{{Net: "tcp", Name: "eth0", Speed: 12.5, Micros: 20, GBps: 3, DeviceMem: true},
 			{Net: "ib", Error: "no libibverbs"}}
 	}}
-	var fs []Finding
-	s.adapters(t.Context(), &fs)
+	var r report
+	s.adapters(t.Context(), &r)
+	fs := r.findings
 	if len(fs) != 2 || fs[0].Status != OK || fs[0].Name != "tcp eth0" ||
 		!strings.Contains(fs[0].Detail, "20.0 µs for 8 bytes, 3 GB/s (the adapter says 12.5;") ||
 		!strings.Contains(fs[0].Detail, "GPU memory") || fs[1].Status != Fail || fs[1].Fix == "" || fs[1].Name != "ib" {

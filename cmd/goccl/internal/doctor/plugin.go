@@ -33,11 +33,11 @@ func openPlugin() (text string, ok bool, err error) {
 }
 
 // plugin reports the plugin of the network, if one is asked for or found. Its code may hang.
-func (s Source) plugin(ctx context.Context, all *[]Finding) {
+func (s Source) plugin(ctx context.Context, r *report) {
 	if s.Plugin == nil {
 		return
 	}
-	r := report{area: "network"}
+	r.area = "network"
 	type answer struct {
 		text string
 		ok   bool
@@ -56,15 +56,14 @@ func (s Source) plugin(ctx context.Context, all *[]Finding) {
 	default:
 		r.ok("plugin", "%s", a.text)
 	}
-	*all = append(*all, r.findings...)
 }
 
 // distances reports which adapter is next to each GPU.
-func (s Source) distances(all *[]Finding, m *topo.Machine) {
+func (s Source) distances(r *report, m *topo.Machine) {
 	if !rdma(m) || len(m.GPUs) == 0 {
 		return
 	}
-	r := report{area: "network"}
+	r.area = "network"
 	var near []string
 	for _, g := range m.GPUs {
 		nic, ok := m.NearestNIC(g.Index)
@@ -87,5 +86,4 @@ func (s Source) distances(all *[]Finding, m *topo.Machine) {
 	if len(near) > 0 {
 		r.ok("nearest", "%s", strings.Join(near, ", "))
 	}
-	*all = append(*all, r.findings...)
 }

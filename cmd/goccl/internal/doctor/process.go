@@ -22,7 +22,7 @@ import (
 // environment. It looks from outside, so the process may hang.
 func CheckProcess(ctx context.Context, root string, pid int) []Finding {
 	proc := filepath.Join(root, "proc", strconv.Itoa(pid))
-	r := report{area: "process"}
+	r := &report{area: "process"}
 	comm, err := os.ReadFile(filepath.Join(proc, "comm"))
 	if err != nil {
 		r.fail(strconv.Itoa(pid), "give the number of a process that runs: ps, nvidia-smi", "%v", err)
@@ -34,7 +34,7 @@ func CheckProcess(ctx context.Context, root string, pid int) []Finding {
 		r.fail("libraries", "run goccl doctor --pid as the process's user or as root", "%v", err)
 		return r.findings
 	}
-	libraries(&r, root, proc, loaded(string(maps)))
+	libraries(r, root, proc, loaded(string(maps)))
 	unknown, keep := func(string) bool { return false }, func(*records.File) bool { return true }
 	files, _ := records.Find(filepath.Join(root, "proc"), records.Recorder, []int{pid}, unknown, keep)
 	plugin, _ := records.Find(filepath.Join(root, "proc"), records.Profiler, []int{pid}, unknown, keep)
