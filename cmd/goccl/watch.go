@@ -31,7 +31,7 @@ func (c *watchCommand) Run(ctx context.Context, s *streams) error {
 	if c.Every <= 0 || c.Stall <= 0 {
 		return &exitError{2, errors.New("--every and --stall: use positive times, such as 1s")}
 	}
-	if c.Once && (c.HTTP != "" || c.RAS != "" || c.OTLP != "" || c.Log != "") {
+	if c.Once && c.serves() {
 		return &exitError{2, errors.New("--once looks once and serves nothing: leave out --http, --ras, --otlp and --log")}
 	}
 	w := &watch.Watcher{Stall: c.Stall, Sources: []watch.Source{watch.NewProcesses(c.PID...)}}
@@ -43,17 +43,7 @@ func (c *watchCommand) Run(ctx context.Context, s *streams) error {
 	}
 	defer func() { _ = w.Close() }()
 	if c.Once {
-		now := w.Look()
-		if err := c.show(s, now, nil, false); err != nil {
-			return err
-		}
-		switch {
-		case slices.ContainsFunc(now.Verdicts, (*fault.Verdict).Hang):
-			return &exitError{1, errors.New("watch: something hangs")}
-		case len(now.Communicators) == 0:
-			return &exitError{3, errors.New("watch: no communicator was seen")}
-		}
-		return nil
+		return c.once(s, w)
 	}
 	out, err := c.outputs(ctx, s)
 	if err != nil {
@@ -61,12 +51,33 @@ func (c *watchCommand) Run(ctx context.Context, s *streams) error {
 	}
 	defer out.close()
 	keys := (<-chan byte)(nil)
-	quiet := !terminal(s) && !c.JSON && (c.HTTP != "" || c.RAS != "" || c.OTLP != "" || c.Log != "")
 	if terminal(s) && !c.JSON {
 		var restore func()
 		keys, restore = fullScreen(s)
 		defer restore()
 	}
+	return c.look(ctx, s, w, out, keys)
+}
+
+// once looks once.
+func (c *watchCommand) once(s *streams, w *watch.Watcher) error {
+	now := w.Look()
+	if err := c.show(s, now, nil, false); err != nil {
+		return err
+	}
+	switch {
+	case slices.ContainsFunc(now.Verdicts, (*fault.Verdict).Hang):
+		return &exitError{1, errors.New("watch: something hangs")}
+	case len(now.Communicators) == 0:
+		return &exitError{3, errors.New("watch: no communicator was seen")}
+	}
+	return nil
+}
+
+// look looks until the context ends or q is among the keys, which are nil without a full screen. An output that is no
+// terminal gets nothing if there are others.
+func (c *watchCommand) look(ctx context.Context, s *streams, w *watch.Watcher, out *outputs, keys <-chan byte) error {
+	quiet := !terminal(s) && !c.JSON && c.serves()
 	tick := time.NewTicker(c.Every)
 	defer tick.Stop()
 	for before := (*watch.Snapshot)(nil); ; {
@@ -90,6 +101,11 @@ func (c *watchCommand) Run(ctx context.Context, s *streams) error {
 			return nil
 		}
 	}
+}
+
+// serves reports whether there are outputs besides standard output.
+func (c *watchCommand) serves() bool {
+	return c.HTTP != "" || c.RAS != "" || c.OTLP != "" || c.Log != ""
 }
 
 // show writes a snapshot. On a full screen it takes the place of the one before, and lines end at the edge.
