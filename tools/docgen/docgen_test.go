@@ -98,14 +98,14 @@ func TestNamesEveryCommit(t *testing.T) {
 			}
 		}
 	}
-	for i, c := range curves {
-		write(c.collective, []string{"first", "second"}[i%2], 4)
+	for i, c := range ratioCurves {
+		write(c.name, []string{"first", "second"}[i%2], 4)
 	}
 	picture, err := ratios(root)
 	if err != nil || !strings.Contains(string(picture), "commits first and second<") {
 		t.Errorf("%v\n%s", err, picture)
 	}
-	write(curves[1].collective, "second", 8)
+	write(ratioCurves[1].name, "second", 8)
 	if _, err := ratios(root); err == nil {
 		t.Error("files of 4 and of 8 ranks are drawn together")
 	}

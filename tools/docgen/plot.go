@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"html"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,37 +24,28 @@ func newest(root, name string) string {
 	return path
 }
 
-// curves lists the collectives of the picture, in colours that are distinguishable with colour blindness.
-var curves = []struct{ collective, colour, dash string }{
-	{"all_reduce", "#0072b2", ""}, {"all_gather", "#d55e00", ""}, {"reduce_scatter", "#009e73", ""},
-	{"all_to_all", "#cc79a7", ""},
-	{"all_to_all_v", "#cc79a7", "5 3"}, {"broadcast", "#e69f00", ""}, {"reduce", "#56b4e9", ""},
-	{"send_recv", "#555555", "5 3"},
-}
-
 const svgHead = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d"
   font-family="Helvetica, Arial, sans-serif" font-size="13">
 <rect width="%[1]d" height="%[2]d" fill="#ffffff"/>
 `
 
+// ratioCurves are the collectives of the picture.
+var ratioCurves = []curve{{name: "all_reduce", colour: "#0072b2"}, {name: "all_gather", colour: "#d55e00"},
+	{name: "reduce_scatter", colour: "#009e73"}, {name: "all_to_all", colour: "#cc79a7"},
+	{name: "all_to_all_v", colour: "#cc79a7", dash: "5 3"}, {name: "broadcast", colour: "#e69f00"},
+	{name: "reduce", colour: "#56b4e9"}, {name: "send_recv", colour: "#555555", dash: "5 3"}}
+
 // ratios draws the other library's time divided by goccl's over the message size, eager and in graphs.
 func ratios(root string) ([]byte, error) {
-	const width, height = 900, 446
-	f := frame{left: 56, top: 72, wide: 330, high: 270, gap: 90, least: 0.5, most: 5, from: 1 << 10, to: 1 << 30,
-		sizes: []int64{1 << 10, 1 << 15, 1 << 20, 1 << 25, 1 << 30}}
-	var b strings.Builder
-	fmt.Fprintf(&b, svgHead, width, height)
+	c := chart{from: 1 << 10, to: 1 << 30, marks: []int64{1 << 10, 1 << 15, 1 << 20, 1 << 25, 1 << 30},
+		panels: [2]string{"operations launched one by one", "operations in a CUDA graph"},
+		curves: slices.Clone(ratioCurves)}
 	var first *times
 	var commits []string
 	for i, mode := range []string{"eager", "graph"} {
-		title := "operations launched one by one"
-		if mode == "graph" {
-			title = "operations in a CUDA graph"
-		}
-		p := f.panel(i)
-		p.draw(&b, title)
-		for _, c := range curves {
-			t, err := readTimes(newest(root, fmt.Sprintf("perf.%s.float.%s.json", c.collective, mode)))
+		for k := range c.curves {
+			name := c.curves[k].name
+			t, err := readTimes(newest(root, fmt.Sprintf("perf.%s.float.%s.json", name, mode)))
 			if err != nil {
 				return nil, err
 			}
@@ -63,39 +53,21 @@ func ratios(root string) ([]byte, error) {
 				first = t
 			}
 			if t.other != first.other || t.ranks != first.ranks || t.product != first.product {
-				return nil, fmt.Errorf("%s %s: not of the machine or the library that the first file is of", c.collective, mode)
+				return nil, fmt.Errorf("%s %s: not of the machine or the library that the first file is of", name, mode)
 			}
 			if !slices.Contains(commits, t.commit) {
 				commits = append(commits, t.commit)
 			}
-			var points []string
 			for _, size := range sizes(t) {
-				u := t.us[size]
-				if r := u[1] / u[0]; r < f.least || r > f.most || size < f.from || size > f.to {
-					return nil, fmt.Errorf("%s %s at %d bytes, %.2f, is outside the picture", c.collective, mode, size, r)
-				}
-				points = append(points, fmt.Sprintf("%.1f,%.1f", p.x(size), p.y(u[1]/u[0])))
+				c.curves[k].points[i] = append(c.curves[k].points[i], point{size, t.us[size][1] / t.us[size][0]})
 			}
-			fmt.Fprintf(&b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2" stroke-dasharray="%s"/>`+"\n",
-				strings.Join(points, " "), c.colour, c.dash)
 		}
-	}
-	for i, c := range curves {
-		lx, ly := f.left+float64(i%4)*200, f.top+f.high+52+float64(i/4)*22
-		fmt.Fprintf(&b,
-			`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1[2]f" stroke="%[4]s" stroke-width="3" stroke-dasharray="%s"/>`+"\n", lx,
-			ly-4, lx+26, c.colour, c.dash)
-		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" fill="#333333">%s</text>`+"\n", lx+34, ly, c.collective)
 	}
 	word := "commit"
 	if len(commits) > 1 {
 		word = "commits"
 	}
-	title := fmt.Sprintf("Time of %s divided by goccl's, by size: above 1×, goccl is faster", first.other)
-	of := fmt.Sprintf("%d × %s, float, %s %s", first.ranks, first.product, word, strings.Join(commits, " and "))
-	fmt.Fprintf(&b, `<text x="%d" y="20" text-anchor="middle" font-size="15" fill="#000000">%s</text>`+"\n", width/2,
-		html.EscapeString(title))
-	fmt.Fprintf(&b, `<text x="%d" y="39" text-anchor="middle" fill="#333333">%s</text>`+"\n</svg>\n", width/2,
-		html.EscapeString(of))
-	return []byte(b.String()), nil
+	c.title = fmt.Sprintf("Time of %s divided by goccl's, by size: above 1×, goccl is faster", first.other)
+	c.of = fmt.Sprintf("%d × %s, float, %s %s", first.ranks, first.product, word, strings.Join(commits, " and "))
+	return c.draw()
 }
