@@ -73,10 +73,7 @@ func run(args []string) int {
 		fmt.Fprintf(os.Stderr, "goccl: %v\n", err)
 		return 2
 	}
-	parsed, err := parse(parser, usual(args[1:]))
-	if s := exited(0); errors.As(err, &s) {
-		return int(s)
-	}
+	parsed, err := parser.Parse(usual(args[1:])) // --help ends the program
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "goccl: %v\n", err)
 		var pe *kong.ParseError
@@ -97,8 +94,8 @@ func run(args []string) int {
 func newParser(c *cli) (*kong.Kong, error) {
 	return kong.New(c, kong.Name("goccl"),
 		kong.Description("GPU communication from Go: collectives, their measurement and their diagnosis."),
-		kong.UsageOnError(), kong.Exit(func(status int) { panic(exited(status)) }), kong.WithHyphenPrefixedParameters(true),
-		kong.TypeMapper(sizeType, sizeMapper()), kong.TypeMapper(durationType, durationMapper()),
+		kong.UsageOnError(), kong.WithHyphenPrefixedParameters(true),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), durationMapper()),
 		kong.Bind(&streams{os.Stdout, os.Stderr}))
 }
 
@@ -113,20 +110,6 @@ func usual(args []string) []string {
 		return append([]string{"version"}, args[1:]...)
 	}
 	return args
-}
-
-// parse returns an exited error after --help.
-func parse(parser *kong.Kong, args []string) (parsed *kong.Context, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			s, ok := r.(exited)
-			if !ok {
-				panic(r)
-			}
-			err = s
-		}
-	}()
-	return parser.Parse(args)
 }
 
 // takesContext reports whether the command wants to end by itself after a signal. Other commands hold nothing that must
@@ -189,11 +172,6 @@ func status(ctx context.Context, err error) int {
 	}
 	return status
 }
-
-// exited is the status with which kong ends the program.
-type exited int
-
-func (exited) Error() string { return "the parser ended the program" }
 
 // compute calls f, which nothing stops. When ctx ends first it returns without f, for a program that is about to exit.
 func compute[T any](ctx context.Context, f func() (T, error)) (v T, err error) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/collective"
@@ -71,9 +73,9 @@ func (g *graphOps) UnmarshalText(b []byte) error {
 }
 
 // Run measures and maps wrong results to exit status 3.
-func (c *perfCommand) Run(ctx context.Context, s *streams) error {
+func (c *perfCommand) Run(ctx context.Context, s *streams, k *kong.Context) error {
 	if c.Collective == "decode" {
-		return c.decode(ctx, s)
+		return c.decode(ctx, s, k)
 	}
 	kind, err := perf.ParseKind(c.Collective)
 	if err == nil {

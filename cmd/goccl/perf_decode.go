@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
-	"unicode"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/decode"
 	"github.com/goccl/goccl/datatype"
@@ -17,8 +17,8 @@ import (
 )
 
 // decode measures decode steps: all ranks in this process. --sizes are the bytes of a batch.
-func (c *perfCommand) decode(ctx context.Context, s *streams) error {
-	if err := c.onlyDecode(); err != nil {
+func (c *perfCommand) decode(ctx context.Context, s *streams, k *kong.Context) error {
+	if err := c.onlyDecode(k); err != nil {
 		return &exitError{2, err}
 	}
 	o := decode.Options{Ranks: int(c.Ranks), Timeout: c.Timeout, JSON: c.JSON, Stdout: s.out, Type: datatype.Bfloat16}
@@ -58,36 +58,23 @@ func (c *perfCommand) decode(ctx context.Context, s *streams) error {
 	return decode.Run(ctx, o)
 }
 
-// flagOf returns the option of a field, such as --max-bytes of MaxBytes.
-func flagOf(field string) string {
-	var b strings.Builder
-	b.WriteString("-")
-	for i, r := range field {
-		if unicode.IsUpper(r) && (i == 0 || !unicode.IsUpper(rune(field[i-1]))) {
-			b.WriteByte('-')
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
-}
-
 // onlyDecode returns an error for an option that decode does not have. Options with their default values pass.
-func (c *perfCommand) onlyDecode() error {
-	var plain cli
-	parser, err := newParser(&plain)
-	if err == nil {
-		_, err = parse(parser, []string{"perf", "decode"})
-	}
-	if err != nil {
-		return err
-	}
-	has := []string{"Collective", "Ranks", "Device", "Threads", "Iters", "Sizes", "Dtype", "JSON", "Timeout"}
-	got, want := reflect.ValueOf(*c), reflect.ValueOf(plain.Perf)
-	for i := range got.NumField() {
-		name := got.Type().Field(i).Name
-		if !slices.Contains(has, name) && !reflect.DeepEqual(got.Field(i).Interface(), want.Field(i).Interface()) {
-			return fmt.Errorf("decode has no %s: it takes -n, --device, -i, -d, --sizes, --timeout and --json; "+
-				"--sizes are the bytes of a batch", flagOf(name))
+func (c *perfCommand) onlyDecode(k *kong.Context) error {
+	has := []string{"ranks", "device", "threads", "iters", "sizes", "dtype", "json", "timeout"}
+	for _, p := range k.Path {
+		f := p.Flag
+		if f == nil || slices.Contains(has, f.Name) {
+			continue
+		}
+		usual := reflect.New(f.Target.Type()).Elem()
+		if f.HasDefault {
+			if err := f.Parse(kong.Scan(f.Default), usual); err != nil {
+				return err
+			}
+		}
+		if !reflect.DeepEqual(f.Target.Interface(), usual.Interface()) {
+			return fmt.Errorf("decode has no --%s: it takes -n, --device, -i, -d, --sizes, --timeout and --json; "+
+				"--sizes are the bytes of a batch", f.Name)
 		}
 	}
 	if c.Timeout <= 0 {

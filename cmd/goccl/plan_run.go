@@ -12,7 +12,6 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/internal/netns"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/launch"
@@ -140,21 +139,11 @@ func (c *planRun) start(ctx context.Context, s *streams, n int) error {
 	if err != nil {
 		return err
 	}
-	o := launch.Options{N: n, Program: append([]string{self}, os.Args[1:]...), Stdout: s.out, Stderr: s.stderr}
-	if c.Hosts > 1 {
-		w, err := netns.New(c.Hosts)
-		if err != nil {
-			return err
-		}
-		defer w.Close()
-		o.Hosts = launch.HostsOf(w)
+	hosts := c.Hosts
+	if hosts == 1 {
+		hosts = 0 // this one
 	}
-	err = launch.Run(ctx, o)
-	var exit *launch.ExitError
-	if errors.As(err, &exit) {
-		return &exitError{exit.ExitCode(), err}
-	}
-	return err
+	return s.start(ctx, hosts, launch.Options{N: n, Program: append([]string{self}, os.Args[1:]...)})
 }
 
 func (c *planRun) open(n int, launched bool) (func(int) (device.Device, error), error) {

@@ -22,9 +22,14 @@ func (c *runCommand) Run(ctx context.Context, s *streams) error {
 	if len(program) > 0 && program[0] == "--" {
 		program = program[1:]
 	}
-	o := launch.Options{N: c.N, Program: program, Stdout: s.out, Stderr: s.stderr, Grace: c.Grace}
-	if c.Hosts > 0 {
-		w, err := netns.New(c.Hosts)
+	return s.start(ctx, c.Hosts, launch.Options{N: c.N, Program: program, Grace: c.Grace})
+}
+
+// start starts ranks, on hosts of this machine if there are to be some. An exit status of a rank becomes this program's.
+func (s *streams) start(ctx context.Context, hosts int, o launch.Options) error {
+	o.Stdout, o.Stderr = s.out, s.stderr
+	if hosts > 0 {
+		w, err := netns.New(hosts)
 		if err != nil {
 			return err
 		}

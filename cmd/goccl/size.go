@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -16,10 +15,11 @@ import (
 // size is a number of bytes: 8, 64K, 64M, 1G; KiB, MiB and GiB mean the same as K, M and G, as in nccl-tests.
 type size int64
 
-var (
-	sizeType     = reflect.TypeFor[size]()
-	durationType = reflect.TypeFor[time.Duration]()
-)
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (n *size) UnmarshalText(b []byte) (err error) {
+	*n, err = parseSize(string(b))
+	return err
+}
 
 // count is a number of things, of which there is at least one.
 type count int
@@ -34,7 +34,7 @@ func (c *count) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// sizes is a list of sizes, separated by commas.
+// sizes is a list of sizes, separated by commas, of which there is at least one.
 type sizes []size
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -95,19 +95,4 @@ func parseSize(s string) (size, error) {
 		return 0, fmt.Errorf("%q is no whole number of bytes", s)
 	}
 	return size(n<<shift + int64(rest)), nil
-}
-
-func sizeMapper() kong.Mapper {
-	return kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
-		t, err := ctx.Scan.PopValue("size")
-		if err != nil {
-			return err
-		}
-		n, err := parseSize(t.String())
-		if err != nil {
-			return err
-		}
-		target.SetInt(int64(n))
-		return nil
-	})
 }

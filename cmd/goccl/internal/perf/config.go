@@ -108,6 +108,46 @@ func (c *Config) normalize(n int) error {
 	return nil
 }
 
+// points lists the measured points, in order, and the size in bytes of the largest buffer.
+func (c *Config) points(n int) (points []geometry, largest int64) {
+	for _, t := range c.Types {
+		for _, op := range c.Ops {
+			last := int64(-1)
+			sizes, end := c.SizeList, int64(-1)
+			if len(sizes) == 0 {
+				sizes, end = Sizes(c.MinBytes, c.MaxBytes, c.Factor), c.MaxBytes
+			}
+			for _, size := range sizes {
+				g := newGeometry(c.Kind, n, t, op, c.Root, size)
+				// Skip sizes that round to the previous size or to 0.
+				if g.count == last || g.count == 0 && size > 0 && size != end {
+					continue
+				}
+				last = g.count
+				points = append(points, g)
+				largest = max(largest, g.size) // no rank has a longer buffer
+			}
+		}
+	}
+	return points, largest
+}
+
+// dropped lists the sizes of SizeList that points leaves out, because they round to 0 or to the size before.
+func (c *Config) dropped(n int) (sizes []int64) {
+	for _, t := range c.Types {
+		last := int64(-1)
+		for _, size := range c.SizeList {
+			if g := newGeometry(c.Kind, n, t, c.Ops[0], c.Root, size); g.count == last || g.count == 0 && size > 0 {
+				sizes = append(sizes, size)
+			} else {
+				last = g.count
+			}
+		}
+	}
+	slices.Sort(sizes)
+	return slices.Compact(sizes)
+}
+
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("perf: %w: "+format, append([]any{ErrInvalid}, args...)...)
 }

@@ -2,6 +2,7 @@ package perf
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goccl/goccl/collective"
@@ -41,27 +42,19 @@ func (k Kind) String() string {
 	return k.Collective.String()
 }
 
+func (k Kind) is(list ...collective.Collective) bool { return slices.Contains(list, k.Collective) }
+
 // hasCounts reports whether every pair of ranks may have another count.
-func (k Kind) hasCounts() bool {
-	return k.Collective == collective.AllToAllV || k.Collective == collective.AllToAllVDevice
-}
+func (k Kind) hasCounts() bool { return k.is(collective.AllToAllV, collective.AllToAllVDevice) }
 
 // HasOp reports whether the kind reduces.
 func (k Kind) HasOp() bool {
-	switch k.Collective {
-	case collective.AllReduce, collective.ReduceScatter, collective.Reduce:
-		return true
-	}
-	return false
+	return k.is(collective.AllReduce, collective.ReduceScatter, collective.Reduce)
 }
 
 // HasRoot reports whether the kind has a root.
 func (k Kind) HasRoot() bool {
-	switch k.Collective {
-	case collective.Broadcast, collective.Reduce, collective.Gather, collective.Scatter:
-		return true
-	}
-	return false
+	return k.is(collective.Broadcast, collective.Reduce, collective.Gather, collective.Scatter)
 }
 
 // HasInPlace reports whether the kind has an in-place form.
@@ -71,13 +64,8 @@ func (k Kind) HasInPlace() bool {
 
 // total reports whether nccl-tests' size column counts the data of all ranks together.
 func (k Kind) total() bool {
-	switch k.Collective {
-	case collective.AllGather, collective.ReduceScatter, collective.AllToAll, collective.AllToAllV,
-		collective.AllToAllVDevice,
-		collective.Gather, collective.Scatter:
-		return true
-	}
-	return false
+	return k.hasCounts() || k.is(collective.AllGather, collective.ReduceScatter, collective.AllToAll, collective.Gather,
+		collective.Scatter)
 }
 
 // BusFactor is busbw divided by algbw for n ranks.
@@ -141,27 +129,23 @@ func (g *geometry) pair(from, to int) int64 {
 
 // sends is the length of rank's send buffer in elements.
 func (g *geometry) sends(rank int) int64 {
-	c := g.kind.Collective
-	return g.length(rank, c == collective.ReduceScatter, c == collective.Scatter, c == collective.Broadcast)
+	if g.kind.is(collective.Scatter, collective.Broadcast) && rank != g.root {
+		return 0
+	}
+	return g.length(collective.ReduceScatter, collective.Scatter)
 }
 
 // receives is the length of rank's receive buffer in elements.
 func (g *geometry) receives(rank int) int64 {
-	c := g.kind.Collective
-	return g.length(rank, c == collective.AllGather, c == collective.Gather, c == collective.Reduce)
+	if g.kind.is(collective.Gather, collective.Reduce) && rank != g.root {
+		return 0
+	}
+	return g.length(collective.AllGather, collective.Gather)
 }
 
-// length is the length of a buffer: a part for every rank (also of an all-to-all), that only at the root, or one part
-// only at the root; otherwise one part.
-func (g *geometry) length(rank int, all, rootsAll, roots bool) int64 {
-	switch g.kind.Collective {
-	case collective.AllToAll, collective.AllToAllV, collective.AllToAllVDevice:
-		all = true
-	}
-	switch {
-	case (rootsAll || roots) && rank != g.root:
-		return 0
-	case all || rootsAll:
+// length is the length of a buffer that has a part for every rank in some collectives, and in an all-to-all.
+func (g *geometry) length(parts ...collective.Collective) int64 {
+	if g.kind.is(parts...) || g.kind.Collective == collective.AllToAll || g.kind.hasCounts() {
 		return g.count * int64(g.n)
 	}
 	return g.count

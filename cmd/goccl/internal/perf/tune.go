@@ -69,10 +69,6 @@ func (s sweep) elements() datatype.Type {
 	return tuneTypes[s.width]
 }
 
-func reduces(c collective.Collective) bool {
-	return c == collective.AllReduce || c == collective.ReduceScatter || c == collective.Reduce
-}
-
 // sweeps lists all measurements of kinds.
 func (o *TuneOptions) sweeps(kinds []Kind) ([]sweep, error) {
 	modes, widths := o.Modes, o.Widths
@@ -95,7 +91,7 @@ func (o *TuneOptions) sweeps(kinds []Kind) ([]sweep, error) {
 	var list []sweep
 	for _, k := range kinds {
 		for _, m := range modes {
-			if !reduces(k.Collective) {
+			if !k.HasOp() {
 				list = append(list, sweep{k, m, 0})
 				continue
 			}
