@@ -35,6 +35,15 @@ type planCommand struct {
 // maxTextBytes bounds files that people write: machines, times, topologies.
 const maxTextBytes = 64 << 20
 
+// readNamed reads a file. builtIn says that there is none, and that the name is one of what ships with goccl, if any.
+func readNamed(name string, limit int64) (data []byte, builtIn bool, err error) {
+	data, err = regular.Read(name, limit)
+	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(name, "/.") {
+		return nil, true, nil
+	}
+	return data, false, err
+}
+
 // planSource names a plan: a file, or a built-in program and its shape.
 type planSource struct {
 	Plan string `arg:"" help:"A plan file, or the name of a built-in program (goccl plan list), which needs --ranks."`
@@ -52,9 +61,11 @@ type planShape struct {
 }
 
 func (s *planSource) load() (*plan.Plan, error) {
-	data, err := regular.Read(s.Plan, int64(plan.Capacity.FileBytes))
+	data, builtIn, err := readNamed(s.Plan, int64(plan.Capacity.FileBytes))
 	switch {
-	case err == nil:
+	case err != nil:
+		return nil, err
+	case !builtIn:
 		p, err := plan.Decode(data)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Plan, err)
@@ -65,8 +76,6 @@ func (s *planSource) load() (*plan.Plan, error) {
 		}
 		s.Ranks = len(p.GPUs)
 		return p, nil
-	case !errors.Is(err, os.ErrNotExist) || strings.ContainsAny(s.Plan, "/."):
-		return nil, err
 	}
 	p, err := s.build(s.Plan, false)
 	if err != nil {
@@ -165,21 +174,19 @@ func (c *planList) Run(s *streams) error {
 		if err := e.Encode(rows); err != nil {
 			return err
 		}
-	}
-	for _, r := range rows {
-		if c.JSON {
-			break
-		}
-		fmt.Fprintf(&b, "%-*s  %s\n", wide, r.Name, r.Collective)
-		line := "   "
-		for _, word := range strings.Fields(r.Doc) {
-			if len(line)+1+len(word) > 100 {
-				fmt.Fprintln(&b, line)
-				line = "   "
+	} else {
+		for _, r := range rows {
+			fmt.Fprintf(&b, "%-*s  %s\n", wide, r.Name, r.Collective)
+			line := "   "
+			for _, word := range strings.Fields(r.Doc) {
+				if len(line)+1+len(word) > 100 {
+					fmt.Fprintln(&b, line)
+					line = "   "
+				}
+				line += " " + word
 			}
-			line += " " + word
+			fmt.Fprintln(&b, line)
 		}
-		fmt.Fprintln(&b, line)
 	}
 	_, err := s.out.Write(b.Bytes())
 	return err
@@ -307,8 +314,8 @@ const baseMachine = "h200"
 
 // machineModel reads a machine, or a topology whose thread blocks baseMachine models.
 func machineModel(name string) (*simulate.Machine, error) {
-	data, err := regular.Read(name, maxTextBytes)
-	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(name, "/.") {
+	data, builtIn, err := readNamed(name, maxTextBytes)
+	if builtIn {
 		if slices.Contains(fabric.Examples(), name) {
 			return onTopology(name)
 		}

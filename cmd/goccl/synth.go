@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/job/topo"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/fabric"
@@ -131,8 +129,8 @@ func topology(name string, hosts int) (*fabric.Graph, error) {
 
 // readTopology also says whether the file describes one machine.
 func readTopology(name string, hosts int) (g *fabric.Graph, machine bool, err error) {
-	data, err := regular.Read(name, maxTextBytes)
-	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(name, "/.") {
+	data, builtIn, err := readNamed(name, maxTextBytes)
+	if builtIn {
 		if g, err = fabric.Example(name); err != nil {
 			err = &exitError{2, err}
 		}

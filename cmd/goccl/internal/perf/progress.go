@@ -10,8 +10,7 @@ import (
 	"github.com/goccl/goccl/internal/setting"
 )
 
-// Progress is one line on a terminal that is overwritten at most ten times a second. It prints nothing if the output is
-// not a terminal.
+// Progress is one line on a terminal that is overwritten at most ten times a second. A nil one prints nothing.
 type Progress struct {
 	f     *os.File
 	width int
@@ -19,7 +18,7 @@ type Progress struct {
 	shown bool
 }
 
-// NewProgress shows progress on f; it shows nothing when f is not a terminal.
+// NewProgress shows progress on f; it is nil when f is not a terminal.
 func NewProgress(f *os.File) *Progress {
 	if f == nil || setting.Lenient().NoProgress {
 		return nil
@@ -38,7 +37,7 @@ func NewProgress(f *os.File) *Progress {
 // Show replaces the line.
 func (p *Progress) Show(what string) {
 	now := time.Now()
-	if now.Sub(p.last) < 100*time.Millisecond {
+	if p == nil || now.Sub(p.last) < 100*time.Millisecond {
 		return
 	}
 	p.last, p.shown = now, true
@@ -50,7 +49,7 @@ func (p *Progress) Show(what string) {
 
 // Clear removes the line, before something else is printed.
 func (p *Progress) Clear() {
-	if p.shown {
+	if p != nil && p.shown {
 		p.shown = false
 		fmt.Fprint(p.f, "\r\x1b[K")
 	}

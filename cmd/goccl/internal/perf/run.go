@@ -223,7 +223,7 @@ func (r *reporter) end(ctx context.Context, o *Options, err error) error {
 			r.table.printf("# interrupted: this is what was measured until then\n")
 		}
 		r.table.Footer(s)
-	} else if r.table.progress != nil {
+	} else {
 		r.table.progress.Clear()
 	}
 	if r.terminal != nil {

@@ -35,9 +35,7 @@ func (t *Table) Err() error { return t.err }
 
 // Progress shows the current step.
 func (t *Table) Progress(what string) {
-	if t.progress != nil {
-		t.progress.Show(what)
-	}
+	t.progress.Show(what)
 }
 
 func (t *Table) printf(format string, args ...any) {
@@ -104,9 +102,7 @@ func (t *Table) Dropped(sizes []int64) {
 
 // Point prints one line.
 func (t *Table) Point(rows []Row) {
-	if t.progress != nil {
-		t.progress.Clear()
-	}
+	t.progress.Clear()
 	if !t.head {
 		t.head = true
 		t.header()
@@ -238,9 +234,7 @@ func Summarize(rows []Row) Summary {
 
 // Footer prints the summary.
 func (t *Table) Footer(s Summary) {
-	if t.progress != nil {
-		t.progress.Clear()
-	}
+	t.progress.Clear()
 	verdict := func(n int64) string {
 		if n == 0 {
 			return "OK"

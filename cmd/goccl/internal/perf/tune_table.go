@@ -119,17 +119,13 @@ type tuneReporter struct {
 }
 
 func (t *tuneReporter) Progress(what string) {
-	if t.progress != nil {
-		t.progress.Show(what)
-	}
+	t.progress.Show(what)
 }
 
 func (t *tuneReporter) Dropped([]int64) {} // tuning has no list of sizes
 
 func (t *tuneReporter) Point(rows []Row) {
-	if t.progress != nil {
-		t.progress.Clear()
-	}
+	t.progress.Clear()
 	best := rows[0]
 	for _, r := range rows {
 		if r.Time < best.Time {
