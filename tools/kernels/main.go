@@ -8,7 +8,7 @@
 //  2. leave a group alone whose committed hash and compiler are the same (unless -force);
 //  3. compile one translation unit per group and architecture with NVRTC: a cubin each, and PTX of the architectures
 //     that stand in for later ones;
-//     each in a process of its own, because NVRTC compiles one program at a time;
+//     each in a separate process, because NVRTC compiles one program at a time;
 //  4. write the images, <group>/zz_generated.go and kernels/zz_groups.go; name every kernel that uses local memory.
 //
 // With -check nothing is written: the source hashes must be the committed ones, and the images of sm_90, or of every

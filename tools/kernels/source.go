@@ -24,8 +24,8 @@ type architecture struct {
 	ptx bool
 }
 
-// A cubin serves every later minor revision of its major, so PTX is needed only above the last cubin (11.x, 12.x) and
-// that of compute_90 serves there.
+// A cubin serves every later minor revision of its major, so PTX is needed only above the last cubin (11.x, 12.x). The
+// PTX of compute_90 serves there.
 var architectures = []architecture{{sm: 80}, {sm: 90, ptx: true}, {sm: 100}}
 
 // group is one folder of sources, in the form that the compiler gets.

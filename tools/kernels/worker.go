@@ -25,7 +25,7 @@ type image struct {
 	Data []byte
 }
 
-// running bounds the workers: as many processes as there are processors, because NVRTC holds one lock over all
+// running bounds the workers: one process for each processor, because NVRTC holds one lock over all
 // compilations of a process.
 var running = make(chan struct{}, runtime.GOMAXPROCS(0))
 

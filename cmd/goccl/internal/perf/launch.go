@@ -58,7 +58,7 @@ type work struct {
 	rank func(ctx context.Context, boot bootstrap.Bootstrap, at place) error
 }
 
-// outputs redirects what is printed to standard error if one of the files goes to standard output.
+// outputs redirects printed text to standard error if one of the files goes to standard output.
 func (l *Launch) outputs(files ...string) {
 	if l.Stdout == nil {
 		l.Stdout = os.Stdout

@@ -254,8 +254,8 @@ func (m *measurement) recheck(ctx context.Context, c *call, runners []runner, ru
 	return nil
 }
 
-// runners are what is timed of each library: an operation, or a graph of ops operations. After an error it returns those
-// that are ready.
+// runners returns a runner for each library: of an operation, or of a graph of ops operations. After an error it returns
+// the runners that are ready.
 func (m *measurement) runners(ctx context.Context, c *call, ops int, out []outcome) (list []runner, err error) {
 	for i, comm := range m.comms {
 		r := runner{comm: comm, submit: func() error { return comm.Submit(c.requests...) }, ops: ops}

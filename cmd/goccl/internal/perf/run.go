@@ -170,7 +170,7 @@ type reporter struct {
 	table    *Table
 	terminal *os.File
 	leads    bool
-	record   Record // what is known of it when the measurement begins
+	record   Record // its head is filled in when the measurement begins
 	rows     []Row
 }
 

@@ -11,7 +11,7 @@ const (
 	sumCount             = 96
 )
 
-// Kinds of operations, besides those of copy engines.
+// Kinds of operations; 3 is by copy engines.
 const (
 	Collective = 1 + iota
 	Message
