@@ -145,11 +145,15 @@ func allReduce(t *testing.T) core.Request {
 	for _, c := range comms {
 		t.Cleanup(func() { _ = core.CommAbort(c) })
 	}
-	mem, err := core.Alloc(gpus[0], largeBytes)
+	gpu, err := core.Find[*core.Device](gpus[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := core.StreamCreate(gpus[0])
+	mem, err := core.Alloc(gpu, largeBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := core.StreamCreate(gpu)
 	if err != nil {
 		t.Fatal(err)
 	}

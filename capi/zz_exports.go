@@ -18,6 +18,7 @@ import (
 	"github.com/goccl/goccl/capi/internal/core"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/primitive"
 )
 
 //export gocclgo_device_open
@@ -46,7 +47,11 @@ func gocclgo_device_count(kind_ C.int32_t, count_ *C.int32_t) (r_ C.goccl_result
 //export gocclgo_device_id
 func gocclgo_device_id(device_ C.goccl_device, kind_ *C.int32_t, index_ *C.int32_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, v1, err := core.DeviceID(core.Handle(device_))
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
+	v0, v1, err := core.DeviceID(deviceObject)
 	if err != nil {
 		return result(err)
 	}
@@ -58,7 +63,11 @@ func gocclgo_device_id(device_ C.goccl_device, kind_ *C.int32_t, index_ *C.int32
 //export gocclgo_device_capability
 func gocclgo_device_capability(device_ C.goccl_device, major_ *C.int32_t, minor_ *C.int32_t, numa_node_ *C.int32_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, v1, v2, err := core.DeviceCapability(core.Handle(device_))
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
+	v0, v1, v2, err := core.DeviceCapability(deviceObject)
 	if err != nil {
 		return result(err)
 	}
@@ -71,7 +80,11 @@ func gocclgo_device_capability(device_ C.goccl_device, major_ *C.int32_t, minor_
 //export gocclgo_alloc
 func gocclgo_alloc(device_ C.goccl_device, size_ C.uint64_t, ptr_ *unsafe.Pointer) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, err := core.Alloc(core.Handle(device_), uint64(size_))
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
+	v0, err := core.Alloc(deviceObject, uint64(size_))
 	if err != nil {
 		return result(err)
 	}
@@ -88,19 +101,31 @@ func gocclgo_free(ptr_ unsafe.Pointer) (r_ C.goccl_result) {
 //export gocclgo_copy_in
 func gocclgo_copy_in(device_ C.goccl_device, dst_ unsafe.Pointer, src_ unsafe.Pointer, size_ C.uint64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.CopyIn(core.Handle(device_), uintptr(dst_), src_, uint64(size_)))
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.CopyIn(deviceObject, uintptr(dst_), src_, uint64(size_)))
 }
 
 //export gocclgo_copy_out
 func gocclgo_copy_out(device_ C.goccl_device, dst_ unsafe.Pointer, src_ unsafe.Pointer, size_ C.uint64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.CopyOut(core.Handle(device_), dst_, uintptr(src_), uint64(size_)))
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.CopyOut(deviceObject, dst_, uintptr(src_), uint64(size_)))
 }
 
 //export gocclgo_stream_create
 func gocclgo_stream_create(device_ C.goccl_device, stream_ *C.uintptr_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, err := core.StreamCreate(core.Handle(device_))
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
+	v0, err := core.StreamCreate(deviceObject)
 	if err != nil {
 		return result(err)
 	}
@@ -111,13 +136,21 @@ func gocclgo_stream_create(device_ C.goccl_device, stream_ *C.uintptr_t) (r_ C.g
 //export gocclgo_stream_synchronize
 func gocclgo_stream_synchronize(device_ C.goccl_device, stream_ C.uintptr_t, timeout_ns_ C.int64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.StreamSynchronize(core.Handle(device_), uintptr(stream_), time.Duration(timeout_ns_)))
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.StreamSynchronize(deviceObject, uintptr(stream_), time.Duration(timeout_ns_)))
 }
 
 //export gocclgo_stream_destroy
 func gocclgo_stream_destroy(device_ C.goccl_device, stream_ C.uintptr_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.StreamDestroy(core.Handle(device_), uintptr(stream_)))
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.StreamDestroy(deviceObject, uintptr(stream_)))
 }
 
 //export gocclgo_unique_id_create
@@ -164,7 +197,11 @@ func gocclgo_bootstrap_local(size_ C.int32_t, bootstraps_ *C.goccl_bootstrap) (r
 //export gocclgo_bootstrap_info
 func gocclgo_bootstrap_info(bootstrap_ C.goccl_bootstrap, rank_ *C.int32_t, size_ *C.int32_t, local_rank_ *C.int32_t, local_size_ *C.int32_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, v1, v2, v3, err := core.BootstrapInfo(core.Handle(bootstrap_))
+	bootstrapObject, err := core.Find[*core.Bootstrap](core.Handle(bootstrap_))
+	if err != nil {
+		return result(err)
+	}
+	v0, v1, v2, v3, err := core.BootstrapInfo(bootstrapObject)
 	if err != nil {
 		return result(err)
 	}
@@ -178,25 +215,41 @@ func gocclgo_bootstrap_info(bootstrap_ C.goccl_bootstrap, rank_ *C.int32_t, size
 //export gocclgo_bootstrap_send
 func gocclgo_bootstrap_send(bootstrap_ C.goccl_bootstrap, peer_ C.int32_t, tag_ C.int32_t, data_ unsafe.Pointer, size_ C.uint64_t, timeout_ns_ C.int64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.BootstrapSend(core.Handle(bootstrap_), int(peer_), int(tag_), slice[byte](unsafe.Pointer(data_), int(size_)), time.Duration(timeout_ns_)))
+	bootstrapObject, err := core.Find[*core.Bootstrap](core.Handle(bootstrap_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.BootstrapSend(bootstrapObject, int(peer_), int(tag_), slice[byte](unsafe.Pointer(data_), int(size_)), time.Duration(timeout_ns_)))
 }
 
 //export gocclgo_bootstrap_recv
 func gocclgo_bootstrap_recv(bootstrap_ C.goccl_bootstrap, peer_ C.int32_t, tag_ C.int32_t, timeout_ns_ C.int64_t, data_ *unsafe.Pointer, size_ *C.uint64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return giveBytes(data_, size_)(core.BootstrapRecv(core.Handle(bootstrap_), int(peer_), int(tag_), time.Duration(timeout_ns_)))
+	bootstrapObject, err := core.Find[*core.Bootstrap](core.Handle(bootstrap_))
+	if err != nil {
+		return result(err)
+	}
+	return giveBytes(data_, size_)(core.BootstrapRecv(bootstrapObject, int(peer_), int(tag_), time.Duration(timeout_ns_)))
 }
 
 //export gocclgo_bootstrap_all_gather
 func gocclgo_bootstrap_all_gather(bootstrap_ C.goccl_bootstrap, mine_ unsafe.Pointer, size_ C.uint64_t, all_ unsafe.Pointer, timeout_ns_ C.int64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.BootstrapAllGather(core.Handle(bootstrap_), slice[byte](unsafe.Pointer(mine_), int(size_)), all_, time.Duration(timeout_ns_)))
+	bootstrapObject, err := core.Find[*core.Bootstrap](core.Handle(bootstrap_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.BootstrapAllGather(bootstrapObject, slice[byte](unsafe.Pointer(mine_), int(size_)), all_, time.Duration(timeout_ns_)))
 }
 
 //export gocclgo_bootstrap_barrier
 func gocclgo_bootstrap_barrier(bootstrap_ C.goccl_bootstrap, timeout_ns_ C.int64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.BootstrapBarrier(core.Handle(bootstrap_), time.Duration(timeout_ns_)))
+	bootstrapObject, err := core.Find[*core.Bootstrap](core.Handle(bootstrap_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.BootstrapBarrier(bootstrapObject, time.Duration(timeout_ns_)))
 }
 
 //export gocclgo_bootstrap_close
@@ -385,7 +438,11 @@ func gocclgo_op_destroy(comm_ C.goccl_comm, op_ C.uint32_t) (r_ C.goccl_result) 
 //export gocclgo_window_register
 func gocclgo_window_register(comm_ C.goccl_comm, ptr_ unsafe.Pointer, size_ C.uint64_t, window_ *C.goccl_window) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(window_)(core.WindowRegister(core.Handle(comm_), ptr_, uint64(size_)))
+	commObject, err := core.Find[core.Active](core.Handle(comm_))
+	if err != nil {
+		return result(err)
+	}
+	return give(window_)(core.WindowRegister(commObject, ptr_, uint64(size_)))
 }
 
 //export gocclgo_window_deregister
@@ -397,19 +454,31 @@ func gocclgo_window_deregister(window_ C.goccl_window) (r_ C.goccl_result) {
 //export gocclgo_fusion_create
 func gocclgo_fusion_create(comm_ C.goccl_comm, config_ *C.goccl_fusion_config, fusion_ *C.goccl_fusion) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(fusion_)(core.FusionCreate(core.Handle(comm_), (*core.FusionConfig)(unsafe.Pointer(config_))))
+	commObject, err := core.Find[core.Active](core.Handle(comm_))
+	if err != nil {
+		return result(err)
+	}
+	return give(fusion_)(core.FusionCreate(commObject, (*core.FusionConfig)(unsafe.Pointer(config_))))
 }
 
 //export gocclgo_fusion_all_reduce
 func gocclgo_fusion_all_reduce(fusion_ C.goccl_fusion, request_ *C.goccl_fused_request) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.FusionAllReduce(core.Handle(fusion_), (*core.FusedRequest)(unsafe.Pointer(request_))))
+	fusionObject, err := core.Find[*core.Fusion](core.Handle(fusion_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.FusionAllReduce(fusionObject, (*core.FusedRequest)(unsafe.Pointer(request_))))
 }
 
 //export gocclgo_fusion_tune
 func gocclgo_fusion_tune(fusion_ C.goccl_fusion, tokens_ C.uint64_t, hidden_ C.uint64_t, type_ C.uint32_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.FusionTune(core.Handle(fusion_), uint64(tokens_), uint64(hidden_), uint32(type_)))
+	fusionObject, err := core.Find[*core.Fusion](core.Handle(fusion_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.FusionTune(fusionObject, uint64(tokens_), uint64(hidden_), uint32(type_)))
 }
 
 //export gocclgo_fusion_destroy
@@ -421,13 +490,21 @@ func gocclgo_fusion_destroy(fusion_ C.goccl_fusion) (r_ C.goccl_result) {
 //export gocclgo_flat_register
 func gocclgo_flat_register(comm_ C.goccl_comm, ptr_ unsafe.Pointer, size_ C.uint64_t, window_ *C.goccl_window) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(window_)(core.FlatRegister(core.Handle(comm_), ptr_, uint64(size_)))
+	commObject, err := core.Find[core.Active](core.Handle(comm_))
+	if err != nil {
+		return result(err)
+	}
+	return give(window_)(core.FlatRegister(commObject, ptr_, uint64(size_)))
 }
 
 //export gocclgo_flat_wait
 func gocclgo_flat_wait(window_ C.goccl_window, flat_ *C.goccl_flat) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, err := core.FlatWait(core.Handle(window_))
+	windowObject, err := core.Find[*core.Window](core.Handle(window_))
+	if err != nil {
+		return result(err)
+	}
+	v0, err := core.FlatWait(windowObject)
 	if err != nil {
 		return result(err)
 	}
@@ -449,19 +526,31 @@ func gocclgo_estimate(requests_ *C.goccl_request, n_ C.uint64_t, microseconds_ *
 //export gocclgo_put_signal
 func gocclgo_put_signal(window_ C.goccl_window, offset_ C.uint64_t, src_ unsafe.Pointer, size_ C.uint64_t, peer_ C.int32_t, context_ C.int32_t, index_ C.int32_t, stream_ C.uintptr_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.PutSignal(core.Handle(window_), uint64(offset_), uintptr(src_), uint64(size_), int(peer_), int(context_), int(index_), uintptr(stream_)))
+	windowObject, err := core.Find[*core.Window](core.Handle(window_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.PutSignal(windowObject, uint64(offset_), uintptr(src_), uint64(size_), int(peer_), int(context_), int(index_), uintptr(stream_)))
 }
 
 //export gocclgo_signal
 func gocclgo_signal(comm_ C.goccl_comm, peer_ C.int32_t, context_ C.int32_t, index_ C.int32_t, stream_ C.uintptr_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.Signal(core.Handle(comm_), int(peer_), int(context_), int(index_), uintptr(stream_)))
+	commObject, err := core.Find[core.Active](core.Handle(comm_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.Signal(commObject, int(peer_), int(context_), int(index_), uintptr(stream_)))
 }
 
 //export gocclgo_wait_signal
 func gocclgo_wait_signal(comm_ C.goccl_comm, n_ C.int32_t, waits_ *C.goccl_signal_wait, stream_ C.uintptr_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.WaitSignal(core.Handle(comm_), slice[core.SignalWait](unsafe.Pointer(waits_), int(n_)), uintptr(stream_)))
+	commObject, err := core.Find[core.Active](core.Handle(comm_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.WaitSignal(commObject, slice[core.SignalWait](unsafe.Pointer(waits_), int(n_)), uintptr(stream_)))
 }
 
 //export gocclgo_check
@@ -490,7 +579,11 @@ func gocclgo_moe_bytes(ranks_ C.int32_t, tokens_ C.uint64_t, shape_ *C.goccl_moe
 //export gocclgo_moe_create
 func gocclgo_moe_create(comm_ C.goccl_comm, size_ *C.goccl_moe_size, moe_ *C.goccl_moe) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(moe_)(core.MoECreate(core.Handle(comm_), (*core.MoESize)(unsafe.Pointer(size_))))
+	commObject, err := core.Find[core.Active](core.Handle(comm_))
+	if err != nil {
+		return result(err)
+	}
+	return give(moe_)(core.Add(core.MoECreate(commObject, (*core.MoESize)(unsafe.Pointer(size_)))))
 }
 
 //export gocclgo_moe_destroy
@@ -502,7 +595,11 @@ func gocclgo_moe_destroy(moe_ C.goccl_moe) (r_ C.goccl_result) {
 //export gocclgo_moe_layout
 func gocclgo_moe_layout(moe_ C.goccl_moe, shape_ *C.goccl_moe_shape, offsets_ *C.goccl_moe_offsets) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, err := core.MoELayout(core.Handle(moe_), (*core.MoEShape)(unsafe.Pointer(shape_)))
+	moeObject, err := core.Find[*core.MoE](core.Handle(moe_))
+	if err != nil {
+		return result(err)
+	}
+	v0, err := core.MoELayout(moeObject, (*core.MoEShape)(unsafe.Pointer(shape_)))
 	if err != nil {
 		return result(err)
 	}
@@ -513,25 +610,41 @@ func gocclgo_moe_layout(moe_ C.goccl_moe, shape_ *C.goccl_moe_shape, offsets_ *C
 //export gocclgo_moe_count
 func gocclgo_moe_count(moe_ C.goccl_moe, args_ *C.goccl_moe_count_args) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.MoECount(core.Handle(moe_), (*core.MoECountArgs)(unsafe.Pointer(args_))))
+	moeObject, err := core.Find[*core.MoE](core.Handle(moe_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.MoECount(moeObject, (*core.MoECountArgs)(unsafe.Pointer(args_))))
 }
 
 //export gocclgo_moe_notify
 func gocclgo_moe_notify(moe_ C.goccl_moe, args_ *C.goccl_moe_notify_args) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.MoENotify(core.Handle(moe_), (*core.MoENotifyArgs)(unsafe.Pointer(args_))))
+	moeObject, err := core.Find[*core.MoE](core.Handle(moe_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.MoENotify(moeObject, (*core.MoENotifyArgs)(unsafe.Pointer(args_))))
 }
 
 //export gocclgo_moe_dispatch
 func gocclgo_moe_dispatch(moe_ C.goccl_moe, args_ *C.goccl_moe_dispatch_args) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.MoEDispatch(core.Handle(moe_), (*core.MoEDispatchArgs)(unsafe.Pointer(args_))))
+	moeObject, err := core.Find[*core.MoE](core.Handle(moe_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.MoEDispatch(moeObject, (*core.MoEDispatchArgs)(unsafe.Pointer(args_))))
 }
 
 //export gocclgo_moe_combine
 func gocclgo_moe_combine(moe_ C.goccl_moe, args_ *C.goccl_moe_combine_args) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.MoECombine(core.Handle(moe_), (*core.MoECombineArgs)(unsafe.Pointer(args_))))
+	moeObject, err := core.Find[*core.MoE](core.Handle(moe_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.MoECombine(moeObject, (*core.MoECombineArgs)(unsafe.Pointer(args_))))
 }
 
 //export gocclgo_object_close
@@ -555,49 +668,81 @@ func gocclgo_object_device_handle(object_ C.goccl_object, data_ *unsafe.Pointer,
 //export gocclgo_context_create
 func gocclgo_context_create(timeout_ C.int64_t, spin_limit_ C.int64_t, context_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(context_)(core.ContextCreate(time.Duration(timeout_), time.Duration(spin_limit_)))
+	return give(context_)(core.Add(core.ContextCreate(time.Duration(timeout_), time.Duration(spin_limit_))))
 }
 
 //export gocclgo_context_abort
 func gocclgo_context_abort(context_ C.goccl_object, reason_ *C.char) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.ContextAbort(core.Handle(context_), C.GoString(reason_)))
+	contextObject, err := core.Find[*primitive.Context](core.Handle(context_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.ContextAbort(contextObject, C.GoString(reason_)))
 }
 
 //export gocclgo_context_error
 func gocclgo_context_error(context_ C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.ContextError(core.Handle(context_)))
+	contextObject, err := core.Find[*primitive.Context](core.Handle(context_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.ContextError(contextObject))
 }
 
 //export gocclgo_context_recover
 func gocclgo_context_recover(context_ C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.ContextRecover(core.Handle(context_)))
+	contextObject, err := core.Find[*primitive.Context](core.Handle(context_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.ContextRecover(contextObject))
 }
 
 //export gocclgo_endpoint_create
 func gocclgo_endpoint_create(context_ C.goccl_object, transport_ C.int32_t, device_ C.goccl_device, endpoint_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(endpoint_)(core.EndpointCreate(core.Handle(context_), int(transport_), core.Handle(device_)))
+	contextObject, err := core.Find[*primitive.Context](core.Handle(context_))
+	if err != nil {
+		return result(err)
+	}
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
+	return give(endpoint_)(core.Add(core.EndpointCreate(contextObject, int(transport_), deviceObject)))
 }
 
 //export gocclgo_endpoint_create_rdma
 func gocclgo_endpoint_create_rdma(context_ C.goccl_object, transport_ C.int32_t, adapter_ C.int32_t, device_ C.goccl_device, port_ C.int32_t, gid_index_ C.int32_t, queue_depth_ C.int32_t, send_depth_ C.int32_t, receive_depth_ C.int32_t, endpoint_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(endpoint_)(core.EndpointCreateRDMA(core.Handle(context_), int(transport_), int(adapter_), core.Handle(device_), int(port_), int(gid_index_), int(queue_depth_), int(send_depth_), int(receive_depth_)))
+	contextObject, err := core.Find[*primitive.Context](core.Handle(context_))
+	if err != nil {
+		return result(err)
+	}
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
+	return give(endpoint_)(core.Add(core.EndpointCreateRDMA(contextObject, int(transport_), int(adapter_), deviceObject, int(port_), int(gid_index_), int(queue_depth_), int(send_depth_), int(receive_depth_))))
 }
 
 //export gocclgo_endpoint_deserialize
 func gocclgo_endpoint_deserialize(data_ unsafe.Pointer, size_ C.uint64_t, endpoint_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(endpoint_)(core.EndpointDeserialize(slice[byte](unsafe.Pointer(data_), int(size_))))
+	return give(endpoint_)(core.Add(core.EndpointDeserialize(slice[byte](unsafe.Pointer(data_), int(size_)))))
 }
 
 //export gocclgo_endpoint_info
 func gocclgo_endpoint_info(endpoint_ C.goccl_object, transport_ *C.int32_t, kind_ *C.int32_t, index_ *C.int32_t, local_ *C.int32_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, v1, v2, v3, err := core.EndpointInfo(core.Handle(endpoint_))
+	endpointObject, err := core.Find[*primitive.Endpoint](core.Handle(endpoint_))
+	if err != nil {
+		return result(err)
+	}
+	v0, v1, v2, v3, err := core.EndpointInfo(endpointObject)
 	if err != nil {
 		return result(err)
 	}
@@ -611,13 +756,29 @@ func gocclgo_endpoint_info(endpoint_ C.goccl_object, transport_ *C.int32_t, kind
 //export gocclgo_connection_create
 func gocclgo_connection_create(context_ C.goccl_object, local_ C.goccl_object, remote_ C.goccl_object, connection_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(connection_)(core.ConnectionCreate(core.Handle(context_), core.Handle(local_), core.Handle(remote_)))
+	contextObject, err := core.Find[*primitive.Context](core.Handle(context_))
+	if err != nil {
+		return result(err)
+	}
+	localObject, err := core.Find[*primitive.Endpoint](core.Handle(local_))
+	if err != nil {
+		return result(err)
+	}
+	remoteObject, err := core.Find[*primitive.Endpoint](core.Handle(remote_))
+	if err != nil {
+		return result(err)
+	}
+	return give(connection_)(core.Add(core.ConnectionCreate(contextObject, localObject, remoteObject)))
 }
 
 //export gocclgo_connection_info
 func gocclgo_connection_info(connection_ C.goccl_object, transport_ *C.int32_t, peer_ *C.int32_t, tag_ *C.int32_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, v1, v2, err := core.ConnectionInfo(core.Handle(connection_))
+	connectionObject, err := core.Find[*primitive.Connection](core.Handle(connection_))
+	if err != nil {
+		return result(err)
+	}
+	v0, v1, v2, err := core.ConnectionInfo(connectionObject)
 	if err != nil {
 		return result(err)
 	}
@@ -630,43 +791,91 @@ func gocclgo_connection_info(connection_ C.goccl_object, transport_ *C.int32_t, 
 //export gocclgo_connection_write
 func gocclgo_connection_write(connection_ C.goccl_object, dst_ C.goccl_object, dst_offset_ C.uint64_t, src_ C.goccl_object, src_offset_ C.uint64_t, size_ C.uint64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.ConnectionWrite(core.Handle(connection_), core.Handle(dst_), uint64(dst_offset_), core.Handle(src_), uint64(src_offset_), uint64(size_)))
+	connectionObject, err := core.Find[*primitive.Connection](core.Handle(connection_))
+	if err != nil {
+		return result(err)
+	}
+	dstObject, err := core.Find[*primitive.RegisteredMemory](core.Handle(dst_))
+	if err != nil {
+		return result(err)
+	}
+	srcObject, err := core.Find[*primitive.RegisteredMemory](core.Handle(src_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.ConnectionWrite(connectionObject, dstObject, uint64(dst_offset_), srcObject, uint64(src_offset_), uint64(size_)))
 }
 
 //export gocclgo_connection_atomic_add
 func gocclgo_connection_atomic_add(connection_ C.goccl_object, dst_ C.goccl_object, dst_offset_ C.uint64_t, delta_ C.uint64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.ConnectionAtomicAdd(core.Handle(connection_), core.Handle(dst_), uint64(dst_offset_), uint64(delta_)))
+	connectionObject, err := core.Find[*primitive.Connection](core.Handle(connection_))
+	if err != nil {
+		return result(err)
+	}
+	dstObject, err := core.Find[*primitive.RegisteredMemory](core.Handle(dst_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.ConnectionAtomicAdd(connectionObject, dstObject, uint64(dst_offset_), uint64(delta_)))
 }
 
 //export gocclgo_connection_update_and_sync
 func gocclgo_connection_update_and_sync(connection_ C.goccl_object, dst_ C.goccl_object, dst_offset_ C.uint64_t, src_ *C.uint64_t, value_ C.uint64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.ConnectionUpdateAndSync(core.Handle(connection_), core.Handle(dst_), uint64(dst_offset_), (*uint64)(unsafe.Pointer(src_)), uint64(value_)))
+	connectionObject, err := core.Find[*primitive.Connection](core.Handle(connection_))
+	if err != nil {
+		return result(err)
+	}
+	dstObject, err := core.Find[*primitive.RegisteredMemory](core.Handle(dst_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.ConnectionUpdateAndSync(connectionObject, dstObject, uint64(dst_offset_), (*uint64)(unsafe.Pointer(src_)), uint64(value_)))
 }
 
 //export gocclgo_connection_flush
 func gocclgo_connection_flush(connection_ C.goccl_object, timeout_ C.int64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.ConnectionFlush(core.Handle(connection_), time.Duration(timeout_)))
+	connectionObject, err := core.Find[*primitive.Connection](core.Handle(connection_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.ConnectionFlush(connectionObject, time.Duration(timeout_)))
 }
 
 //export gocclgo_memory_register
 func gocclgo_memory_register(context_ C.goccl_object, device_ C.goccl_device, ptr_ unsafe.Pointer, size_ C.uint64_t, flags_ C.uint32_t, memory_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(memory_)(core.MemoryRegister(core.Handle(context_), core.Handle(device_), uintptr(ptr_), uint64(size_), uint32(flags_)))
+	contextObject, err := core.Find[*primitive.Context](core.Handle(context_))
+	if err != nil {
+		return result(err)
+	}
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
+	return give(memory_)(core.Add(core.MemoryRegister(contextObject, deviceObject, uintptr(ptr_), uint64(size_), uint32(flags_))))
 }
 
 //export gocclgo_memory_deserialize
 func gocclgo_memory_deserialize(context_ C.goccl_object, data_ unsafe.Pointer, size_ C.uint64_t, memory_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(memory_)(core.MemoryDeserialize(core.Handle(context_), slice[byte](unsafe.Pointer(data_), int(size_))))
+	contextObject, err := core.Find[*primitive.Context](core.Handle(context_))
+	if err != nil {
+		return result(err)
+	}
+	return give(memory_)(core.Add(core.MemoryDeserialize(contextObject, slice[byte](unsafe.Pointer(data_), int(size_)))))
 }
 
 //export gocclgo_memory_info
 func gocclgo_memory_info(memory_ C.goccl_object, data_ *C.uintptr_t, original_ *C.uintptr_t, size_ *C.uint64_t, flags_ *C.uint32_t, local_ *C.int32_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, v1, v2, v3, v4, err := core.MemoryInfo(core.Handle(memory_))
+	memoryObject, err := core.Find[*primitive.RegisteredMemory](core.Handle(memory_))
+	if err != nil {
+		return result(err)
+	}
+	v0, v1, v2, v3, v4, err := core.MemoryInfo(memoryObject)
 	if err != nil {
 		return result(err)
 	}
@@ -681,7 +890,15 @@ func gocclgo_memory_info(memory_ C.goccl_object, data_ *C.uintptr_t, original_ *
 //export gocclgo_memory_map
 func gocclgo_memory_map(memory_ C.goccl_object, device_ C.goccl_device, timeout_ C.int64_t, ptr_ *C.uintptr_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, err := core.MemoryMap(core.Handle(memory_), core.Handle(device_), time.Duration(timeout_))
+	memoryObject, err := core.Find[*primitive.RegisteredMemory](core.Handle(memory_))
+	if err != nil {
+		return result(err)
+	}
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
+	v0, err := core.MemoryMap(memoryObject, deviceObject, time.Duration(timeout_))
 	if err != nil {
 		return result(err)
 	}
@@ -692,31 +909,55 @@ func gocclgo_memory_map(memory_ C.goccl_object, device_ C.goccl_device, timeout_
 //export gocclgo_semaphore_stub_create
 func gocclgo_semaphore_stub_create(connection_ C.goccl_object, stub_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(stub_)(core.SemaphoreStubCreate(core.Handle(connection_)))
+	connectionObject, err := core.Find[*primitive.Connection](core.Handle(connection_))
+	if err != nil {
+		return result(err)
+	}
+	return give(stub_)(core.Add(core.SemaphoreStubCreate(connectionObject)))
 }
 
 //export gocclgo_semaphore_stub_deserialize
 func gocclgo_semaphore_stub_deserialize(context_ C.goccl_object, data_ unsafe.Pointer, size_ C.uint64_t, stub_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(stub_)(core.SemaphoreStubDeserialize(core.Handle(context_), slice[byte](unsafe.Pointer(data_), int(size_))))
+	contextObject, err := core.Find[*primitive.Context](core.Handle(context_))
+	if err != nil {
+		return result(err)
+	}
+	return give(stub_)(core.Add(core.SemaphoreStubDeserialize(contextObject, slice[byte](unsafe.Pointer(data_), int(size_)))))
 }
 
 //export gocclgo_semaphore_create
 func gocclgo_semaphore_create(local_ C.goccl_object, remote_ C.goccl_object, semaphore_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(semaphore_)(core.SemaphoreCreate(core.Handle(local_), core.Handle(remote_)))
+	localObject, err := core.Find[*primitive.SemaphoreStub](core.Handle(local_))
+	if err != nil {
+		return result(err)
+	}
+	remoteObject, err := core.Find[*primitive.SemaphoreStub](core.Handle(remote_))
+	if err != nil {
+		return result(err)
+	}
+	return give(semaphore_)(core.Add(core.SemaphoreCreate(localObject, remoteObject)))
 }
 
 //export gocclgo_semaphore_signal
 func gocclgo_semaphore_signal(semaphore_ C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.SemaphoreSignal(core.Handle(semaphore_)))
+	semaphoreObject, err := core.Find[*primitive.Semaphore](core.Handle(semaphore_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.SemaphoreSignal(semaphoreObject))
 }
 
 //export gocclgo_semaphore_poll
 func gocclgo_semaphore_poll(semaphore_ C.goccl_object, signalled_ *C.int32_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, err := core.SemaphorePoll(core.Handle(semaphore_))
+	semaphoreObject, err := core.Find[*primitive.Semaphore](core.Handle(semaphore_))
+	if err != nil {
+		return result(err)
+	}
+	v0, err := core.SemaphorePoll(semaphoreObject)
 	if err != nil {
 		return result(err)
 	}
@@ -727,25 +968,57 @@ func gocclgo_semaphore_poll(semaphore_ C.goccl_object, signalled_ *C.int32_t) (r
 //export gocclgo_semaphore_wait
 func gocclgo_semaphore_wait(semaphore_ C.goccl_object, timeout_ C.int64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.SemaphoreWait(core.Handle(semaphore_), time.Duration(timeout_)))
+	semaphoreObject, err := core.Find[*primitive.Semaphore](core.Handle(semaphore_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.SemaphoreWait(semaphoreObject, time.Duration(timeout_)))
 }
 
 //export gocclgo_base_memory_channel_create
 func gocclgo_base_memory_channel_create(semaphore_ C.goccl_object, channel_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(channel_)(core.BaseMemoryChannelCreate(core.Handle(semaphore_)))
+	semaphoreObject, err := core.Find[*primitive.Semaphore](core.Handle(semaphore_))
+	if err != nil {
+		return result(err)
+	}
+	return give(channel_)(core.Add(core.BaseMemoryChannelCreate(semaphoreObject)))
 }
 
 //export gocclgo_memory_channel_create
 func gocclgo_memory_channel_create(semaphore_ C.goccl_object, dst_ C.goccl_object, src_ C.goccl_object, packet_buffer_ C.goccl_object, channel_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(channel_)(core.MemoryChannelCreate(core.Handle(semaphore_), core.Handle(dst_), core.Handle(src_), core.Handle(packet_buffer_)))
+	semaphoreObject, err := core.Find[*primitive.Semaphore](core.Handle(semaphore_))
+	if err != nil {
+		return result(err)
+	}
+	dstObject, err := core.Find[*primitive.RegisteredMemory](core.Handle(dst_))
+	if err != nil {
+		return result(err)
+	}
+	srcObject, err := core.Find[*primitive.RegisteredMemory](core.Handle(src_))
+	if err != nil {
+		return result(err)
+	}
+	return give(channel_)(core.Add(core.MemoryChannelCreate(semaphoreObject, dstObject, srcObject, core.Handle(packet_buffer_))))
 }
 
 //export gocclgo_switch_channel_create
 func gocclgo_switch_channel_create(communicator_ C.goccl_object, device_ C.goccl_device, memory_ C.goccl_object, tag_ C.int32_t, timeout_ C.int64_t, channel_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(channel_)(core.SwitchChannelCreate(core.Handle(communicator_), core.Handle(device_), core.Handle(memory_), int(tag_), time.Duration(timeout_)))
+	communicatorObject, err := core.Find[*primitive.Communicator](core.Handle(communicator_))
+	if err != nil {
+		return result(err)
+	}
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
+	memoryObject, err := core.Find[*primitive.RegisteredMemory](core.Handle(memory_))
+	if err != nil {
+		return result(err)
+	}
+	return give(channel_)(core.Add(core.SwitchChannelCreate(communicatorObject, deviceObject, memoryObject, int(tag_), time.Duration(timeout_))))
 }
 
 //export gocclgo_channel_run
@@ -762,13 +1035,25 @@ func gocclgo_channel_run(channel_ C.goccl_object, op_ C.uint32_t, a_ C.uint64_t,
 //export gocclgo_fifo_create
 func gocclgo_fifo_create(context_ C.goccl_object, device_ C.goccl_device, size_ C.int32_t, fifo_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(fifo_)(core.FifoCreate(core.Handle(context_), core.Handle(device_), int(size_)))
+	contextObject, err := core.Find[*primitive.Context](core.Handle(context_))
+	if err != nil {
+		return result(err)
+	}
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
+	return give(fifo_)(core.Add(core.FifoCreate(contextObject, deviceObject, int(size_))))
 }
 
 //export gocclgo_fifo_poll
 func gocclgo_fifo_poll(fifo_ C.goccl_object, trigger_ *C.goccl_trigger, found_ *C.int32_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, v1, err := core.FifoPoll(core.Handle(fifo_))
+	fifoObject, err := core.Find[*primitive.Fifo](core.Handle(fifo_))
+	if err != nil {
+		return result(err)
+	}
+	v0, v1, err := core.FifoPoll(fifoObject)
 	if err != nil {
 		return result(err)
 	}
@@ -780,13 +1065,21 @@ func gocclgo_fifo_poll(fifo_ C.goccl_object, trigger_ *C.goccl_trigger, found_ *
 //export gocclgo_fifo_pop
 func gocclgo_fifo_pop(fifo_ C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.FifoPop(core.Handle(fifo_)))
+	fifoObject, err := core.Find[*primitive.Fifo](core.Handle(fifo_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.FifoPop(fifoObject))
 }
 
 //export gocclgo_fifo_size
 func gocclgo_fifo_size(fifo_ C.goccl_object, size_ *C.int32_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, err := core.FifoSize(core.Handle(fifo_))
+	fifoObject, err := core.Find[*primitive.Fifo](core.Handle(fifo_))
+	if err != nil {
+		return result(err)
+	}
+	v0, err := core.FifoSize(fifoObject)
 	if err != nil {
 		return result(err)
 	}
@@ -797,25 +1090,49 @@ func gocclgo_fifo_size(fifo_ C.goccl_object, size_ *C.int32_t) (r_ C.goccl_resul
 //export gocclgo_proxy_service_create
 func gocclgo_proxy_service_create(context_ C.goccl_object, device_ C.goccl_device, fifo_size_ C.int32_t, service_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(service_)(core.ProxyServiceCreate(core.Handle(context_), core.Handle(device_), int(fifo_size_)))
+	contextObject, err := core.Find[*primitive.Context](core.Handle(context_))
+	if err != nil {
+		return result(err)
+	}
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
+	return give(service_)(core.Add(core.ProxyServiceCreate(contextObject, deviceObject, int(fifo_size_))))
 }
 
 //export gocclgo_proxy_service_start
 func gocclgo_proxy_service_start(service_ C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.ProxyServiceStart(core.Handle(service_)))
+	serviceObject, err := core.Find[*primitive.ProxyService](core.Handle(service_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.ProxyServiceStart(serviceObject))
 }
 
 //export gocclgo_proxy_service_stop
 func gocclgo_proxy_service_stop(service_ C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.ProxyServiceStop(core.Handle(service_)))
+	serviceObject, err := core.Find[*primitive.ProxyService](core.Handle(service_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.ProxyServiceStop(serviceObject))
 }
 
 //export gocclgo_proxy_service_add_semaphore
 func gocclgo_proxy_service_add_semaphore(service_ C.goccl_object, semaphore_ C.goccl_object, id_ *C.uint32_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, err := core.ProxyServiceAddSemaphore(core.Handle(service_), core.Handle(semaphore_))
+	serviceObject, err := core.Find[*primitive.ProxyService](core.Handle(service_))
+	if err != nil {
+		return result(err)
+	}
+	semaphoreObject, err := core.Find[*primitive.Semaphore](core.Handle(semaphore_))
+	if err != nil {
+		return result(err)
+	}
+	v0, err := core.ProxyServiceAddSemaphore(serviceObject, semaphoreObject)
 	if err != nil {
 		return result(err)
 	}
@@ -826,7 +1143,19 @@ func gocclgo_proxy_service_add_semaphore(service_ C.goccl_object, semaphore_ C.g
 //export gocclgo_proxy_service_build_semaphore
 func gocclgo_proxy_service_build_semaphore(service_ C.goccl_object, communicator_ C.goccl_object, connection_ C.goccl_object, id_ *C.uint32_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, err := core.ProxyServiceBuildSemaphore(core.Handle(service_), core.Handle(communicator_), core.Handle(connection_))
+	serviceObject, err := core.Find[*primitive.ProxyService](core.Handle(service_))
+	if err != nil {
+		return result(err)
+	}
+	communicatorObject, err := core.Find[*primitive.Communicator](core.Handle(communicator_))
+	if err != nil {
+		return result(err)
+	}
+	connectionObject, err := core.Find[*primitive.Connection](core.Handle(connection_))
+	if err != nil {
+		return result(err)
+	}
+	v0, err := core.ProxyServiceBuildSemaphore(serviceObject, communicatorObject, connectionObject)
 	if err != nil {
 		return result(err)
 	}
@@ -837,7 +1166,15 @@ func gocclgo_proxy_service_build_semaphore(service_ C.goccl_object, communicator
 //export gocclgo_proxy_service_add_memory
 func gocclgo_proxy_service_add_memory(service_ C.goccl_object, memory_ C.goccl_object, id_ *C.uint32_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, err := core.ProxyServiceAddMemory(core.Handle(service_), core.Handle(memory_))
+	serviceObject, err := core.Find[*primitive.ProxyService](core.Handle(service_))
+	if err != nil {
+		return result(err)
+	}
+	memoryObject, err := core.Find[*primitive.RegisteredMemory](core.Handle(memory_))
+	if err != nil {
+		return result(err)
+	}
+	v0, err := core.ProxyServiceAddMemory(serviceObject, memoryObject)
 	if err != nil {
 		return result(err)
 	}
@@ -848,67 +1185,131 @@ func gocclgo_proxy_service_add_memory(service_ C.goccl_object, memory_ C.goccl_o
 //export gocclgo_proxy_service_remove_semaphore
 func gocclgo_proxy_service_remove_semaphore(service_ C.goccl_object, id_ C.uint32_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.ProxyServiceRemoveSemaphore(core.Handle(service_), uint32(id_)))
+	serviceObject, err := core.Find[*primitive.ProxyService](core.Handle(service_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.ProxyServiceRemoveSemaphore(serviceObject, primitive.SemaphoreID(id_)))
 }
 
 //export gocclgo_proxy_service_remove_memory
 func gocclgo_proxy_service_remove_memory(service_ C.goccl_object, id_ C.uint32_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.ProxyServiceRemoveMemory(core.Handle(service_), uint32(id_)))
+	serviceObject, err := core.Find[*primitive.ProxyService](core.Handle(service_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.ProxyServiceRemoveMemory(serviceObject, primitive.MemoryID(id_)))
 }
 
 //export gocclgo_base_port_channel_create
 func gocclgo_base_port_channel_create(service_ C.goccl_object, semaphore_ C.uint32_t, channel_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(channel_)(core.BasePortChannelCreate(core.Handle(service_), uint32(semaphore_)))
+	serviceObject, err := core.Find[*primitive.ProxyService](core.Handle(service_))
+	if err != nil {
+		return result(err)
+	}
+	return give(channel_)(core.Add(core.BasePortChannelCreate(serviceObject, primitive.SemaphoreID(semaphore_))))
 }
 
 //export gocclgo_port_channel_create
 func gocclgo_port_channel_create(service_ C.goccl_object, semaphore_ C.uint32_t, dst_ C.uint32_t, src_ C.uint32_t, channel_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(channel_)(core.PortChannelCreate(core.Handle(service_), uint32(semaphore_), uint32(dst_), uint32(src_)))
+	serviceObject, err := core.Find[*primitive.ProxyService](core.Handle(service_))
+	if err != nil {
+		return result(err)
+	}
+	return give(channel_)(core.Add(core.PortChannelCreate(serviceObject, primitive.SemaphoreID(semaphore_), primitive.MemoryID(dst_), primitive.MemoryID(src_))))
 }
 
 //export gocclgo_communicator_create
 func gocclgo_communicator_create(bootstrap_ C.goccl_bootstrap, context_ C.goccl_object, communicator_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(communicator_)(core.CommunicatorCreate(core.Handle(bootstrap_), core.Handle(context_)))
+	bootstrapObject, err := core.Find[*core.Bootstrap](core.Handle(bootstrap_))
+	if err != nil {
+		return result(err)
+	}
+	contextObject, err := core.Find[*primitive.Context](core.Handle(context_))
+	if err != nil {
+		return result(err)
+	}
+	return give(communicator_)(core.Add(core.CommunicatorCreate(bootstrapObject, contextObject)))
 }
 
 //export gocclgo_communicator_connect
 func gocclgo_communicator_connect(communicator_ C.goccl_object, transport_ C.int32_t, device_ C.goccl_device, rank_ C.int32_t, tag_ C.int32_t, future_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(future_)(core.CommunicatorConnect(core.Handle(communicator_), int(transport_), core.Handle(device_), int(rank_), int(tag_)))
+	communicatorObject, err := core.Find[*primitive.Communicator](core.Handle(communicator_))
+	if err != nil {
+		return result(err)
+	}
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
+	return give(future_)(core.Add(core.CommunicatorConnect(communicatorObject, int(transport_), deviceObject, int(rank_), int(tag_))))
 }
 
 //export gocclgo_communicator_connect_endpoint
 func gocclgo_communicator_connect_endpoint(communicator_ C.goccl_object, endpoint_ C.goccl_object, rank_ C.int32_t, tag_ C.int32_t, future_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(future_)(core.CommunicatorConnectEndpoint(core.Handle(communicator_), core.Handle(endpoint_), int(rank_), int(tag_)))
+	communicatorObject, err := core.Find[*primitive.Communicator](core.Handle(communicator_))
+	if err != nil {
+		return result(err)
+	}
+	endpointObject, err := core.Find[*primitive.Endpoint](core.Handle(endpoint_))
+	if err != nil {
+		return result(err)
+	}
+	return give(future_)(core.Add(core.CommunicatorConnectEndpoint(communicatorObject, endpointObject, int(rank_), int(tag_))))
 }
 
 //export gocclgo_communicator_send_memory
 func gocclgo_communicator_send_memory(communicator_ C.goccl_object, memory_ C.goccl_object, rank_ C.int32_t, tag_ C.int32_t, future_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(future_)(core.CommunicatorSendMemory(core.Handle(communicator_), core.Handle(memory_), int(rank_), int(tag_)))
+	communicatorObject, err := core.Find[*primitive.Communicator](core.Handle(communicator_))
+	if err != nil {
+		return result(err)
+	}
+	memoryObject, err := core.Find[*primitive.RegisteredMemory](core.Handle(memory_))
+	if err != nil {
+		return result(err)
+	}
+	return give(future_)(core.Add(core.CommunicatorSendMemory(communicatorObject, memoryObject, int(rank_), int(tag_))))
 }
 
 //export gocclgo_communicator_recv_memory
 func gocclgo_communicator_recv_memory(communicator_ C.goccl_object, rank_ C.int32_t, tag_ C.int32_t, future_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(future_)(core.CommunicatorRecvMemory(core.Handle(communicator_), int(rank_), int(tag_)))
+	communicatorObject, err := core.Find[*primitive.Communicator](core.Handle(communicator_))
+	if err != nil {
+		return result(err)
+	}
+	return give(future_)(core.Add(core.CommunicatorRecvMemory(communicatorObject, int(rank_), int(tag_))))
 }
 
 //export gocclgo_communicator_build_semaphore
 func gocclgo_communicator_build_semaphore(communicator_ C.goccl_object, connection_ C.goccl_object, rank_ C.int32_t, tag_ C.int32_t, future_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(future_)(core.CommunicatorBuildSemaphore(core.Handle(communicator_), core.Handle(connection_), int(rank_), int(tag_)))
+	communicatorObject, err := core.Find[*primitive.Communicator](core.Handle(communicator_))
+	if err != nil {
+		return result(err)
+	}
+	connectionObject, err := core.Find[*primitive.Connection](core.Handle(connection_))
+	if err != nil {
+		return result(err)
+	}
+	return give(future_)(core.Add(core.CommunicatorBuildSemaphore(communicatorObject, connectionObject, int(rank_), int(tag_))))
 }
 
 //export gocclgo_future_wait
 func gocclgo_future_wait(future_ C.goccl_object, timeout_ C.int64_t, object_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(object_)(core.FutureWait(core.Handle(future_), time.Duration(timeout_)))
+	futureObject, err := core.Find[*core.Future](core.Handle(future_))
+	if err != nil {
+		return result(err)
+	}
+	return give(object_)(core.FutureWait(futureObject, time.Duration(timeout_)))
 }
 
 //export gocclgo_kernel_compile
@@ -920,19 +1321,31 @@ func gocclgo_kernel_compile(device_ C.goccl_device, major_ C.int32_t, minor_ C.i
 //export gocclgo_module_load
 func gocclgo_module_load(device_ C.goccl_device, image_ unsafe.Pointer, size_ C.uint64_t, module_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(module_)(core.ModuleLoad(core.Handle(device_), slice[byte](unsafe.Pointer(image_), int(size_))))
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
+	return give(module_)(core.Add(core.ModuleLoad(deviceObject, slice[byte](unsafe.Pointer(image_), int(size_)))))
 }
 
 //export gocclgo_module_function
 func gocclgo_module_function(module_ C.goccl_object, name_ *C.char, function_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(function_)(core.ModuleFunction(core.Handle(module_), C.GoString(name_)))
+	moduleObject, err := core.Find[*core.Module](core.Handle(module_))
+	if err != nil {
+		return result(err)
+	}
+	return give(function_)(core.Add(core.ModuleFunction(moduleObject, C.GoString(name_))))
 }
 
 //export gocclgo_kernel_launch
 func gocclgo_kernel_launch(function_ C.goccl_object, stream_ C.uintptr_t, shape_ *C.uint32_t, shared_ C.uint32_t, params_ unsafe.Pointer, size_ C.uint64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.KernelLaunch(core.Handle(function_), uintptr(stream_), (*[9]uint32)(unsafe.Pointer(shape_)), uint32(shared_), slice[byte](unsafe.Pointer(params_), int(size_))))
+	functionObject, err := core.Find[*core.Function](core.Handle(function_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.KernelLaunch(functionObject, uintptr(stream_), (*[9]uint32)(unsafe.Pointer(shape_)), uint32(shared_), slice[byte](unsafe.Pointer(params_), int(size_))))
 }
 
 //export gocclgo_plan_compile
@@ -962,37 +1375,65 @@ func gocclgo_plan_describe(plan_ unsafe.Pointer, size_ C.uint64_t, report_ *unsa
 //export gocclgo_executor_create
 func gocclgo_executor_create(bootstrap_ C.goccl_bootstrap, device_ C.goccl_device, op_timeout_ C.int64_t, executor_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(executor_)(core.ExecutorCreate(core.Handle(bootstrap_), core.Handle(device_), time.Duration(op_timeout_)))
+	bootstrapObject, err := core.Find[*core.Bootstrap](core.Handle(bootstrap_))
+	if err != nil {
+		return result(err)
+	}
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
+	return give(executor_)(core.Add(core.ExecutorCreate(bootstrapObject, deviceObject, time.Duration(op_timeout_))))
 }
 
 //export gocclgo_executor_load
 func gocclgo_executor_load(executor_ C.goccl_object, plan_ unsafe.Pointer, size_ C.uint64_t, reserve_ C.uint64_t, loaded_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(loaded_)(core.ExecutorLoad(core.Handle(executor_), slice[byte](unsafe.Pointer(plan_), int(size_)), uint64(reserve_)))
+	executorObject, err := core.Find[*core.Executor](core.Handle(executor_))
+	if err != nil {
+		return result(err)
+	}
+	return give(loaded_)(core.Add(core.ExecutorLoad(executorObject, slice[byte](unsafe.Pointer(plan_), int(size_)), uint64(reserve_))))
 }
 
 //export gocclgo_executor_load_trusted
 func gocclgo_executor_load_trusted(executor_ C.goccl_object, plan_ unsafe.Pointer, size_ C.uint64_t, reserve_ C.uint64_t, loaded_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(loaded_)(core.ExecutorLoadTrusted(core.Handle(executor_), slice[byte](unsafe.Pointer(plan_), int(size_)), uint64(reserve_)))
+	executorObject, err := core.Find[*core.Executor](core.Handle(executor_))
+	if err != nil {
+		return result(err)
+	}
+	return give(loaded_)(core.Add(core.ExecutorLoadTrusted(executorObject, slice[byte](unsafe.Pointer(plan_), int(size_)), uint64(reserve_))))
 }
 
 //export gocclgo_executor_launch
 func gocclgo_executor_launch(loaded_ C.goccl_object, send_ C.uintptr_t, recv_ C.uintptr_t, message_ C.uint64_t, stream_ C.uintptr_t, type_ C.uint32_t, op_ C.uint32_t, scalar_ C.uint64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.ExecutorLaunch(core.Handle(loaded_), uintptr(send_), uintptr(recv_), uint64(message_), uintptr(stream_), uint32(type_), uint32(op_), uint64(scalar_)))
+	loadedObject, err := core.Find[*core.Loaded](core.Handle(loaded_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.ExecutorLaunch(loadedObject, uintptr(send_), uintptr(recv_), uint64(message_), uintptr(stream_), uint32(type_), uint32(op_), uint64(scalar_)))
 }
 
 //export gocclgo_executor_launch_counted
 func gocclgo_executor_launch_counted(loaded_ C.goccl_object, send_ C.uintptr_t, recv_ C.uintptr_t, message_ C.uint64_t, counts_ C.uintptr_t, stream_ C.uintptr_t, type_ C.uint32_t, op_ C.uint32_t, scalar_ C.uint64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.ExecutorLaunchCounted(core.Handle(loaded_), uintptr(send_), uintptr(recv_), uint64(message_), uintptr(counts_), uintptr(stream_), uint32(type_), uint32(op_), uint64(scalar_)))
+	loadedObject, err := core.Find[*core.Loaded](core.Handle(loaded_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.ExecutorLaunchCounted(loadedObject, uintptr(send_), uintptr(recv_), uint64(message_), uintptr(counts_), uintptr(stream_), uint32(type_), uint32(op_), uint64(scalar_)))
 }
 
 //export gocclgo_executor_hook
 func gocclgo_executor_hook(loaded_ C.goccl_object, hook_ C.uint32_t, counter_ *C.uint64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, err := core.ExecutorHook(core.Handle(loaded_), uint32(hook_))
+	loadedObject, err := core.Find[*core.Loaded](core.Handle(loaded_))
+	if err != nil {
+		return result(err)
+	}
+	v0, err := core.ExecutorHook(loadedObject, uint32(hook_))
 	if err != nil {
 		return result(err)
 	}
@@ -1003,31 +1444,51 @@ func gocclgo_executor_hook(loaded_ C.goccl_object, hook_ C.uint32_t, counter_ *C
 //export gocclgo_executor_register
 func gocclgo_executor_register(executor_ C.goccl_object, buffer_ C.uintptr_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.ExecutorRegister(core.Handle(executor_), uintptr(buffer_)))
+	executorObject, err := core.Find[*core.Executor](core.Handle(executor_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.ExecutorRegister(executorObject, uintptr(buffer_)))
 }
 
 //export gocclgo_executor_raise_hook
 func gocclgo_executor_raise_hook(loaded_ C.goccl_object, hook_ C.uint32_t, n_ C.uint64_t, stream_ C.uintptr_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.ExecutorRaiseHook(core.Handle(loaded_), uint32(hook_), uint64(n_), uintptr(stream_)))
+	loadedObject, err := core.Find[*core.Loaded](core.Handle(loaded_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.ExecutorRaiseHook(loadedObject, uint32(hook_), uint64(n_), uintptr(stream_)))
 }
 
 //export gocclgo_executor_await_hook
 func gocclgo_executor_await_hook(loaded_ C.goccl_object, hook_ C.uint32_t, n_ C.uint64_t, stream_ C.uintptr_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.ExecutorAwaitHook(core.Handle(loaded_), uint32(hook_), uint64(n_), uintptr(stream_)))
+	loadedObject, err := core.Find[*core.Loaded](core.Handle(loaded_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.ExecutorAwaitHook(loadedObject, uint32(hook_), uint64(n_), uintptr(stream_)))
 }
 
 //export gocclgo_executor_error
 func gocclgo_executor_error(executor_ C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.ExecutorError(core.Handle(executor_)))
+	executorObject, err := core.Find[*core.Executor](core.Handle(executor_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.ExecutorError(executorObject))
 }
 
 //export gocclgo_executor_abort
 func gocclgo_executor_abort(executor_ C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.ExecutorAbort(core.Handle(executor_)))
+	executorObject, err := core.Find[*core.Executor](core.Handle(executor_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.ExecutorAbort(executorObject))
 }
 
 // The structures of core are laid out as the structures of the headers.

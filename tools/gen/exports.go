@@ -28,6 +28,7 @@ import (
 	"github.com/goccl/goccl/capi/internal/core"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/primitive"
 )
 `
 
@@ -122,11 +123,16 @@ func (r *reader) next(t string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	x := v.name + "_"
+	x, e := v.name+"_", r.e
 	switch {
 	case readers[t] != "":
-		fmt.Fprintf(r.e, "\tc_, err_ := %s(%s)\n\tif err_ != nil {\n\t\treturn result(err_)\n\t}\n", readers[t], x)
+		fmt.Fprintf(e, "\tc_, err_ := %s(%s)\n\tif err_ != nil {\n\t\treturn result(err_)\n\t}\n", readers[t], x)
 		return "c_", nil
+	case e.isObject(v, t):
+		found := v.name + "Object"
+		fmt.Fprintf(e, "\t%s, err := core.Find[%s](core.Handle(%s))\n", found, e.qualified(t), x)
+		e.WriteString("\tif err != nil {\n\t\treturn result(err)\n\t}\n")
+		return found, nil
 	case t == "bool":
 		return x + " != 0", nil
 	case t == "string":
@@ -138,21 +144,21 @@ func (r *reader) next(t string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if r.e.h.integer(v.typ) != "" { // the length comes first
+		if e.h.integer(v.typ) != "" { // the length comes first
 			v, n = n, v
 		}
 		if t == "[]string" {
 			return fmt.Sprintf("stringsOf(%s_, %s_)", v.name, n.name), nil
 		}
-		r.e.pair(t[2:], v.typ)
-		return fmt.Sprintf("slice[%s](unsafe.Pointer(%s_), int(%s_))", r.e.qualified(t[2:]), v.name, n.name), nil
+		e.pair(t[2:], v.typ)
+		return fmt.Sprintf("slice[%s](unsafe.Pointer(%s_), int(%s_))", e.qualified(t[2:]), v.name, n.name), nil
 	case t[0] == '*':
-		r.e.pair(t[1:], v.typ)
-		return fmt.Sprintf("(*%s)(unsafe.Pointer(%s))", r.e.qualified(t[1:]), x), nil
+		e.pair(t[1:], v.typ)
+		return fmt.Sprintf("(*%s)(unsafe.Pointer(%s))", e.qualified(t[1:]), x), nil
 	case strings.HasSuffix(v.typ, "*") && t != "uintptr":
-		return fmt.Sprintf("*(*%s)(unsafe.Pointer(%s))", r.e.qualified(t), x), nil
+		return fmt.Sprintf("*(*%s)(unsafe.Pointer(%s))", e.qualified(t), x), nil
 	}
-	return fmt.Sprintf("%s(%s)", r.e.qualified(t), x), nil
+	return fmt.Sprintf("%s(%s)", e.qualified(t), x), nil
 }
 
 // results writes the call and what stores its results at the last parameters.
@@ -165,6 +171,9 @@ func (e *exports) results(call string, types []string, out []variable) error {
 		return fmt.Errorf("%d parameters are left for %d results", len(out), len(types))
 	case len(types) == 0:
 		fmt.Fprintf(e, "\treturn result(%s)\n", call)
+		return nil
+	case e.isObject(out[0], types[0]):
+		fmt.Fprintf(e, "\treturn give(%s_)(core.Add(%s))\n", out[0].name, call)
 		return nil
 	case types[0] == "Handle":
 		fmt.Fprintf(e, "\treturn give(%s_)(%s)\n", out[0].name, call)
@@ -196,10 +205,15 @@ func (e *exports) results(call string, types []string, out []variable) error {
 	return nil
 }
 
-// qualified returns a type of core as another package writes it.
+// isObject says whether a parameter is a handle in C and the object itself in core.
+func (e *exports) isObject(v variable, t string) bool {
+	return e.h.base[strings.TrimRight(v.typ, "* ")] != "" && (t[0] == '*' || t == "Active")
+}
+
+// qualified returns a type of core, or a pointer to one, as another package writes it.
 func (e *exports) qualified(t string) string {
-	if ast.IsExported(t) {
-		return "core." + t
+	if name := strings.TrimPrefix(t, "*"); ast.IsExported(name) {
+		return t[:len(t)-len(name)] + "core." + name
 	}
 	return t
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/goccl/goccl/job/bootstrap"
 )
 
-// boot is a bootstrap that C holds. job names the communicators made of it: each rank of a process has a bootstrap of
-// its own, but ranks that were created by one call share the name.
-type boot struct {
+// Bootstrap is a bootstrap that C holds. Each rank of a process has one. job names the communicators made of it; ranks
+// that were created by one call share the name.
+type Bootstrap struct {
 	bootstrap.Bootstrap
 	job string
 }
 
-var bootstraps = table[*boot]{kind: kindBootstrap, name: "bootstrap"}
+var bootstraps = table[*Bootstrap]{kind: kindBootstrap, name: "bootstrap"}
 
 func addBootstrap(b bootstrap.Bootstrap, job string) (Handle, error) {
-	return bootstraps.add(func(Handle) *boot { return &boot{b, job} })
+	return bootstraps.add(func(Handle) *Bootstrap { return &Bootstrap{b, job} })
 }
 
 // join joins a job of rank and size by init; job names the communicators made of it.
@@ -85,64 +85,51 @@ func BootstrapLocal(size int) ([]Handle, error) {
 }
 
 // BootstrapInfo returns rank and size, in the job and on this host.
-func BootstrapInfo(h Handle) (rank, size, localRank, localSize int, err error) {
-	b, err := bootstraps.get(h)
-	if err != nil {
-		return 0, 0, 0, 0, err
-	}
+func BootstrapInfo(b *Bootstrap) (rank, size, localRank, localSize int, err error) {
 	return b.Rank(), b.WorldSize(), bootstrap.LocalRank(b), bootstrap.LocalSize(b), nil
 }
 
-// step calls f with a bootstrap and a context that ends after timeout.
-func step(h Handle, timeout time.Duration, f func(ctx context.Context, b bootstrap.Bootstrap) error) error {
-	b, err := bootstraps.get(h)
-	if err != nil {
-		return err
-	}
+// BootstrapSend sends to a peer.
+func BootstrapSend(b *Bootstrap, peer, tag int, data []byte, timeout time.Duration) error {
 	ctx, cancel := stepContext(timeout)
 	defer cancel()
-	return f(ctx, b.Bootstrap)
-}
-
-// BootstrapSend sends to a peer.
-func BootstrapSend(h Handle, peer, tag int, data []byte, timeout time.Duration) error {
-	return step(h, timeout, func(ctx context.Context, b bootstrap.Bootstrap) error { return b.Send(ctx, peer, tag, data) })
+	return b.Send(ctx, peer, tag, data)
 }
 
 // BootstrapRecv returns the oldest message of peer under tag.
-func BootstrapRecv(h Handle, peer, tag int, timeout time.Duration) (data []byte, err error) {
-	err = step(h, timeout, func(ctx context.Context, b bootstrap.Bootstrap) (err error) {
-		data, err = b.Recv(ctx, peer, tag)
-		return err
-	})
-	return data, err
+func BootstrapRecv(b *Bootstrap, peer, tag int, timeout time.Duration) ([]byte, error) {
+	ctx, cancel := stepContext(timeout)
+	defer cancel()
+	return b.Recv(ctx, peer, tag)
 }
 
 // BootstrapAllGather fills all with mine of every rank, in rank order; all parts have the same length.
-func BootstrapAllGather(h Handle, mine []byte, all unsafe.Pointer, timeout time.Duration) error {
+func BootstrapAllGather(b *Bootstrap, mine []byte, all unsafe.Pointer, timeout time.Duration) error {
 	if len(mine) > bootstrap.MaxMessage {
 		return fmt.Errorf("%w: %d bytes of each rank, at most %d", ErrInvalidArgument, len(mine), bootstrap.MaxMessage)
 	}
-	return step(h, timeout, func(ctx context.Context, b bootstrap.Bootstrap) error {
-		parts, err := b.AllGather(ctx, mine)
-		if err != nil {
-			return err
+	ctx, cancel := stepContext(timeout)
+	defer cancel()
+	parts, err := b.AllGather(ctx, mine)
+	if err != nil {
+		return err
+	}
+	for r, p := range parts {
+		if len(p) != len(mine) {
+			return fmt.Errorf("%w: rank %d gave %d bytes, this rank %d", ErrInvalidArgument, r, len(p), len(mine))
 		}
-		for r, p := range parts {
-			if len(p) != len(mine) {
-				return fmt.Errorf("%w: rank %d gave %d bytes, this rank %d", ErrInvalidArgument, r, len(p), len(mine))
-			}
-		}
-		if joined := bytes.Join(parts, nil); len(joined) > 0 {
-			copy(unsafe.Slice((*byte)(all), len(joined)), joined)
-		}
-		return nil
-	})
+	}
+	if joined := bytes.Join(parts, nil); len(joined) > 0 {
+		copy(unsafe.Slice((*byte)(all), len(joined)), joined)
+	}
+	return nil
 }
 
 // BootstrapBarrier returns when every rank has called it.
-func BootstrapBarrier(h Handle, timeout time.Duration) error {
-	return step(h, timeout, func(ctx context.Context, b bootstrap.Bootstrap) error { return b.Barrier(ctx) })
+func BootstrapBarrier(b *Bootstrap, timeout time.Duration) error {
+	ctx, cancel := stepContext(timeout)
+	defer cancel()
+	return b.Barrier(ctx)
 }
 
 // BootstrapClose leaves the job.

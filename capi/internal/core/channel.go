@@ -8,96 +8,80 @@ import (
 )
 
 // SemaphoreStubCreate makes this side's half of a semaphore.
-func SemaphoreStubCreate(conn Handle) (Handle, error) { return from(conn, primitive.NewSemaphoreStub) }
+func SemaphoreStubCreate(c *primitive.Connection) (*primitive.SemaphoreStub, error) {
+	return primitive.NewSemaphoreStub(c)
+}
 
 // SemaphoreStubDeserialize reads the peer's half.
-func SemaphoreStubDeserialize(ctx Handle, data []byte) (Handle, error) {
-	return from(ctx, func(c *primitive.Context) (*primitive.SemaphoreStub, error) {
-		return c.DeserializeSemaphoreStub(data)
-	})
+func SemaphoreStubDeserialize(ctx *primitive.Context, data []byte) (*primitive.SemaphoreStub, error) {
+	return ctx.DeserializeSemaphoreStub(data)
 }
 
 // SemaphoreCreate makes a semaphore of both halves.
-func SemaphoreCreate(local, remote Handle) (Handle, error) {
-	var a args
-	l, r := arg[*primitive.SemaphoreStub](&a, local), arg[*primitive.SemaphoreStub](&a, remote)
-	return create(&a, func() (*primitive.Semaphore, error) { return primitive.NewSemaphore(l, r) })
+func SemaphoreCreate(local, remote *primitive.SemaphoreStub) (*primitive.Semaphore, error) {
+	return primitive.NewSemaphore(local, remote)
 }
 
 // SemaphoreSignal signals the peer from the host.
-func SemaphoreSignal(h Handle) error {
-	return with(h, func(s *primitive.Semaphore) error { return primitive.NewHost2DeviceSemaphore(s).Signal() })
+func SemaphoreSignal(s *primitive.Semaphore) error {
+	return primitive.NewHost2DeviceSemaphore(s).Signal()
 }
 
 // SemaphorePoll consumes one signal on the host, if one has arrived.
-func SemaphorePoll(h Handle) (arrived bool, err error) {
-	err = with(h, func(s *primitive.Semaphore) error {
-		hs, err := primitive.NewHost2HostSemaphore(s)
-		if err == nil {
-			arrived = hs.Poll()
-		}
-		return err
-	})
-	return arrived, err
+func SemaphorePoll(s *primitive.Semaphore) (arrived bool, err error) {
+	hs, err := primitive.NewHost2HostSemaphore(s)
+	if err != nil {
+		return false, err
+	}
+	return hs.Poll(), nil
 }
 
 // SemaphoreWait consumes one signal on the host.
-func SemaphoreWait(h Handle, timeout time.Duration) error {
-	return with(h, func(s *primitive.Semaphore) error {
-		hs, err := primitive.NewHost2HostSemaphore(s)
-		if err != nil {
-			return err
-		}
-		ctx, cancel := stepContext(timeout)
-		defer cancel()
-		return hs.Wait(ctx)
-	})
+func SemaphoreWait(s *primitive.Semaphore, timeout time.Duration) error {
+	hs, err := primitive.NewHost2HostSemaphore(s)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := stepContext(timeout)
+	defer cancel()
+	return hs.Wait(ctx)
 }
 
 // BaseMemoryChannelCreate makes a channel that signals.
-func BaseMemoryChannelCreate(sema Handle) (Handle, error) {
-	return from(sema, primitive.NewBaseMemoryChannel)
+func BaseMemoryChannelCreate(s *primitive.Semaphore) (*primitive.BaseMemoryChannel, error) {
+	return primitive.NewBaseMemoryChannel(s)
 }
 
 // MemoryChannelCreate makes a channel from src to dst; packetBuffer may be 0.
-func MemoryChannelCreate(sema, dst, src, packetBuffer Handle) (Handle, error) {
-	var a args
-	s, d, o := arg[*primitive.Semaphore](&a, sema), arg[*primitive.RegisteredMemory](&a, dst),
-		arg[*primitive.RegisteredMemory](&a, src)
+func MemoryChannelCreate(s *primitive.Semaphore, dst, src *primitive.RegisteredMemory, packetBuffer Handle) (
+	channel *primitive.MemoryChannel, err error) {
 	var packets *primitive.RegisteredMemory
 	if packetBuffer != 0 {
-		packets = arg[*primitive.RegisteredMemory](&a, packetBuffer)
+		if packets, err = Find[*primitive.RegisteredMemory](packetBuffer); err != nil {
+			return nil, err
+		}
 	}
-	return create(&a, func() (*primitive.MemoryChannel, error) { return primitive.NewMemoryChannel(s, d, o, packets) })
+	return primitive.NewMemoryChannel(s, dst, src, packets)
 }
 
 // SwitchChannelCreate makes the unicast switch channel over the memories of all ranks.
-func SwitchChannelCreate(comm, dev, mem Handle, tag int, timeout time.Duration) (Handle, error) {
-	var a args
-	c, d, m := arg[*primitive.Communicator](&a, comm), a.device(dev), arg[*primitive.RegisteredMemory](&a, mem)
-	return create(&a, func() (*primitive.SwitchChannel, error) {
-		ctx, cancel := stepContext(timeout)
-		defer cancel()
-		return primitive.NewSwitchChannel(ctx, c, d.device, m, tag)
-	})
+func SwitchChannelCreate(c *primitive.Communicator, d *Device, m *primitive.RegisteredMemory, tag int,
+	timeout time.Duration) (*primitive.SwitchChannel, error) {
+	ctx, cancel := stepContext(timeout)
+	defer cancel()
+	return primitive.NewSwitchChannel(ctx, c, d.device, m, tag)
 }
 
-// FifoCreate makes a ring of triggers for kernels of dev.
-func FifoCreate(ctx, dev Handle, size int) (Handle, error) {
-	var a args
-	c, d := arg[*primitive.Context](&a, ctx), a.device(dev)
-	return create(&a, func() (*primitive.Fifo, error) { return primitive.NewFifo(c, d.device, size) })
+// FifoCreate makes a ring of triggers for kernels of d.
+func FifoCreate(ctx *primitive.Context, d *Device, size int) (*primitive.Fifo, error) {
+	return primitive.NewFifo(ctx, d.device, size)
 }
 
 // Trigger is goccl_trigger.
 type Trigger struct{ Type, Size, Src, SrcOffset, Dst, DstOffset, Semaphore, Position uint64 }
 
 // FifoPoll returns the next trigger and its position in the ring, without removing it.
-func FifoPoll(h Handle) (Trigger, bool, error) {
-	f, err := objectOf[*primitive.Fifo](h)
-	if err != nil {
-		return Trigger{}, false, err
-	}
+func FifoPoll(f *primitive.Fifo) (Trigger, bool, error) {
 	t, position, ok := f.Poll()
 	if !ok {
 		return Trigger{}, false, nil
@@ -107,21 +91,13 @@ func FifoPoll(h Handle) (Trigger, bool, error) {
 }
 
 // FifoPop frees the slot of the polled trigger.
-func FifoPop(h Handle) error {
-	return with(h, func(f *primitive.Fifo) error {
-		if _, _, ok := f.Poll(); !ok {
-			return fmt.Errorf("%w: the fifo is empty: pop follows a poll that found a trigger", ErrInvalidUsage)
-		}
-		f.Pop()
-		return nil
-	})
+func FifoPop(f *primitive.Fifo) error {
+	if _, _, ok := f.Poll(); !ok {
+		return fmt.Errorf("%w: the fifo is empty: pop follows a poll that found a trigger", ErrInvalidUsage)
+	}
+	f.Pop()
+	return nil
 }
 
 // FifoSize is the number of triggers.
-func FifoSize(h Handle) (int, error) {
-	f, err := objectOf[*primitive.Fifo](h)
-	if err != nil {
-		return 0, err
-	}
-	return f.Size(), nil
-}
+func FifoSize(f *primitive.Fifo) (int, error) { return f.Size(), nil }

@@ -30,7 +30,7 @@ type Config struct {
 type comm struct {
 	handle     Handle
 	rank, size int
-	dev        *dev
+	dev        *Device
 	cfg        Config
 	job        string // equal for ranks that started together in this process, to count them
 	child      bool   // made by Split or Shrink: rank and size are known once it is set up

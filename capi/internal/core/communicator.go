@@ -10,8 +10,39 @@ import (
 	"github.com/goccl/goccl/primitive"
 )
 
-// future is a primitive.Future of any type. Its value becomes an object with a handle at the first wait.
-type future struct {
+// ContextCreate makes a context of primitives. Zero durations select the defaults; a negative spinLimit means no limit.
+func ContextCreate(timeout, spinLimit time.Duration) (*primitive.Context, error) {
+	var opts []primitive.ContextOption
+	if timeout > 0 {
+		opts = append(opts, primitive.WithTimeout(timeout))
+	}
+	if spinLimit != 0 {
+		opts = append(opts, primitive.WithSpinLimit(max(spinLimit, 0)))
+	}
+	return primitive.NewContext(opts...), nil
+}
+
+// ContextAbort ends every wait of the context on host and device.
+func ContextAbort(c *primitive.Context, reason string) error {
+	var err error
+	if reason != "" {
+		err = fmt.Errorf("%w: %s", primitive.ErrAborted, reason)
+	}
+	c.Abort(err)
+	return nil
+}
+
+// ContextError returns the reason of the abort, or the error of a kernel that stopped waiting.
+func ContextError(c *primitive.Context) error { return c.Err() }
+
+// ContextRecover makes an aborted context usable again.
+func ContextRecover(c *primitive.Context) error {
+	c.Recover()
+	return nil
+}
+
+// Future is a primitive.Future of any type. Its value becomes an object with a handle at the first wait.
+type Future struct {
 	get func(context.Context) (any, error)
 
 	mu     sync.Mutex
@@ -24,11 +55,7 @@ var errNotYet = fmt.Errorf("%w: it is not there yet", context.DeadlineExceeded)
 
 // FutureWait waits at most timeout (0: as long as the future itself) for the value and returns its handle, the same one
 // each time. It returns 0 when the future has no value. When the timeout passes first, it may be called again.
-func FutureWait(h Handle, timeout time.Duration) (Handle, error) {
-	f, err := objectOf[*future](h)
-	if err != nil {
-		return 0, err
-	}
+func FutureWait(f *Future, timeout time.Duration) (Handle, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.done {
@@ -42,58 +69,46 @@ func FutureWait(h Handle, timeout time.Duration) (Handle, error) {
 	}
 	f.done = true
 	if err == nil && v != (struct{}{}) {
-		f.handle, err = addObject(v, nil)
+		f.handle, err = Add(v, nil)
 	}
 	f.failed = err
 	return f.handle, err
 }
 
-// CommunicatorCreate makes a communicator of primitives over a bootstrap and a context. The caller keeps both.
-func CommunicatorCreate(boot, ctx Handle) (Handle, error) {
-	var a args
-	b, c := a.bootstrap(boot), arg[*primitive.Context](&a, ctx)
-	return create(&a, func() (*primitive.Communicator, error) { return primitive.NewCommunicator(b.Bootstrap, c), nil })
+func later[T any](f *primitive.Future[T]) *Future {
+	return &Future{get: func(ctx context.Context) (any, error) { return f.Get(ctx) }}
 }
 
-// later is create for the value of a future.
-func later[T any](a *args, f func() *primitive.Future[T]) (Handle, error) {
-	return create(a, func() (*future, error) {
-		v := f()
-		return &future{get: func(ctx context.Context) (any, error) { return v.Get(ctx) }}, nil
-	})
+// CommunicatorCreate makes a communicator of primitives over a bootstrap and a context. The caller keeps both.
+func CommunicatorCreate(b *Bootstrap, ctx *primitive.Context) (*primitive.Communicator, error) {
+	return primitive.NewCommunicator(b.Bootstrap, ctx), nil
 }
 
 // CommunicatorConnect makes an endpoint and connects it with the peer's.
-func CommunicatorConnect(comm Handle, transport int, dev Handle, rank, tag int) (Handle, error) {
-	var a args
-	c, cfg := arg[*primitive.Communicator](&a, comm), a.endpoint(transport, dev)
-	return later(&a, func() *primitive.Future[*primitive.Connection] { return c.Connect(cfg, rank, tag) })
+func CommunicatorConnect(c *primitive.Communicator, transport int, d *Device, rank, tag int) (*Future, error) {
+	cfg, err := endpointConfig(transport, d)
+	if err != nil {
+		return nil, err
+	}
+	return later(c.Connect(cfg, rank, tag)), nil
 }
 
 // CommunicatorConnectEndpoint connects a given endpoint with the peer's.
-func CommunicatorConnectEndpoint(comm, endpoint Handle, rank, tag int) (Handle, error) {
-	var a args
-	c, e := arg[*primitive.Communicator](&a, comm), arg[*primitive.Endpoint](&a, endpoint)
-	return later(&a, func() *primitive.Future[*primitive.Connection] { return c.ConnectEndpoint(e, rank, tag) })
+func CommunicatorConnectEndpoint(c *primitive.Communicator, e *primitive.Endpoint, rank, tag int) (*Future, error) {
+	return later(c.ConnectEndpoint(e, rank, tag)), nil
 }
 
 // CommunicatorSendMemory makes local memory available to the peer.
-func CommunicatorSendMemory(comm, mem Handle, rank, tag int) (Handle, error) {
-	var a args
-	c, m := arg[*primitive.Communicator](&a, comm), arg[*primitive.RegisteredMemory](&a, mem)
-	return later(&a, func() *primitive.Future[struct{}] { return c.SendMemory(m, rank, tag) })
+func CommunicatorSendMemory(c *primitive.Communicator, m *primitive.RegisteredMemory, rank, tag int) (*Future, error) {
+	return later(c.SendMemory(m, rank, tag)), nil
 }
 
 // CommunicatorRecvMemory returns the memory that the peer sends.
-func CommunicatorRecvMemory(comm Handle, rank, tag int) (Handle, error) {
-	var a args
-	c := arg[*primitive.Communicator](&a, comm)
-	return later(&a, func() *primitive.Future[*primitive.RegisteredMemory] { return c.RecvMemory(rank, tag) })
+func CommunicatorRecvMemory(c *primitive.Communicator, rank, tag int) (*Future, error) {
+	return later(c.RecvMemory(rank, tag)), nil
 }
 
 // CommunicatorBuildSemaphore makes a semaphore over a connection together with the peer.
-func CommunicatorBuildSemaphore(comm, conn Handle, rank, tag int) (Handle, error) {
-	var a args
-	c, n := arg[*primitive.Communicator](&a, comm), arg[*primitive.Connection](&a, conn)
-	return later(&a, func() *primitive.Future[*primitive.Semaphore] { return c.BuildSemaphore(n, rank, tag) })
+func CommunicatorBuildSemaphore(c *primitive.Communicator, conn *primitive.Connection, rank, tag int) (*Future, error) {
+	return later(c.BuildSemaphore(conn, rank, tag)), nil
 }

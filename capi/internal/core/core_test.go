@@ -43,10 +43,18 @@ func world(t testing.TB, n int, cfg Config) []Handle {
 	return all
 }
 
+func deviceOf(index int) (*Device, error) {
+	h, err := openDevice(device.Host, index)
+	if err != nil {
+		return nil, err
+	}
+	return Find[*Device](h)
+}
+
 // floats allocates n elements as C would.
 func floats(t testing.TB, n int) (uintptr, []float32) {
 	t.Helper()
-	d, err := openDevice(device.Host, 0)
+	d, err := deviceOf(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +253,7 @@ func TestGroupsOfSeveralCommunicators(t *testing.T) {
 // Counts in the device's memory are read when the work runs, here after a group of other work.
 func TestDeviceCounts(t *testing.T) {
 	c := world(t, 2, Config{})
-	d, err := openDevice(device.Host, 0)
+	d, err := deviceOf(0)
 	if err != nil {
 		t.Fatal(err)
 	}

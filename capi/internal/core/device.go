@@ -12,11 +12,12 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/job/topo"
 )
 
-// dev is an open device and the objects that C made from it. It is never closed, because communicators and the caller's
-// memory may be freed in any order.
-type dev struct {
+// Device is an open device and the objects that C made from it. It is never closed, because communicators and the
+// caller's memory may be freed in any order.
+type Device struct {
 	handle Handle
 	device device.Device
 
@@ -24,12 +25,12 @@ type dev struct {
 	streams map[uintptr]device.Stream // made by NewStream
 }
 
-var devices = table[*dev]{kind: kindDevice, name: "device"}
+var devices = table[*Device]{kind: kindDevice, name: "device"}
 
 // opened holds the open devices by kind and number.
 var opened struct {
 	sync.Mutex
-	m map[device.ID]*dev
+	m map[device.ID]*Device
 }
 
 // allocations holds the memory that C has not freed yet, by address.
@@ -60,15 +61,14 @@ func openDevice(kind device.Kind, index int) (Handle, error) {
 	if err != nil {
 		return 0, err
 	}
-	h, err := devices.add(func(h Handle) *dev {
-		d := &dev{handle: h, device: raw, streams: map[uintptr]device.Stream{}}
+	return devices.add(func(h Handle) *Device {
+		d := &Device{handle: h, device: raw, streams: map[uintptr]device.Stream{}}
 		if opened.m == nil {
-			opened.m = map[device.ID]*dev{}
+			opened.m = map[device.ID]*Device{}
 		}
 		opened.m[id] = d
 		return d
 	})
-	return h, err
 }
 
 // kindFromEnv returns the kind that GOCCL_DEVICE requests. When it is not set, that is CUDA where there is a GPU, else
@@ -133,20 +133,25 @@ func DeviceCount(kind device.Kind) (int, error) {
 }
 
 // DeviceID returns the kind and number of device h.
-func DeviceID(h Handle) (kind device.Kind, index int, err error) {
-	d, err := devices.get(h)
-	if err != nil {
-		return 0, 0, err
-	}
+func DeviceID(d *Device) (kind device.Kind, index int, err error) {
 	id := d.device.ID()
 	return id.Kind, id.Index, nil
 }
 
+// DeviceCapability returns the compute capability of a GPU and its NUMA node: 0, 0 and -1 where there is none.
+func DeviceCapability(d *Device) (major, minor, numa int, err error) {
+	g, ok := d.device.(*cuda.Device)
+	if !ok {
+		return 0, 0, -1, nil
+	}
+	p := g.Properties()
+	return p.Major, p.Minor, topo.NUMANode(p.BusID), nil
+}
+
 // Alloc allocates memory that Free finds by its address. For 0 bytes the address is 0.
-func Alloc(h Handle, size uint64) (uintptr, error) {
-	d, err := devices.get(h)
-	if err != nil || size == 0 {
-		return 0, err
+func Alloc(d *Device, size uint64) (uintptr, error) {
+	if size == 0 {
+		return 0, nil
 	}
 	if size > 1<<60 {
 		return 0, fmt.Errorf("%w: %d bytes on %v", device.ErrOutOfMemory, size, d.device.ID())
@@ -180,10 +185,9 @@ func Free(p uintptr) error {
 }
 
 // CopyIn copies bytes of this process to the device.
-func CopyIn(h Handle, dst uintptr, src unsafe.Pointer, n uint64) error {
-	d, err := devices.get(h)
-	if err != nil || n == 0 {
-		return err
+func CopyIn(d *Device, dst uintptr, src unsafe.Pointer, n uint64) error {
+	if n == 0 {
+		return nil
 	}
 	if src == nil || dst == 0 {
 		return fmt.Errorf("%w: copy of %d bytes from %#x to %#x: NULL is no buffer", ErrInvalidArgument, n, uintptr(src), dst)
@@ -192,10 +196,9 @@ func CopyIn(h Handle, dst uintptr, src unsafe.Pointer, n uint64) error {
 }
 
 // CopyOut copies bytes of the device to this process.
-func CopyOut(h Handle, dst unsafe.Pointer, src uintptr, n uint64) error {
-	d, err := devices.get(h)
-	if err != nil || n == 0 {
-		return err
+func CopyOut(d *Device, dst unsafe.Pointer, src uintptr, n uint64) error {
+	if n == 0 {
+		return nil
 	}
 	if dst == nil || src == 0 {
 		return fmt.Errorf("%w: copy of %d bytes from %#x to %#x: NULL is no buffer", ErrInvalidArgument, n, src, uintptr(dst))
@@ -204,11 +207,7 @@ func CopyOut(h Handle, dst unsafe.Pointer, src uintptr, n uint64) error {
 }
 
 // StreamCreate makes a stream and returns its number on the host device, or its CUstream.
-func StreamCreate(h Handle) (uintptr, error) {
-	d, err := devices.get(h)
-	if err != nil {
-		return 0, err
-	}
+func StreamCreate(d *Device) (uintptr, error) {
 	s, err := d.device.NewStream()
 	if err != nil {
 		return 0, err
@@ -220,11 +219,7 @@ func StreamCreate(h Handle) (uintptr, error) {
 }
 
 // StreamDestroy ends a stream that NewStream made; enqueued work still runs.
-func StreamDestroy(h Handle, raw uintptr) error {
-	d, err := devices.get(h)
-	if err != nil {
-		return err
-	}
+func StreamDestroy(d *Device, raw uintptr) error {
 	d.mu.Lock()
 	s := d.streams[raw]
 	delete(d.streams, raw)
@@ -241,7 +236,7 @@ func StreamDestroy(h Handle, raw uintptr) error {
 }
 
 // stream returns a stream that was made here, or a wrapper of any other stream.
-func (d *dev) stream(raw uintptr) (device.Stream, error) {
+func (d *Device) stream(raw uintptr) (device.Stream, error) {
 	d.mu.Lock()
 	s := d.streams[raw]
 	d.mu.Unlock()
@@ -252,11 +247,7 @@ func (d *dev) stream(raw uintptr) (device.Stream, error) {
 }
 
 // StreamSynchronize waits for a stream, which goccl need not have created; timeout 0 means no limit.
-func StreamSynchronize(h Handle, raw uintptr, timeout time.Duration) error {
-	d, err := devices.get(h)
-	if err != nil {
-		return err
-	}
+func StreamSynchronize(d *Device, raw uintptr, timeout time.Duration) error {
 	s, err := d.stream(raw)
 	if err != nil {
 		return err

@@ -21,7 +21,11 @@ func TestNoGPU(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if kind, i, err := DeviceID(h); err != nil || kind != device.Host || i != 3 {
+		d, err := Find[*Device](h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind, i, err := DeviceID(d); err != nil || kind != device.Host || i != 3 {
 			t.Errorf("%v %d, %v", kind, i, err)
 		}
 		t.Setenv("GOCCL_DEVICE", "cuda")

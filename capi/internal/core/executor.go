@@ -19,15 +19,15 @@ import (
 	"github.com/goccl/goccl/transport/choice"
 )
 
-// exec is an executor and the bootstrap that it owns.
-type exec struct {
+// Executor is an executor and the bootstrap that it owns.
+type Executor struct {
 	*executor.Executor
 	boot bootstrap.Bootstrap
-	dev  *dev
+	dev  *Device
 }
 
 // Close ends the executor, then closes its bootstrap.
-func (e *exec) Close() error {
+func (e *Executor) Close() error {
 	err := e.Executor.Close()
 	if cerr := e.boot.Close(); err == nil {
 		err = cerr
@@ -35,23 +35,18 @@ func (e *exec) Close() error {
 	return err
 }
 
-// loaded is a plan of an executor. It ends with the executor.
-type loaded struct {
-	e *exec
+// Loaded is a plan of an executor. It ends with the executor.
+type Loaded struct {
+	e *Executor
 	x *executor.ExecutionPlan
 }
 
 // ExecutorCreate makes an executor among all ranks of a bootstrap. It is collective: the ranks create a sub-bootstrap
 // for the executor, so that others can use the bootstrap too.
-func ExecutorCreate(boot, devh Handle, opTimeout time.Duration) (Handle, error) {
-	var args args
-	b, d := args.bootstrap(boot), args.device(devh)
-	if args.err != nil {
-		return 0, args.err
-	}
+func ExecutorCreate(b *Bootstrap, d *Device, opTimeout time.Duration) (*Executor, error) {
 	cfg, err := Config{OpTimeout: opTimeout}.withDefaults(defaultStep)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if cfg.OpTimeout == 0 {
 		cfg.OpTimeout = setting.Lenient().OpTimeoutOr(setting.DefaultOpTimeout)
@@ -61,7 +56,7 @@ func ExecutorCreate(boot, devh Handle, opTimeout time.Duration) (Handle, error) 
 	mine := binary.LittleEndian.AppendUint32(nil, executorCount.Add(1)%tags.SpaceOfExecutors)
 	all, err := b.AllGather(ctx, mine)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	ranks := make([]int, b.WorldSize())
 	for i := range ranks {
@@ -69,14 +64,14 @@ func ExecutorCreate(boot, devh Handle, opTimeout time.Duration) (Handle, error) 
 	}
 	sub, err := b.Sub(ctx, ranks, tags.SpaceOfExecutors+int(binary.LittleEndian.Uint32(all[0])))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	e, err := newExecutor(ctx, executor.Config{Bootstrap: sub, Device: d.device, OpTimeout: cfg.OpTimeout}, cfg.Timeout)
 	if err != nil {
 		_ = sub.Close()
-		return 0, err
+		return nil, err
 	}
-	return addObject(&exec{e, sub, d}, nil)
+	return &Executor{e, sub, d}, nil
 }
 
 // newExecutor gives an executor of several hosts the network that a communicator would have.
@@ -105,20 +100,16 @@ var executorCount atomic.Uint32
 
 // ExecutorLoad verifies a plan file and allocates memory for messages of up to reserve bytes (0: at the first launch).
 // It is collective.
-func ExecutorLoad(h Handle, file []byte, reserve uint64) (Handle, error) {
-	return load(h, file, reserve)
+func ExecutorLoad(e *Executor, file []byte, reserve uint64) (*Loaded, error) {
+	return e.load(file, reserve)
 }
 
 // ExecutorLoadTrusted is ExecutorLoad without the verification.
-func ExecutorLoadTrusted(h Handle, file []byte, reserve uint64) (Handle, error) {
-	return load(h, file, reserve, executor.Trusted())
+func ExecutorLoadTrusted(e *Executor, file []byte, reserve uint64) (*Loaded, error) {
+	return e.load(file, reserve, executor.Trusted())
 }
 
-func load(h Handle, file []byte, reserve uint64, opts ...executor.Option) (Handle, error) {
-	e, err := objectOf[*exec](h)
-	if err != nil {
-		return 0, err
-	}
+func (e *Executor) load(file []byte, reserve uint64, opts ...executor.Option) (*Loaded, error) {
 	if reserve > 0 {
 		opts = append(opts, executor.Reserve(reserve))
 	}
@@ -126,27 +117,23 @@ func load(h Handle, file []byte, reserve uint64, opts ...executor.Option) (Handl
 	defer cancel()
 	p, err := decodePlan(bytes.Clone(file)) // the caller's memory is its own again when the call returns
 	if err != nil {
-		return 0, wrong(err)
+		return nil, wrong(err)
 	}
 	x, err := e.Load(ctx, p, opts...)
 	if err != nil {
-		return 0, wrong(err)
+		return nil, wrong(err)
 	}
-	return addObject(&loaded{e, x}, nil)
+	return &Loaded{e, x}, nil
 }
 
 // ExecutorLaunch enqueues one run of a plan without counts.
-func ExecutorLaunch(h Handle, send, recv uintptr, message uint64, stream uintptr, t, op uint32, scalar uint64) error {
-	return ExecutorLaunchCounted(h, send, recv, message, 0, stream, t, op, scalar)
+func ExecutorLaunch(p *Loaded, send, recv uintptr, message uint64, stream uintptr, t, op uint32, scalar uint64) error {
+	return ExecutorLaunchCounted(p, send, recv, message, 0, stream, t, op, scalar)
 }
 
 // ExecutorLaunchCounted enqueues one run.
-func ExecutorLaunchCounted(h Handle, send, recv uintptr, message uint64, counts, stream uintptr, t, op uint32,
+func ExecutorLaunchCounted(p *Loaded, send, recv uintptr, message uint64, counts, stream uintptr, t, op uint32,
 	scalar uint64) error {
-	p, err := objectOf[*loaded](h)
-	if err != nil {
-		return err
-	}
 	s, err := p.e.dev.stream(stream)
 	if err != nil {
 		return err
@@ -158,12 +145,41 @@ func ExecutorLaunchCounted(h Handle, send, recv uintptr, message uint64, counts,
 }
 
 // ExecutorError returns the first failure of the executor's launches, or the reason of its abort.
-func ExecutorError(h Handle) error { return with(h, func(e *exec) error { return e.Err() }) }
+func ExecutorError(e *Executor) error { return e.Err() }
 
 // ExecutorAbort ends running launches.
-func ExecutorAbort(h Handle) error {
-	return with(h, func(e *exec) error {
-		e.Abort(nil)
-		return nil
-	})
+func ExecutorAbort(e *Executor) error {
+	e.Abort(nil)
+	return nil
+}
+
+// ExecutorHook returns the address of the counter of a hook of a loaded plan.
+func ExecutorHook(p *Loaded, id uint32) (uint64, error) {
+	at, err := p.x.Hook(int(id))
+	return uint64(at), wrong(err)
+}
+
+// ExecutorRaiseHook enqueues that the input that a hook guards is there for the first n launches.
+func ExecutorRaiseHook(p *Loaded, id uint32, n uint64, stream uintptr) error {
+	s, err := p.e.dev.stream(stream)
+	if err != nil {
+		return err
+	}
+	return wrong(p.x.RaiseHook(s, int(id), n))
+}
+
+// ExecutorAwaitHook enqueues a wait for the output that a hook guards, of the n-th launch.
+func ExecutorAwaitHook(p *Loaded, id uint32, n uint64, stream uintptr) error {
+	s, err := p.e.dev.stream(stream)
+	if err != nil {
+		return err
+	}
+	return wrong(p.x.AwaitHook(s, int(id), n))
+}
+
+// ExecutorRegister makes a buffer known to the executors of all ranks; collective.
+func ExecutorRegister(e *Executor, buffer uintptr) error {
+	ctx, cancel := context.WithTimeout(context.Background(), defaultStep)
+	defer cancel()
+	return wrong(e.Register(ctx, device.Ptr(buffer)))
 }

@@ -14,7 +14,10 @@ import (
 
 const kindFusion = 0x0c81
 
-var fusions = ownedTable[*goccl.Fusion]{table[*owned[*goccl.Fusion]]{kind: kindFusion, name: "fusion"}}
+// Fusion is a workspace of a communicator.
+type Fusion = owned[*goccl.Fusion]
+
+var fusions = ownedTable[*goccl.Fusion]{table[*Fusion]{kind: kindFusion, name: "fusion"}}
 
 // FusionConfig is goccl_fusion_config, field by field.
 type FusionConfig struct{ Size, RowBytes, ScratchBytes uint64 }
@@ -35,11 +38,7 @@ type FusedRequest struct {
 var fusedAlgorithms = []string{"", fused.OneShot, fused.TwoShot, fused.Apart}
 
 // FusionCreate makes a workspace. It is collective.
-func FusionCreate(h Handle, cfg *FusionConfig) (Handle, error) {
-	c, inner, err := active(h)
-	if err != nil {
-		return 0, err
-	}
+func FusionCreate(a Active, cfg *FusionConfig) (Handle, error) {
 	var own goccl.FusionConfig
 	if cfg != nil {
 		if err := sized("goccl_fusion_config", cfg.Size, unsafe.Sizeof(*cfg)); err != nil {
@@ -48,11 +47,11 @@ func FusionCreate(h Handle, cfg *FusionConfig) (Handle, error) {
 		own.RowBytes = int64(min(cfg.RowBytes, math.MaxInt64))
 		own.ScratchBytes = int64(min(cfg.ScratchBytes, math.MaxInt64))
 	}
-	f, err := inner.NewFusion(context.Background(), own)
+	f, err := a.inner.NewFusion(context.Background(), own)
 	if err != nil {
 		return 0, err
 	}
-	return fusions.give(c, f)
+	return fusions.grant(a.c, f)
 }
 
 // sized checks the size field of a struct.
@@ -64,11 +63,7 @@ func sized(name string, got uint64, want uintptr) error {
 }
 
 // FusionAllReduce enqueues a fused all-reduce.
-func FusionAllReduce(h Handle, q *FusedRequest) error {
-	f, err := fusions.get(h)
-	if err != nil {
-		return err
-	}
+func FusionAllReduce(f *Fusion, q *FusedRequest) error {
 	if q == nil {
 		return fmt.Errorf("%w: the request is NULL", ErrInvalidArgument)
 	}
@@ -93,11 +88,7 @@ func FusionAllReduce(h Handle, q *FusedRequest) error {
 }
 
 // FusionTune measures the algorithms of a fusion. It is collective.
-func FusionTune(h Handle, tokens, hidden uint64, typ uint32) error {
-	f, err := fusions.get(h)
-	if err != nil {
-		return err
-	}
+func FusionTune(f *Fusion, tokens, hidden uint64, typ uint32) error {
 	return f.inner.Tune(context.Background(), goccl.FusionShape{Tokens: int64(min(tokens, math.MaxInt64)),
 		Hidden: int64(min(hidden, math.MaxInt64)), Type: datatype.Type(min(typ, uint32(datatype.NumTypes)))})
 }

@@ -106,7 +106,12 @@ func FuzzCalls(f *testing.F) {
 				if n < 1<<48 { // a machine with much memory would clear it for minutes
 					n %= 1 << 24
 				}
-				p, err := Alloc(handle(), n)
+				d, err := Find[*Device](handle())
+				answer("device", err)
+				if err != nil {
+					break
+				}
+				p, err := Alloc(d, n)
 				answer("alloc", err)
 				if err == nil {
 					answer("free", Free(p))
@@ -136,7 +141,9 @@ func FuzzCalls(f *testing.F) {
 				}
 			}
 		}
-		answer("wait", StreamSynchronize(d, 0, time.Minute))
+		opened, err := Find[*Device](d)
+		answer("device", err)
+		answer("wait", StreamSynchronize(opened, 0, time.Minute))
 		if err := CommError(c); err != nil {
 			alone.inputs = mostInputs // a request was accepted that this rank alone cannot complete
 			return
@@ -176,7 +183,11 @@ func (l *loner) begin(t *testing.T, elements int) {
 	if l.comm = all[0]; CommWait(l.comm) != nil {
 		t.Fatal(CommError(l.comm))
 	}
-	if l.memory, err = Alloc(l.device, uint64(4*elements)); err != nil {
+	d, err := Find[*Device](l.device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.memory, err = Alloc(d, uint64(4*elements)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/goccl/goccl/device"
 )
 
 // inTime runs f, which must not hang.
@@ -64,12 +62,12 @@ func TestRandomGroups(t *testing.T) {
 	for k := range all {
 		all[k] = world(t, n, Config{})
 	}
-	var devs [n]Handle
+	var devs [n]*Device
 	var streams [n][2]uintptr
 	var memory [n]uintptr
 	var x [n][]float32
 	for r := range n {
-		d, err := openDevice(device.Host, r)
+		d, err := deviceOf(r)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,52 +38,24 @@ func ChannelRun(h Handle, op ChannelOp, a, b, size uint64, flag uint32) (polled 
 	if !ok {
 		return false, fmt.Errorf("%w: a %s has no operations for kernels here", ErrInvalidArgument, nameOf(v))
 	}
-	if err := onHost(channel.Semaphore()); err != nil {
-		return false, err
+	if id := channel.Semaphore().Connection().Device().ID(); id.Kind != device.Host {
+		return false, fmt.Errorf("%w: the channel belongs to %v, whose kernels are CUDA's: launch one with the channel's "+
+			"device handle", ErrInvalidUsage, id)
 	}
-	s, polled, known := primitive.StatusOK, true, true
+	s, polled, known := primitive.StatusOK, true, false
 	switch c := v.(type) {
 	case *primitive.BaseMemoryChannel:
 		k := c.DeviceHandle()
 		s, polled, known = runSemaphore(&k.Semaphore, op)
 	case *primitive.MemoryChannel:
 		k := c.DeviceHandle()
-		switch op {
-		case OpPut:
-			k.Put(int64(a), int64(b), int64(size), 0, 1)
-		case OpGet:
-			k.Get(int64(a), int64(b), int64(size), 0, 1)
-		case OpPutWithSignal:
-			k.PutWithSignal(int64(a), int64(b), int64(size))
-		case OpPutPackets:
-			k.PutPackets(primitive.LL16, int64(a), int64(b), int64(size), 0, 1, flag)
-		case OpUnpackPackets:
-			s = k.UnpackPackets(primitive.LL16, int64(a), int64(b), int64(size), 0, 1, flag)
-		default:
-			s, polled, known = runSemaphore(&k.Semaphore, op)
+		if s, polled, known = runSemaphore(&k.Semaphore, op); !known {
+			s, known = runMemory(&k, op, int64(a), int64(b), int64(size), flag)
+			polled = true
 		}
 	case *primitive.PortChannel:
 		k := c.DeviceHandle()
-		switch op {
-		case OpSignal:
-			s = k.Signal()
-		case OpWait:
-			s = k.Wait()
-		case OpPoll:
-			polled = k.Poll()
-		case OpPut:
-			s = k.Put(a, b, size)
-		case OpPutWithSignal:
-			s = k.PutWithSignal(a, b, size)
-		case OpPutWithSignalAndFlush:
-			s = k.PutWithSignalAndFlush(a, b, size)
-		case OpFlush:
-			s = k.Flush()
-		default:
-			known = false
-		}
-	default:
-		known = false
+		s, polled, known = runPort(&k, op, a, b, size)
 	}
 	if !known {
 		return false, fmt.Errorf("%w: a %s has no operation %d", ErrInvalidArgument, nameOf(v), op)
@@ -114,11 +86,46 @@ func runSemaphore(h *primitive.SemaphoreHandle, op ChannelOp) (s primitive.Statu
 	return s, polled, true
 }
 
-func onHost(s *primitive.Semaphore) error {
-	if id := s.Connection().Device().ID(); id.Kind != device.Host {
-		return fmt.Errorf(
-			"%w: the channel belongs to %v, whose kernels are CUDA's: launch one with the channel's device handle",
-			ErrInvalidUsage, id)
+// runMemory performs the operations that move data.
+func runMemory(k *primitive.MemoryChannelHandle, op ChannelOp, a, b, size int64, flag uint32) (s primitive.Status,
+	known bool) {
+	s = primitive.StatusOK
+	switch op {
+	case OpPut:
+		k.Put(a, b, size, 0, 1)
+	case OpGet:
+		k.Get(a, b, size, 0, 1)
+	case OpPutWithSignal:
+		k.PutWithSignal(a, b, size)
+	case OpPutPackets:
+		k.PutPackets(primitive.LL16, a, b, size, 0, 1, flag)
+	case OpUnpackPackets:
+		s = k.UnpackPackets(primitive.LL16, a, b, size, 0, 1, flag)
+	default:
+		return s, false
 	}
-	return nil
+	return s, true
+}
+
+func runPort(k *primitive.PortChannelHandle, op ChannelOp, a, b, size uint64) (s primitive.Status, polled, known bool) {
+	s, polled = primitive.StatusOK, true
+	switch op {
+	case OpSignal:
+		s = k.Signal()
+	case OpWait:
+		s = k.Wait()
+	case OpPoll:
+		polled = k.Poll()
+	case OpPut:
+		s = k.Put(a, b, size)
+	case OpPutWithSignal:
+		s = k.PutWithSignal(a, b, size)
+	case OpPutWithSignalAndFlush:
+		s = k.PutWithSignalAndFlush(a, b, size)
+	case OpFlush:
+		s = k.Flush()
+	default:
+		return s, false, false
+	}
+	return s, polled, true
 }

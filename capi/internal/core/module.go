@@ -35,10 +35,14 @@ func compilerAt(dirs []string) (*jit.Compiler, error) {
 
 // KernelCompile compiles a user's kernels for a compute capability (0.0: the capability of dev) with goccl's headers.
 // The text of a failure holds the compiler's log.
-func KernelCompile(dev Handle, major, minor int, source []byte, name string, options,
+func KernelCompile(device Handle, major, minor int, source []byte, name string, options,
 	dirs []string) ([]byte, error) {
 	if major == 0 {
-		d, err := cudaDevice(dev)
+		opened, err := Find[*Device](device)
+		if err != nil {
+			return nil, err
+		}
+		d, err := opened.cuda()
 		if err != nil {
 			return nil, err
 		}
@@ -56,11 +60,7 @@ func KernelCompile(dev Handle, major, minor int, source []byte, name string, opt
 	return image.Data, nil
 }
 
-func cudaDevice(h Handle) (*cuda.Device, error) {
-	d, err := devices.get(h)
-	if err != nil {
-		return nil, err
-	}
+func (d *Device) cuda() (*cuda.Device, error) {
 	c, ok := d.device.(*cuda.Device)
 	if !ok {
 		return nil, fmt.Errorf("%w: %v runs no CUDA kernels: open a GPU", ErrInvalidArgument, d.device.ID())
@@ -68,14 +68,14 @@ func cudaDevice(h Handle) (*cuda.Device, error) {
 	return c, nil
 }
 
-// module is loaded device code and its device.
-type module struct {
+// Module is loaded device code and its device.
+type Module struct {
 	*cuda.Module
 	dev *cuda.Device
 }
 
-// function is a kernel of a module.
-type function struct {
+// Function is a kernel of a module.
+type Function struct {
 	*cuda.Function
 	dev *cuda.Device
 
@@ -84,54 +84,33 @@ type function struct {
 }
 
 // ModuleLoad loads a cubin, a fatbin or PTX.
-func ModuleLoad(dev Handle, image []byte) (Handle, error) {
-	d, err := cudaDevice(dev)
+func ModuleLoad(d *Device, image []byte) (*Module, error) {
+	gpu, err := d.cuda()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	m, err := d.LoadModule(image)
-	if err != nil {
-		return 0, err
-	}
-	return addObject(&module{m, d}, nil)
+	m, err := gpu.LoadModule(image)
+	return &Module{m, gpu}, err
 }
 
 // ModuleFunction finds a kernel; it ends with its module.
-func ModuleFunction(h Handle, name string) (Handle, error) {
-	m, err := objectOf[*module](h)
-	if err != nil {
-		return 0, err
-	}
+func ModuleFunction(m *Module, name string) (*Function, error) {
 	f, err := m.Function(name)
-	if err != nil {
-		return 0, err
-	}
-	return addObject(&function{Function: f, dev: m.dev}, nil)
+	return &Function{Function: f, dev: m.dev}, err
 }
 
 // staticShared is the dynamic shared memory that a kernel may use without SetMaxDynamicShared.
 const staticShared = 48 << 10
 
 // KernelLaunch enqueues a kernel with a parameter buffer in the layout that the kernel declares.
-func KernelLaunch(h Handle, stream uintptr, shape *[9]uint32, shared uint32, params []byte) error {
+func KernelLaunch(f *Function, stream uintptr, shape *[9]uint32, shared uint32, params []byte) error {
 	if shape == nil {
 		return fmt.Errorf("%w: the shape of the launch is NULL", ErrInvalidArgument)
 	}
 	cfg := cuda.Config{Grid: [3]uint32(shape[:3]), Block: [3]uint32(shape[3:6]), Cluster: [3]uint32(shape[6:]),
 		Shared: shared}
-	f, err := objectOf[*function](h)
-	if err != nil {
-		return err
-	}
 	if cfg.Shared > staticShared {
-		f.mu.Lock()
-		if cfg.Shared > f.shared {
-			if err = f.SetMaxDynamicShared(int(cfg.Shared)); err == nil {
-				f.shared = cfg.Shared
-			}
-		}
-		f.mu.Unlock()
-		if err != nil {
+		if err := f.reserve(cfg.Shared); err != nil {
 			return err
 		}
 	}
@@ -140,4 +119,18 @@ func KernelLaunch(h Handle, stream uintptr, shape *[9]uint32, shared uint32, par
 		return err
 	}
 	return s.(*cuda.Stream).LaunchRaw(f.Function, &cfg, params)
+}
+
+// reserve lets the kernel use that much dynamic shared memory.
+func (f *Function) reserve(shared uint32) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if shared <= f.shared {
+		return nil
+	}
+	err := f.SetMaxDynamicShared(int(shared))
+	if err == nil {
+		f.shared = shared
+	}
+	return err
 }

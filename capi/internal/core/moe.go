@@ -75,8 +75,8 @@ const (
 	moeLists
 )
 
-// moeObject is a MoE of a communicator.
-type moeObject struct {
+// MoE is a MoE of a communicator.
+type MoE struct {
 	*goccl.MoE
 	c *comm
 }
@@ -96,26 +96,19 @@ func MoEBytes(ranks int32, tokens uint64, s *MoEShape) (uint64, error) {
 }
 
 // MoECreate makes the memory for dispatches and combines of a communicator. It is collective.
-func MoECreate(h Handle, s *MoESize) (Handle, error) {
-	c, inner, err := active(h)
-	if err != nil {
-		return 0, err
-	}
+func MoECreate(a Active, s *MoESize) (*MoE, error) {
 	if s == nil || s.Size < moeSizeBytes || s.Bytes > math.MaxInt64 {
-		return 0, fmt.Errorf("%w: goccl_moe_size.size is not sizeof(goccl_moe_size), %d", ErrInvalidArgument, moeSizeBytes)
+		return nil, fmt.Errorf("%w: goccl_moe_size.size is not sizeof(goccl_moe_size), %d", ErrInvalidArgument, moeSizeBytes)
 	}
-	m, err := inner.NewMoE(context.Background(), moe.Size{Bytes: int64(s.Bytes), Tokens: int(s.Tokens),
+	m, err := a.inner.NewMoE(context.Background(), moe.Size{Bytes: int64(s.Bytes), Tokens: int(s.Tokens),
 		PacketTokens: int(s.PacketTokens), Blocks: int(s.Blocks)})
-	if err != nil {
-		return 0, err
-	}
-	return addObject(&moeObject{m, c}, nil)
+	return &MoE{m, a.c}, err
 }
 
-// MoEDestroy frees an object of NewMoE, and refuses others. Freeing it again is harmless.
+// MoEDestroy frees an object of MoECreate, and refuses others. Freeing it again is harmless.
 func MoEDestroy(h Handle) error {
 	if _, err := objects.get(h); err == nil {
-		if _, err := objectOf[*moeObject](h); err != nil {
+		if _, err := Find[*MoE](h); err != nil {
 			return err
 		}
 	}
@@ -123,13 +116,9 @@ func MoEDestroy(h Handle) error {
 }
 
 // MoELayout is the layout of handles of a shape.
-func MoELayout(h Handle, s *MoEShape) (MoEOffsets, error) {
+func MoELayout(m *MoE, s *MoEShape) (MoEOffsets, error) {
 	if s == nil {
 		return MoEOffsets{}, errNull
-	}
-	m, err := objectOf[*moeObject](h)
-	if err != nil {
-		return MoEOffsets{}, err
 	}
 	n, err := m.HandleBytes(s.shape())
 	if err != nil {
@@ -140,47 +129,43 @@ func MoELayout(h Handle, s *MoEShape) (MoEOffsets, error) {
 		uint64(o.Ranges)}, nil
 }
 
-// enqueue finds the object and the stream of an operation.
-func (a *MoEHandle) enqueue(h Handle, stream uintptr, f func(*moeObject, moe.Handle, device.Stream) error) error {
-	m, err := objectOf[*moeObject](h)
-	if err != nil {
-		return err
-	}
+// enqueue calls f with the handle and the stream of an operation.
+func (m *MoE) enqueue(a *MoEHandle, stream uintptr, f func(moe.Handle, device.Stream) error) error {
 	s, err := m.c.stream(stream)
 	if err != nil {
 		return err
 	}
-	return f(m, moe.Handle{Shape: a.Shape.shape(), Memory: device.Ptr(a.Memory), Tokens: int(a.Tokens)}, s)
+	return f(moe.Handle{Shape: a.Shape.shape(), Memory: device.Ptr(a.Memory), Tokens: int(a.Tokens)}, s)
 }
 
 // MoECount counts tokens.
-func MoECount(h Handle, a *MoECountArgs) error {
+func MoECount(m *MoE, a *MoECountArgs) error {
 	if a == nil {
 		return errNull
 	}
-	return a.Handle.enqueue(h, a.Stream, func(m *moeObject, to moe.Handle, s device.Stream) error {
+	return m.enqueue(&a.Handle, a.Stream, func(to moe.Handle, s device.Stream) error {
 		return m.Count(moe.CountArgs{Shape: to.Shape, Tokens: to.Tokens, TopKIndex: device.Ptr(a.TopKIndex),
 			Ranks: device.Ptr(a.Ranks), ExpertCounts: device.Ptr(a.Experts), InRank: device.Ptr(a.InRank), Stream: s})
 	})
 }
 
 // MoENotify fills a handle.
-func MoENotify(h Handle, a *MoENotifyArgs) error {
+func MoENotify(m *MoE, a *MoENotifyArgs) error {
 	if a == nil {
 		return errNull
 	}
-	return a.Handle.enqueue(h, a.Stream, func(m *moeObject, to moe.Handle, s device.Stream) error {
+	return m.enqueue(&a.Handle, a.Stream, func(to moe.Handle, s device.Stream) error {
 		return m.Notify(moe.NotifyArgs{Handle: to, TopKIndex: device.Ptr(a.TopKIndex), InRank: device.Ptr(a.InRank),
 			Counts: device.Ptr(a.Counts), Stream: s})
 	})
 }
 
 // MoEDispatch sends tokens.
-func MoEDispatch(h Handle, a *MoEDispatchArgs) error {
+func MoEDispatch(m *MoE, a *MoEDispatchArgs) error {
 	if a == nil {
 		return errNull
 	}
-	return a.Handle.enqueue(h, a.Stream, func(m *moeObject, to moe.Handle, s device.Stream) error {
+	return m.enqueue(&a.Handle, a.Stream, func(to moe.Handle, s device.Stream) error {
 		return m.Dispatch(moe.DispatchArgs{Handle: to, X: device.Ptr(a.X), Type: datatype.Type(a.Type),
 			Scales: device.Ptr(a.Scales), Quantize: a.Flags&moeQuantize != 0, PowerOfTwo: a.Flags&moePowerOfTwo != 0,
 			Lists: a.Flags&moeLists != 0, Blocks: int(a.Blocks), Index: device.Ptr(a.Index), Weights: device.Ptr(a.Weights),
@@ -191,11 +176,11 @@ func MoEDispatch(h Handle, a *MoEDispatchArgs) error {
 }
 
 // MoECombine returns results.
-func MoECombine(h Handle, a *MoECombineArgs) error {
+func MoECombine(m *MoE, a *MoECombineArgs) error {
 	if a == nil {
 		return errNull
 	}
-	return a.Handle.enqueue(h, a.Stream, func(m *moeObject, to moe.Handle, s device.Stream) error {
+	return m.enqueue(&a.Handle, a.Stream, func(to moe.Handle, s device.Stream) error {
 		return m.Combine(moe.CombineArgs{Handle: to, X: device.Ptr(a.X), Rows: int(a.Rows), Weights: device.Ptr(a.Weights),
 			Index: device.Ptr(a.Index), Bias: [2]device.Ptr{device.Ptr(a.Bias[0]), device.Ptr(a.Bias[1])},
 			Out: device.Ptr(a.Out), OutWeights: device.Ptr(a.OutWeights),

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"unsafe"
 
+	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/primitive"
 )
 
@@ -16,19 +17,42 @@ const kindObject = 0x0ca1
 
 var objects = table[any]{kind: kindObject, name: "object"}
 
-func addObject[T any](v T, err error) (Handle, error) {
+// Add makes an object of v, if err is nil, and returns its handle.
+func Add(v any, err error) (Handle, error) {
 	if err != nil {
 		return 0, err
 	}
 	return objects.add(func(Handle) any { return v })
 }
 
-// objectOf returns the object of h, if it is a T.
-func objectOf[T any](h Handle) (T, error) {
+// Active is a communicator that takes calls: it is set up, and was neither finalized nor revoked.
+type Active struct {
+	c     *comm
+	inner *goccl.Comm
+}
+
+// Find returns the object of h, if it is a T.
+func Find[T any](h Handle) (found T, err error) {
+	switch p := any(&found).(type) {
+	case *Active:
+		p.c, p.inner, err = active(h)
+		return found, err
+	case **Device:
+		*p, err = devices.get(h)
+		return found, err
+	case **Bootstrap:
+		*p, err = bootstraps.get(h)
+		return found, err
+	case **Window:
+		*p, err = windows.get(h)
+		return found, err
+	case **Fusion:
+		*p, err = fusions.get(h)
+		return found, err
+	}
 	v, err := objects.get(h)
 	if err != nil {
-		var none T
-		return none, err
+		return found, err
 	}
 	t, ok := v.(T)
 	if !ok {
@@ -53,7 +77,7 @@ var names = map[reflect.Type]string{
 	reflect.TypeFor[*primitive.Fifo]():              "fifo",
 	reflect.TypeFor[*primitive.ProxyService]():      "proxy service",
 	reflect.TypeFor[*primitive.Communicator]():      "communicator of primitives",
-	reflect.TypeFor[*future]():                      "future",
+	reflect.TypeFor[*Future]():                      "future",
 }
 
 func nameOf(v any) string {
@@ -84,7 +108,7 @@ func ObjectClose(h Handle) error {
 
 // ObjectSerialize returns an endpoint, a memory or a semaphore stub as bytes.
 func ObjectSerialize(h Handle) ([]byte, error) {
-	v, err := objects.get(h)
+	v, err := Find[any](h)
 	if err != nil {
 		return nil, err
 	}

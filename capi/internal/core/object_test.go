@@ -6,28 +6,31 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/primitive"
 )
 
 func TestObjectsAreToldApart(t *testing.T) {
-	ctx, err := ContextCreate(0, 0)
+	ctx, err := Add(ContextCreate(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := openDevice(device.Host, 0)
+	dev, err := deviceOf(0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ep, err := EndpointCreate(ctx, int(primitive.IPC), dev)
+	of, err := Find[*primitive.Context](ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := ConnectionCreate(ctx, ep, ep)
+	ep, err := EndpointCreate(of, int(primitive.IPC), dev)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := SemaphoreStubCreate(ctx); !errors.Is(err, ErrInvalidArgument) ||
+	conn, err := Add(ConnectionCreate(of, ep, ep))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Find[*primitive.Connection](ctx); !errors.Is(err, ErrInvalidArgument) ||
 		!strings.Contains(err.Error(), "is a context, not a connection") {
 		t.Errorf("a context as a connection: %v", err)
 	}
@@ -37,7 +40,7 @@ func TestObjectsAreToldApart(t *testing.T) {
 	if _, err := ObjectSerialize(conn); !errors.Is(err, ErrInvalidArgument) {
 		t.Errorf("a connection as bytes: %v", err)
 	}
-	if _, err := EndpointCreate(ctx, 77, dev); ResultOf(err) != InvalidArgument {
+	if _, err := EndpointCreate(of, 77, dev); ResultOf(err) != InvalidArgument {
 		t.Errorf("transport 77: %v", err)
 	}
 	for range 2 {
@@ -48,7 +51,7 @@ func TestObjectsAreToldApart(t *testing.T) {
 	if err := ObjectClose(conn); err != nil { // after the object from which it was made
 		t.Error(err)
 	}
-	if _, err := SemaphoreStubCreate(conn); !errors.Is(err, ErrInvalidArgument) ||
+	if _, err := Find[*primitive.Connection](conn); !errors.Is(err, ErrInvalidArgument) ||
 		!strings.Contains(err.Error(), "was destroyed") {
 		t.Errorf("a closed connection: %v", err)
 	}
@@ -63,21 +66,25 @@ func TestFutureInSlices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := openDevice(device.Host, 0)
+	dev, err := deviceOf(0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var comms [2]Handle
+	var comms [2]*primitive.Communicator
 	for i := range comms {
 		ctx, err := ContextCreate(0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = ObjectClose(ctx) }()
-		if comms[i], err = CommunicatorCreate(boots[i], ctx); err != nil {
+		defer func() { _ = ctx.Close() }()
+		boot, err := Find[*Bootstrap](boots[i])
+		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = ObjectClose(comms[i]) }()
+		if comms[i], err = CommunicatorCreate(boot, ctx); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = comms[i].Close() }()
 	}
 	first, err := CommunicatorConnect(comms[0], int(primitive.IPC), dev, 1, 0)
 	if err != nil {
@@ -92,7 +99,7 @@ func TestFutureInSlices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []Handle{first, second} {
+	for _, f := range []*Future{first, second} {
 		a, err := FutureWait(f, 10*time.Second)
 		if err != nil {
 			t.Fatal(err)

@@ -4,18 +4,19 @@ import "io"
 
 // owned is an object of a communicator. Its handle ends with the communicator, if not earlier.
 type owned[T io.Closer] struct {
-	c     *comm
-	inner T
+	handle Handle
+	c      *comm
+	inner  T
 }
 
 // ownedTable holds the live objects of one kind that communicators own.
 type ownedTable[T io.Closer] struct{ table[*owned[T]] }
 
-// give makes v an object of c. If there is no handle for it, v is closed.
-func (t *ownedTable[T]) give(c *comm, v T) (Handle, error) {
+// grant makes v an object of c. If there is no handle for it, v is closed.
+func (t *ownedTable[T]) grant(c *comm, v T) (Handle, error) {
 	c.ownedMu.Lock()
 	defer c.ownedMu.Unlock()
-	h, err := t.add(func(Handle) *owned[T] { return &owned[T]{c, v} })
+	h, err := t.add(func(h Handle) *owned[T] { return &owned[T]{h, c, v} })
 	if err != nil {
 		_ = v.Close()
 		return 0, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -30,7 +31,7 @@ func UniqueIDClose(id bootstrap.UniqueID) error { return id.Close() }
 
 // begin allocates the handle of a communicator and starts its set-up. connect joins the ranks; it runs in the
 // background.
-func begin(rank, size int, d *dev, cfg Config, job string,
+func begin(rank, size int, d *Device, cfg Config, job string,
 	connect func(context.Context, *comm) (*goccl.Comm, error)) (*comm, error) {
 	var c *comm
 	_, err := comms.add(func(h Handle) *comm {
@@ -54,6 +55,13 @@ func begin(rank, size int, d *dev, cfg Config, job string,
 		return c
 	})
 	return c, err
+}
+
+// announce logs one line about a communicator that has been set up.
+func (c *comm) announce(inner *goccl.Comm, took time.Duration) {
+	slog.Info("communicator is set up", "name", c.cfg.Name, "rank", inner.Rank(), "size", inner.WorldSize(), "device",
+		inner.Device().ID().String(), "table", inner.Table(),
+		"took", took.Round(10*time.Microsecond))
 }
 
 func (c *comm) config(b bootstrap.Bootstrap) goccl.Config {
@@ -168,7 +176,7 @@ func startAll(handles []Handle, cfg Config) ([]Handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	devs := make([]*dev, len(handles))
+	devs := make([]*Device, len(handles))
 	for i, h := range handles {
 		if devs[i], err = devices.get(h); err != nil {
 			return nil, err

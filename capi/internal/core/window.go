@@ -12,37 +12,35 @@ import (
 
 const kindWindow = 0x0c91
 
-// windows holds each *goccl.Window and *goccl.FlatWindow.
-var windows = ownedTable[io.Closer]{table[*owned[io.Closer]]{kind: kindWindow, name: "window"}}
+// Window is a *goccl.Window or a *goccl.FlatWindow of a communicator.
+type Window = owned[io.Closer]
+
+var windows = ownedTable[io.Closer]{table[*Window]{kind: kindWindow, name: "window"}}
 
 // WindowRegister makes memory this rank's part of the communicator's next window.
-func WindowRegister(h Handle, ptr unsafe.Pointer, size uint64) (Handle, error) {
-	return register(h, ptr, size, func(c *goccl.Comm, p device.Ptr, n int64) (io.Closer, error) {
+func WindowRegister(a Active, ptr unsafe.Pointer, size uint64) (Handle, error) {
+	return register(a, ptr, size, func(c *goccl.Comm, p device.Ptr, n int64) (io.Closer, error) {
 		return c.RegisterWindow(p, n)
 	})
 }
 
 // FlatRegister makes memory this rank's part of the communicator's next flat window.
-func FlatRegister(h Handle, ptr unsafe.Pointer, size uint64) (Handle, error) {
-	return register(h, ptr, size, func(c *goccl.Comm, p device.Ptr, n int64) (io.Closer, error) {
+func FlatRegister(a Active, ptr unsafe.Pointer, size uint64) (Handle, error) {
+	return register(a, ptr, size, func(c *goccl.Comm, p device.Ptr, n int64) (io.Closer, error) {
 		return c.RegisterFlat(p, n)
 	})
 }
 
-func register(h Handle, ptr unsafe.Pointer, size uint64,
+func register(a Active, ptr unsafe.Pointer, size uint64,
 	by func(*goccl.Comm, device.Ptr, int64) (io.Closer, error)) (Handle, error) {
-	c, inner, err := active(h)
-	if err != nil {
-		return 0, err
-	}
 	if size > math.MaxInt64 {
 		return 0, fmt.Errorf("%w: a window of %d bytes at %#x", ErrInvalidArgument, size, uintptr(ptr))
 	}
-	w, err := by(inner, device.Ptr(uintptr(ptr)), int64(size))
+	w, err := by(a.inner, device.Ptr(uintptr(ptr)), int64(size))
 	if err != nil {
 		return 0, err
 	}
-	return windows.give(c, w)
+	return windows.grant(a.c, w)
 }
 
 // Flat is goccl_flat.
@@ -52,15 +50,11 @@ type Flat struct {
 }
 
 // FlatWait waits until all ranks have mapped a flat window.
-func FlatWait(h Handle) (Flat, error) {
-	w, err := windows.get(h)
-	if err != nil {
-		return Flat{}, err
-	}
+func FlatWait(w *Window) (Flat, error) {
 	f, ok := w.inner.(*goccl.FlatWindow)
 	if !ok {
 		return Flat{}, fmt.Errorf("%w: window %#x is not flat: register it with goccl_flat_register", ErrInvalidArgument,
-			uint64(h))
+			uint64(w.handle))
 	}
 	if err := f.Await(); err != nil {
 		return Flat{}, err
