@@ -45,7 +45,8 @@ def directory() -> str | None:
 
 
 class _Library:
-    """libgoccl.so. An attribute is a function that raises on failure; ``raw`` has those that return the result."""
+    """libgoccl.so. An attribute is a function that raises on failure and returns what the C function stores: nothing, a
+    number, several, or bytes. ``raw`` has the C functions, which return a goccl_result."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -83,11 +84,13 @@ class _Library:
 
     def raw(self, name: str) -> Any:
         f = getattr(self.dll(), "goccl_" + name)
-        f.argtypes = types = [_TYPES[c] for c in SIGNATURES[name]]
+        letters, _, outputs = SIGNATURES[name].partition(">")
+        types = [_TYPES[c] for c in letters]
+        f.argtypes = types + [ctypes.c_void_p] * (len(outputs) + outputs.count("b"))
         f.restype = ctypes.c_int32
         ends = [bounds(t) for t in types]
-        numbers = [(i, *e) for i, e in enumerate(ends) if e and SIGNATURES[name][i] not in "ps"]
-        addresses = [i for i, letter in enumerate(SIGNATURES[name]) if letter == "p"]
+        numbers = [(i, *e) for i, e in enumerate(ends) if e and letters[i] not in "ps"]
+        addresses = [i for i, letter in enumerate(letters) if letter == "p"]
 
         def call(*args: Any) -> Any:
             for i, low, high in numbers:
@@ -103,16 +106,28 @@ class _Library:
     def __getattr__(self, name: str) -> Any:
         if name not in SIGNATURES:
             raise AttributeError(name)
-        f = self.raw(name)
+        f, outputs = self.raw(name), SIGNATURES[name].partition(">")[2]
+        types: list[Any] = [ctypes.c_void_p, ctypes.c_uint64] if outputs == "b" else [_TYPES[c] for c in outputs]
 
         def call(*args: Any) -> None:
             r = f(*args)
             if r:
                 raise error(r)
 
-        call.__name__ = name
-        setattr(self, name, call)
-        return call
+        def returning(*args: Any) -> Any:
+            values = [t() for t in types]
+            call(*args, *map(ctypes.byref, values))
+            if outputs == "b":
+                try:
+                    return ctypes.string_at(values[0], values[1].value)
+                finally:
+                    self.dll().goccl_release(values[0])
+            return tuple(v.value for v in values) if len(values) > 1 else values[0].value
+
+        chosen: Any = returning if outputs else call
+        chosen.__name__ = name
+        setattr(self, name, chosen)
+        return chosen
 
 
 lib = _Library()
@@ -127,23 +142,6 @@ def version() -> str:
     """The version of libgoccl.so."""
     text: bytes = lib.dll().goccl_version()
     return text.decode()
-
-
-def create(function: Callable[..., Any], *args: Any) -> int:
-    """The handle that a function of the ABI leaves in its last argument."""
-    h = ctypes.c_uint64()
-    function(*args, ctypes.byref(h))
-    return h.value
-
-
-def take(function: Callable[..., Any], *args: Any) -> bytes:
-    """The bytes that a function of the ABI leaves in its last two arguments, freed there."""
-    p, n = ctypes.c_void_p(), ctypes.c_uint64()
-    function(*args, ctypes.byref(p), ctypes.byref(n))
-    try:
-        return ctypes.string_at(p, n.value)
-    finally:
-        lib.dll().goccl_release(p)
 
 
 def nanoseconds(seconds: float | None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
-from ._lib import lib, take
+from ._lib import lib
 
 if TYPE_CHECKING:
     from typing import Any
@@ -41,7 +41,7 @@ class DeviceHandle:
     raw: bytes
 
     def __init__(self, owner: Object) -> None:
-        self.raw = take(lib.object_device_handle, owner.handle)
+        self.raw = lib.object_device_handle(owner.handle)
         self._owner = owner  # the addresses inside are valid for as long as this lives
 
     def __bytes__(self) -> bytes:

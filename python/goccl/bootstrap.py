@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from . import errors
 from ._checked import fit
-from ._lib import create, interruptible, lib, nanoseconds, take
+from ._lib import interruptible, lib, nanoseconds
 
 if TYPE_CHECKING:
     from typing import Any
@@ -91,14 +91,12 @@ class Bootstrap:
         self._finalizer: weakref.finalize[[int], Bootstrap] | None = weakref.finalize(self, close, handle)
         self._finalizer.atexit = False
         _open.add(self)
-        values = [ctypes.c_int32() for _ in range(4)]
-        lib.bootstrap_info(handle, *map(ctypes.byref, values))
-        self._rank, self._size, self._local_rank, self._local_size = (v.value for v in values)
+        self._rank, self._size, self._local_rank, self._local_size = lib.bootstrap_info(handle)
 
     @classmethod
     def from_env(cls, timeout: float | None = None) -> "Bootstrap":
         """Joins the job that torchrun, mpirun, srun, Kubernetes or `goccl run` describes in the environment."""
-        return cls(interruptible(create, lib.bootstrap_join_env, nanoseconds(timeout)))
+        return cls(interruptible(lib.bootstrap_join_env, nanoseconds(timeout)))
 
     @classmethod
     def local(cls, size: int) -> "list[Bootstrap]":
@@ -139,7 +137,7 @@ class Bootstrap:
 
     def recv(self, peer: int, tag: int = 0, timeout: float | None = None) -> bytes:
         """The oldest message of peer under tag."""
-        return interruptible(take, lib.bootstrap_recv, self.handle, peer, tag, nanoseconds(timeout))
+        return interruptible(lib.bootstrap_recv, self.handle, peer, tag, nanoseconds(timeout))
 
     def all_gather(self, data: BytesLike, timeout: float | None = None) -> list[bytes]:
         """Everybody's data, which is equally long on all ranks, by rank."""
@@ -209,7 +207,7 @@ class TcpBootstrap(Bootstrap):
         else:
             self._id = where if isinstance(where, UniqueId) else UniqueId(where)
             args = (lib.bootstrap_join_id, self._id.as_bytes)
-        self._adopt(interruptible(create, *args, self._rank, self._size, nanoseconds(timeout_sec)))
+        self._adopt(interruptible(*args, self._rank, self._size, nanoseconds(timeout_sec)))
 
 
 def mpi_world() -> Any:

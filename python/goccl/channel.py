@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING
 
 from . import errors
-from ._lib import create, interruptible, lib
+from ._lib import interruptible, lib
 from .device import Device, current_device
 from ._object import DeviceHandle, Object
 from .communicator import Communicator
@@ -35,10 +34,10 @@ class _Channel(Object):
         pass
 
     def _run(self, op: int, a: int = 0, b: int = 0, size: int = 0, flag: int = 0) -> None:
-        lib.channel_run(self.handle, op, a, b, size, flag, None)
+        lib.channel_run(self.handle, op, a, b, size, flag)
 
     def _blocking(self, op: int, a: int = 0, b: int = 0, size: int = 0, flag: int = 0) -> None:
-        interruptible(lib.channel_run, self.handle, op, a, b, size, flag, None, on_interrupt=self._interrupt)
+        interruptible(lib.channel_run, self.handle, op, a, b, size, flag, on_interrupt=self._interrupt)
 
     def _interrupt(self) -> None:
         for k in self._keep:
@@ -57,9 +56,7 @@ class _Channel(Object):
 
     def poll(self) -> bool:
         """Consumes one signal if there is one."""
-        v = ctypes.c_int32()
-        lib.channel_run(self.handle, _POLL, 0, 0, 0, 0, ctypes.byref(v))
-        return bool(v.value)
+        return bool(lib.channel_run(self.handle, _POLL, 0, 0, 0, 0))
 
 
 def _semaphore(semaphore: Any, connection: Any) -> Semaphore:
@@ -86,7 +83,7 @@ class BaseMemoryChannel(_Relaxed):
 
     def __init__(self, semaphore: Semaphore | Communicator | Any, connection: Connection | None = None) -> None:
         semaphore = _semaphore(semaphore, connection)
-        super().__init__(create(lib.base_memory_channel_create, semaphore.handle), semaphore)
+        super().__init__(lib.base_memory_channel_create(semaphore.handle), semaphore)
 
 
 class MemoryChannel(_Relaxed):
@@ -104,7 +101,7 @@ class MemoryChannel(_Relaxed):
                 raise errors.InvalidArgument(f"packet_buffer {packet_buffer:#x}: want a RegisteredMemory, or 0 or None "
                                              "for no packets")
             packet_buffer = None
-        h = create(lib.memory_channel_create, semaphore.handle, dst.handle, src.handle,
+        h = lib.memory_channel_create(semaphore.handle, dst.handle, src.handle,
                    packet_buffer.handle if packet_buffer is not None else 0)
         super().__init__(h, semaphore, dst, src, packet_buffer)
 
@@ -138,7 +135,7 @@ class SwitchChannel(_Channel):
     def __init__(self, communicator: "Communicator", memory: RegisteredMemory, device: Device | None = None,
                  tag: int = 0) -> None:
         device = device or current_device()
-        h = interruptible(create, lib.switch_channel_create, communicator.handle, device.handle, memory.handle, tag, 0)
+        h = interruptible(lib.switch_channel_create, communicator.handle, device.handle, memory.handle, tag, 0)
         super().__init__(h, communicator, memory)
         self.buffer_size = memory.size()
 

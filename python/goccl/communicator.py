@@ -6,7 +6,7 @@ import ctypes
 from typing import TYPE_CHECKING
 
 from . import errors
-from ._lib import SLICE, TIMEOUT, create, error, lib, nanoseconds
+from ._lib import SLICE, TIMEOUT, error, lib, nanoseconds
 from ._object import Object
 from ._types import Transport, TransportFlags
 from .bootstrap import Bootstrap
@@ -69,7 +69,7 @@ class Communicator(Object):
         self._bootstrap = bootstrap
         self._pending: list[Future] = []
         self._sent: list[RegisteredMemory] = []  # peers use them for as long as this lives
-        super().__init__(create(lib.communicator_create, bootstrap.handle, self._context.handle), bootstrap,
+        super().__init__(lib.communicator_create(bootstrap.handle, self._context.handle), bootstrap,
                          self._context)
 
     def bootstrap(self) -> Bootstrap:
@@ -96,12 +96,12 @@ class Communicator(Object):
         """Lets the peer use local memory, which stays registered while the communicator lives, or until
         memory.close()."""
         self._sent.append(memory)
-        return Future(create(lib.communicator_send_memory, self.handle, memory.handle, remote_rank, tag), None, self,
+        return Future(lib.communicator_send_memory(self.handle, memory.handle, remote_rank, tag), None, self,
                       memory)
 
     def recv_memory(self, remote_rank: int, tag: int = 0) -> Future:
         """The memory that the peer sends."""
-        return Future(create(lib.communicator_recv_memory, self.handle, remote_rank, tag),
+        return Future(lib.communicator_recv_memory(self.handle, remote_rank, tag),
                       lambda h: RegisteredMemory(h, self._context, self), self)
 
     def connect(self, local_config: Any, remote_rank: int, tag: int = 0) -> Future:
@@ -112,17 +112,17 @@ class Communicator(Object):
         elif isinstance(local_config, int) and not isinstance(local_config, Transport):
             local_config, remote_rank, tag = tag, local_config, remote_rank
         if isinstance(local_config, Endpoint):
-            h = create(lib.communicator_connect_endpoint, self.handle, local_config.handle, remote_rank, tag)
+            h = lib.communicator_connect_endpoint(self.handle, local_config.handle, remote_rank, tag)
         else:
             c = EndpointConfig.of(local_config)
             if c.ib != EndpointConfigIb():
                 return self.connect(self._context.create_endpoint(c), remote_rank, tag)
-            h = create(lib.communicator_connect, self.handle, int(c.transport), c.device.handle, remote_rank, tag)
+            h = lib.communicator_connect(self.handle, int(c.transport), c.device.handle, remote_rank, tag)
         return Future(h, lambda h: Connection(h, self._context, self, local_config), self)
 
     def build_semaphore(self, connection: Connection, remote_rank: int, tag: int = 0) -> Future:
         """A semaphore over a connection to the peer, which does the same."""
-        return Future(create(lib.communicator_build_semaphore, self.handle, connection.handle, remote_rank, tag),
+        return Future(lib.communicator_build_semaphore(self.handle, connection.handle, remote_rank, tag),
                       lambda h: Semaphore(_handle=h, _keep=(connection,)), self, connection)
 
     def remote_rank_of(self, connection: Connection) -> int:

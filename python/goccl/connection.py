@@ -6,12 +6,11 @@ can be interrupted.
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import enum
 from typing import TYPE_CHECKING
 
-from ._lib import create, interruptible, lib, nanoseconds, take
+from ._lib import interruptible, lib, nanoseconds
 from ._object import Object
 from ._types import DeviceType, Transport, TransportFlags
 from .device import Device, current_device
@@ -98,21 +97,19 @@ class Endpoint(Object):
 
     def __init__(self, handle: int, config: EndpointConfig | None = None, *keep: object) -> None:
         super().__init__(handle, *keep)
-        values = [ctypes.c_int32() for _ in range(4)]
-        lib.endpoint_info(handle, *map(ctypes.byref, values))
-        self.transport = Transport(values[0].value)
-        self.device = config.device if config else Device(DeviceType(values[1].value), values[2].value)
-        self.local = bool(values[3].value)
+        transport, kind, index, local = lib.endpoint_info(handle)
+        self.transport, self.local = Transport(transport), bool(local)
+        self.device = config.device if config else Device(DeviceType(kind), index)
 
     def serialize(self) -> bytes:
         """The endpoint as bytes, for the peer. They may hold a secret: send them by a bootstrap."""
-        return take(lib.object_serialize, self.handle)
+        return lib.object_serialize(self.handle)
 
     @staticmethod
     def deserialize(data: bytes) -> "Endpoint":
         """What the peer's serialize gave."""
         data = bytes(data)
-        return Endpoint(create(lib.endpoint_deserialize, data, len(data)))
+        return Endpoint(lib.endpoint_deserialize(data, len(data)))
 
 
 class RegisteredMemory(Object):
@@ -123,11 +120,9 @@ class RegisteredMemory(Object):
         """The Context that it belongs to."""
         return self._keep[0]
 
-    def _info(self) -> tuple[int, int, int, int, bool]:
-        data, original, size = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_uint64()
-        flags, local = ctypes.c_uint32(), ctypes.c_int32()
-        lib.memory_info(self.handle, *map(ctypes.byref, (data, original, size, flags, local)))
-        return data.value, original.value, size.value, flags.value, bool(local.value)
+    def _info(self) -> tuple[int, ...]:
+        """Address, the owner's address, size, flags, and whether it is local."""
+        return tuple(lib.memory_info(self.handle))
 
     def data(self) -> int:
         """The address here; 0 while a peer's memory is not mapped (see map)."""
@@ -144,27 +139,23 @@ class RegisteredMemory(Object):
     @property
     def local(self) -> bool:
         """Whether it was registered here."""
-        return self._info()[4]
+        return bool(self._info()[4])
 
     def map(self, device: Device | None = None, timeout: float | None = None) -> int:
         """Makes a peer's memory usable on device and returns its address there."""
-        p = ctypes.c_size_t()
-        interruptible(lib.memory_map, self.handle, (device or current_device()).handle, nanoseconds(timeout),
-                      ctypes.byref(p))
-        return p.value
+        on = (device or current_device()).handle
+        return int(interruptible(lib.memory_map, self.handle, on, nanoseconds(timeout)))
 
     def serialize(self) -> bytes:
         """The memory as bytes, by which a peer can use it: send them by a bootstrap."""
-        return take(lib.object_serialize, self.handle)
+        return lib.object_serialize(self.handle)
 
 
 class Connection(Object):
     """One direction between two endpoints, seen from the local one."""
 
-    def _info(self) -> list[int]:
-        values = [ctypes.c_int32() for _ in range(3)]
-        lib.connection_info(self.handle, *map(ctypes.byref, values))
-        return [v.value for v in values]
+    def _info(self) -> tuple[int, ...]:
+        return tuple(lib.connection_info(self.handle))
 
     @property
     def context(self) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from . import errors
 from ._buffer import ANY, resolve, shared
-from ._lib import create, error, interruptible, lib, nanoseconds
+from ._lib import error, interruptible, lib, nanoseconds
 from ._object import Object
 from ._types import DeviceType, Transport, TransportFlags
 from .connection import Connection, Endpoint, EndpointConfig, RegisteredMemory
@@ -26,7 +26,7 @@ class Context(Object):
 
     def __init__(self, timeout: float | None = None, spin_limit: float | None = None) -> None:
         spin = 0 if spin_limit is None else -1 if spin_limit < 0 else nanoseconds(spin_limit)
-        super().__init__(create(lib.context_create, nanoseconds(timeout), spin))
+        super().__init__(lib.context_create(nanoseconds(timeout), spin))
 
     @staticmethod
     def create() -> "Context":
@@ -48,30 +48,30 @@ class Context(Object):
             if device is None and keep.device != ANY:
                 device = Device(DeviceType(keep.kind), keep.device)
         device = device or current_device()
-        h = create(lib.memory_register, self.handle, device.handle, ptr, size, TransportFlags(transports).bits)
+        h = lib.memory_register(self.handle, device.handle, ptr, size, TransportFlags(transports).bits)
         return RegisteredMemory(h, self, keep)
 
     def create_endpoint(self, config: EndpointConfig | Transport) -> "Endpoint":
         """An endpoint as an EndpointConfig, or a Transport on the current device, says."""
         config = EndpointConfig.of(config)
-        h = create(lib.endpoint_create_rdma, self.handle, int(config.transport), config.ib.device_index,
+        h = lib.endpoint_create_rdma(self.handle, int(config.transport), config.ib.device_index,
                    config.device.handle, *config.ib.chosen())
         return Endpoint(h, config, self)
 
     def connect(self, local: "Endpoint", remote: "Endpoint") -> "Connection":
         """A connection from a local endpoint to a remote one."""
-        return Connection(interruptible(create, lib.connection_create, self.handle, local.handle, remote.handle), self,
+        return Connection(interruptible(lib.connection_create, self.handle, local.handle, remote.handle), self,
                           local, remote)
 
     def deserialize_memory(self, data: bytes) -> "RegisteredMemory":
         """What the peer's RegisteredMemory.serialize gave."""
         data = bytes(data)
-        return RegisteredMemory(create(lib.memory_deserialize, self.handle, data, len(data)), self)
+        return RegisteredMemory(lib.memory_deserialize(self.handle, data, len(data)), self)
 
     def deserialize_semaphore_stub(self, data: bytes) -> "SemaphoreStub":
         """What the peer's SemaphoreStub.serialize gave."""
         data = bytes(data)
-        return SemaphoreStub(None, _handle=create(lib.semaphore_stub_deserialize, self.handle, data, len(data)),
+        return SemaphoreStub(None, _handle=lib.semaphore_stub_deserialize(self.handle, data, len(data)),
                              _keep=(self,))
 
     def abort(self, reason: str | None = None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from . import errors
 from ._env import local_rank
-from ._lib import create, lib, synchronize
+from ._lib import lib, synchronize
 from ._types import DataType, DeviceType, host_only
 
 if TYPE_CHECKING:
@@ -46,32 +46,25 @@ class Device:
                 if current.type != DeviceType.GPU:
                     raise errors.CudaError("there is no GPU: give a Device(DeviceType.CPU), or run where one is")
                 self.id = current.id
-            self._handle = create(lib.device_open, int(self.type), max(self.id, 0))
+            self._handle = lib.device_open(int(self.type), max(self.id, 0))
         return self._handle
 
     @classmethod
     def _of_handle(cls, handle: int) -> "Device":
-        kind, index = ctypes.c_int32(), ctypes.c_int32()
-        lib.device_id(handle, ctypes.byref(kind), ctypes.byref(index))
-        d = cls(kind.value, index.value)
+        d = cls(*lib.device_id(handle))
         d._handle = handle
         return d
-
-    def _facts(self) -> list[int]:
-        values = [ctypes.c_int32() for _ in range(3)]
-        lib.device_capability(self.handle, *map(ctypes.byref, values))
-        return [v.value for v in values]
 
     @property
     def capability(self) -> tuple[int, int]:
         """A GPU's compute capability, such as (9, 0); (0, 0) for the host device."""
-        major, minor, _ = self._facts()
+        major, minor, _ = lib.device_capability(self.handle)
         return major, minor
 
     @property
     def numa_node(self) -> int:
         """The NUMA node that a GPU is on; -1 when it is not known, and for the host device."""
-        return self._facts()[2]
+        return int(lib.device_capability(self.handle)[2])
 
     @property
     def is_host(self) -> bool:
@@ -94,18 +87,16 @@ def device_count() -> int:
     """The number of GPUs that this process sees; 0 without a driver, or with GOCCL_DEVICE=host."""
     if host_only():
         return 0
-    n = ctypes.c_int32()
     try:
-        lib.device_count(int(DeviceType.GPU), ctypes.byref(n))
+        return int(lib.device_count(int(DeviceType.GPU)))
     except errors.GocclError:
         return 0
-    return n.value
 
 
 def current_device(hint: int | None = None) -> Device:
     """The GPU that the calling thread's CUDA context is on (GPU 0 if it has none); where there is no GPU, or with
     GOCCL_DEVICE=host, the host device of that number (default: $LOCAL_RANK)."""
-    return Device._of_handle(create(lib.device_current, local_rank() if hint is None else hint))
+    return Device._of_handle(lib.device_current(local_rank() if hint is None else hint))
 
 
 def is_bulk_supported() -> bool:
@@ -124,9 +115,7 @@ class Stream:
 
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or current_device()
-        h = ctypes.c_size_t()
-        lib.stream_create(self.device.handle, ctypes.byref(h))
-        self.handle = h.value
+        self.handle = lib.stream_create(self.device.handle)
         self._keep: list[Any] = []
         self._finalizer = weakref.finalize(self, lib.raw("stream_destroy"), self.device.handle, self.handle)
         self._finalizer.atexit = False
@@ -173,9 +162,7 @@ class RawGpuBuffer:
     def __init__(self, nbytes: int, granularity: int = 0, *, device: Device | None = None) -> None:
         self.device = device or current_device()
         self._nbytes = int(nbytes)
-        p = ctypes.c_void_p()
-        lib.alloc(self.device.handle, self._nbytes, ctypes.byref(p))
-        self._ptr = p.value or 0
+        self._ptr: int = lib.alloc(self.device.handle, self._nbytes)
         self._finalizer = weakref.finalize(self, lib.raw("free"), self._ptr)
         self._finalizer.atexit = False
 

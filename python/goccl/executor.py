@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from . import _e4m3b15, errors
 from ._buffer import stream_handle
-from ._lib import create, error, interruptible, lib, nanoseconds, synchronize, take
+from ._lib import error, interruptible, lib, nanoseconds, synchronize
 from ._object import Object
 from ._types import DataType, ReduceOp
 from .algorithm import check_sizes
@@ -40,8 +40,8 @@ class ExecutionPlan:
     def report(self) -> dict[str, Any]:
         """What the plan is, after verification. With trust only its structure is checked, and "verified" is False."""
         if self._report is None:
-            self._report = json.loads(take(lib.plan_describe if self.trust else lib.plan_check, self.data,
-                                           len(self.data)))
+            report = lib.plan_describe if self.trust else lib.plan_check
+            self._report = json.loads(report(self.data, len(self.data)))
         return self._report
 
     @property
@@ -77,7 +77,7 @@ class Executor:
         self._make()
 
     def _make(self) -> None:
-        self._object = Object(interruptible(create, lib.executor_create, self._comm.bootstrap().handle,
+        self._object = Object(interruptible(lib.executor_create, self._comm.bootstrap().handle,
                                             self._device.handle, nanoseconds(self._timeout)),
                                self._comm)
 
@@ -87,7 +87,7 @@ class Executor:
         o = self._loaded.get(plan.key)
         if o is None:
             load = lib.executor_load_trusted if plan.trust else lib.executor_load
-            o = Object(interruptible(create, load, self._object.handle, plan.data, len(plan.data), reserve),
+            o = Object(interruptible(load, self._object.handle, plan.data, len(plan.data), reserve),
                        self._object)
             self._loaded[plan.key] = o
         return o.handle
@@ -128,7 +128,7 @@ class Executor:
     def hook(self, plan: ExecutionPlan, hook: int) -> int:
         """The address of the counter of a hook of this rank: 8 bytes of device memory. A kernel that fills input adds 1
         for every run, by a release; one that reads the output of the n-th run waits until it has grown to n."""
-        return create(lib.executor_hook, self.load(plan), hook)
+        return lib.executor_hook(self.load(plan), hook)
 
     def raise_hook(self, plan: ExecutionPlan, hook: int, n: int, stream: int) -> None:
         """Enqueues on stream, which must not be the stream of the runs: the input that hook guards is there for the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from ._lib import create, lib
+from ._lib import lib
 from .device import Device, current_device
 from ._object import DeviceHandle, Object
 from .context import Context
@@ -48,13 +48,12 @@ class Fifo(Object):
 
     def __init__(self, size: int = 512, *, context: Context | None = None, device: Device | None = None) -> None:
         context = context or Context()
-        super().__init__(create(lib.fifo_create, context.handle, (device or current_device()).handle, size), context)
+        super().__init__(lib.fifo_create(context.handle, (device or current_device()).handle, size), context)
 
     def poll(self) -> ProxyTrigger | None:
         """The next trigger, which stays until pop, or None."""
-        words, found = (ctypes.c_uint64 * 8)(), ctypes.c_int32()
-        lib.fifo_poll(self.handle, words, ctypes.byref(found))
-        return ProxyTrigger(*words) if found.value else None
+        words = (ctypes.c_uint64 * 8)()
+        return ProxyTrigger(*words) if lib.fifo_poll(self.handle, words) else None
 
     def pop(self) -> None:
         """Frees the slot of the polled trigger."""
@@ -62,9 +61,7 @@ class Fifo(Object):
 
     def size(self) -> int:
         """The number of triggers."""
-        n = ctypes.c_int32()
-        lib.fifo_size(self.handle, ctypes.byref(n))
-        return n.value
+        return int(lib.fifo_size(self.handle))
 
     def device_handle(self) -> DeviceHandle:
         """The kernels' end."""

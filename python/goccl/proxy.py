@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING
 
 from . import errors
-from ._lib import create, interruptible, lib
+from ._lib import interruptible, lib
 from .channel import _FLUSH, _PUT, _PUT_WITH_SIGNAL, _PUT_WITH_SIGNAL_AND_FLUSH, _Channel
 from .device import Device, current_device
 from ._object import Object
@@ -37,7 +36,7 @@ class ProxyService:
         if self._object is None:
             self._context = self._context or context or Context()
             self._device = self._device or current_device()
-            self._object = Object(create(lib.proxy_service_create, self._context.handle, self._device.handle,
+            self._object = Object(lib.proxy_service_create(self._context.handle, self._device.handle,
                                          self._size), self._context)
             if self._started:
                 lib.proxy_service_start(self._object.handle)
@@ -56,9 +55,7 @@ class ProxyService:
             interruptible(lib.proxy_service_stop, self._object.handle)
 
     def _id(self, function: Any, *handles: int) -> int:
-        n = ctypes.c_uint32()
-        function(self._service(), *handles, ctypes.byref(n))
-        return n.value
+        return int(function(self._service(), *handles))
 
     def add_semaphore(self, semaphore: Semaphore | Communicator | Any, connection: Connection | None = None) -> int:
         """Makes a semaphore usable by triggers; with a Communicator and a Connection it is built first."""
@@ -85,7 +82,7 @@ class ProxyService:
 
     def base_port_channel(self, semaphore_id: int) -> "BasePortChannel":
         """A channel whose triggers name memories by id."""
-        return BasePortChannel(interruptible(create, lib.base_port_channel_create, self._service(), semaphore_id), self)
+        return BasePortChannel(interruptible(lib.base_port_channel_create, self._service(), semaphore_id), self)
 
     def port_channel(self, semaphore_id: int, dst: int, src: int) -> "PortChannel":
         """A channel from src, local memory, to dst, the peer's, both by id."""
@@ -115,7 +112,7 @@ class PortChannel(_Channel):
     def __init__(self, service: ProxyService, semaphore_id: int = 0, dst: int = 0, src: int = 0) -> None:
         if isinstance(service, BasePortChannel):
             raise TypeError("make it with ProxyService.port_channel(semaphore_id, dst, src)")
-        super().__init__(interruptible(create, lib.port_channel_create, service._service(), semaphore_id, dst, src),
+        super().__init__(interruptible(lib.port_channel_create, service._service(), semaphore_id, dst, src),
                          service)
 
     def _interrupt(self) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ._lib import lib, take
+from ._lib import lib
 
 __all__ = ["dump", "records", "verdicts"]
 
 
 def dump(format: str = "json") -> bytes:
     """The records as json, text, trace (for Perfetto), torch or torch-json (PyTorch's flight recorder), or stack."""
-    return take(lib.records, format.encode())
+    return lib.records(format.encode())
 
 
 def records() -> dict[str, Any]:

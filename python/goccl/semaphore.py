@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 from . import errors
-from ._lib import create, interruptible, lib, nanoseconds, take
+from ._lib import interruptible, lib, nanoseconds
 from ._object import DeviceHandle, Object
 from .connection import Connection
 
@@ -18,12 +17,12 @@ class SemaphoreStub(Object):
         if not _handle:
             if connection is None:
                 raise errors.InvalidArgument("a SemaphoreStub is made of a connection")
-            _handle = create(lib.semaphore_stub_create, connection.handle)
+            _handle = lib.semaphore_stub_create(connection.handle)
         super().__init__(_handle, connection, *_keep)
 
     def serialize(self) -> bytes:
         """The stub as bytes, for the peer."""
-        return take(lib.object_serialize, self.handle)
+        return lib.object_serialize(self.handle)
 
     @staticmethod
     def deserialize(data: bytes) -> "RemoteStub":
@@ -44,7 +43,7 @@ class RemoteStub:
     def within(self, local: SemaphoreStub) -> SemaphoreStub:
         """The stub in the context of a local one."""
         connection: Connection = local._keep[0]
-        return SemaphoreStub(None, _handle=create(lib.semaphore_stub_deserialize, connection.context.handle, self._data,
+        return SemaphoreStub(None, _handle=lib.semaphore_stub_deserialize(connection.context.handle, self._data,
                                                   len(self._data)))
 
 
@@ -58,7 +57,7 @@ class Semaphore(Object):
                 raise errors.InvalidArgument("a Semaphore is made of two stubs: this side's and the peer's")
             if isinstance(remote_stub, RemoteStub):
                 remote_stub = remote_stub.within(local_stub)
-            _handle = create(lib.semaphore_create, local_stub.handle, remote_stub.handle)
+            _handle = lib.semaphore_create(local_stub.handle, remote_stub.handle)
         super().__init__(_handle, local_stub, remote_stub, *_keep)
 
     def connection(self) -> Connection:
@@ -75,9 +74,7 @@ class Semaphore(Object):
 
     def poll(self) -> bool:
         """Consumes one signal on the host if there is one."""
-        v = ctypes.c_int32()
-        lib.semaphore_poll(self.handle, ctypes.byref(v))
-        return bool(v.value)
+        return bool(lib.semaphore_poll(self.handle))
 
     def wait(self, timeout: float | None = None) -> None:
         """Consumes one signal on the host. timeout None is the context's."""

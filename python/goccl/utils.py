@@ -12,7 +12,7 @@ from . import errors
 from ._buffer import resolve, stream_handle
 from ._checked import array
 from ._env import read
-from ._lib import create, error, interruptible, lib, take
+from ._lib import error, interruptible, lib
 from ._object import Object
 from ._types import DataType
 from .device import Device, GpuBuffer, RawGpuBuffer, current_device
@@ -35,8 +35,8 @@ class Kernel:
 
     def __init__(self, image: bytes, name: str, device: Device | None = None) -> None:
         self.device = device or current_device()
-        self._module = Object(create(lib.module_load, self.device.handle, image, len(image)))
-        self._function = Object(create(lib.module_function, self._module.handle, name.encode()))
+        self._module = Object(lib.module_load(self.device.handle, image, len(image)))
+        self._function = Object(lib.module_function(self._module.handle, name.encode()))
         self._launch = lib.raw("kernel_launch")
         self.name = name
 
@@ -68,7 +68,7 @@ def compile_source(source: str, name: str = "kernel.cu", *, device: Device | Non
             *(b"-I" + os.fsencode(d) for d in include_dirs)]
     dirs = [p.encode() for p in _nvrtc_folders()]
     raw = source.encode()
-    return interruptible(take, lib.kernel_compile, handle, major, minor, raw, len(raw), name.encode(),
+    return interruptible(lib.kernel_compile, handle, major, minor, raw, len(raw), name.encode(),
                          (ctypes.c_char_p * max(len(opts), 1))(*opts), len(opts),
                          (ctypes.c_char_p * max(len(dirs), 1))(*dirs), len(dirs))
 

@@ -55,6 +55,6 @@ func generate(root string) (map[string][]byte, error) {
 		"zz_functions.h":          writeFunctions(h),
 		"zz_exports.go":           exports,
 		"libgoccl.map":            writeMap(h),
-		"../python/goccl/_abi.py": writePython(h),
+		"../python/goccl/_abi.py": writePython(h, core),
 	}, nil
 }

@@ -20,12 +20,13 @@ from ctypes import c_char_p, c_float, c_int32, c_int64, c_size_t, c_ubyte, c_uin
 
 from ._checked import Structure
 
-# One letter for each parameter: i int32, u uint32, l int64, Q uint64 or a handle, p pointer, s string. All functions
-# return a goccl_result.
+# One letter for each parameter: i int32, u uint32, l int64, Q uint64, an address or a handle, p pointer, s string.
+# Behind > are the parameters at which the function stores what it returns in Python, b for an array of bytes and its
+# length. All functions return a goccl_result.
 SIGNATURES = {
 `
 
-func writePython(h *header) []byte {
+func writePython(h *header, c *core) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, pythonHead, notice)
 	for _, f := range h.functions {
@@ -33,7 +34,8 @@ func writePython(h *header) []byte {
 			continue
 		}
 		signature := ""
-		for _, p := range f.params {
+		in, out := h.divide(f, c.functions[strings.ReplaceAll(f.name, "_", "")].results)
+		for _, p := range in {
 			switch letter := letters[h.integer(p.typ)]; {
 			case letter != "" && p.array == "":
 				signature += letter
@@ -42,6 +44,9 @@ func writePython(h *header) []byte {
 			default:
 				signature += "p"
 			}
+		}
+		if out != "" {
+			signature += ">" + out
 		}
 		fmt.Fprintf(&b, "    %q: %q,\n", f.name, signature)
 	}
@@ -54,6 +59,27 @@ func writePython(h *header) []byte {
 		b.WriteString("    ]\n")
 	}
 	return []byte(b.String())
+}
+
+// divide returns the parameters that a caller in Python passes, and the letters of those at which the function stores
+// its results: the integers, or the bytes, that end the parameters.
+func (h *header) divide(f function, results []string) (in []variable, out string) {
+	in = f.params
+	if len(results) == 1 && results[0] == "[]byte" {
+		return in[:len(in)-2], "b"
+	}
+	for ; len(results) > 0; results = results[:len(results)-1] {
+		last := strings.TrimSpace(strings.TrimSuffix(in[len(in)-1].typ, "*"))
+		letter := letters[h.integer(last)]
+		if last == "void *" {
+			letter = letters["uintptr_t"]
+		}
+		if letter == "" || strings.HasPrefix(results[len(results)-1], "[]") {
+			break
+		}
+		in, out = in[:len(in)-1], letter+out
+	}
+	return in, out
 }
 
 // className returns MoeSize for goccl_moe_size.

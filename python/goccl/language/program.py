@@ -10,7 +10,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from .. import errors
-from .._lib import lib, take
+from .._lib import lib
 from .collectives import Collective
 from .spec import AlgoSpec, ReplicationPolicy
 
@@ -109,7 +109,7 @@ class CollectiveProgram:
         """The execution plan, as a plan file. The program stays as it is. Signals without a wait, and waits without a
         signal, are an error, unless allow_unpaired."""
         d = json.dumps(self.document() | {"allow_unpaired": allow_unpaired}).encode()
-        return take(lib.plan_compile, d, len(d))
+        return lib.plan_compile(d, len(d))
 
     def to_json(self, indent: int | None = 2) -> str:
         """The execution plan as JSON text; indent None is as the compiler writes it. Signals and waits that do not pair
@@ -127,7 +127,7 @@ class CollectiveProgram:
         """Compiles and verifies; says what the plan is. Raises InvalidArgument with a counterexample when it is
         wrong."""
         plan = self.compile()
-        report: dict[str, Any] = json.loads(take(lib.plan_check, plan, len(plan)))
+        report: dict[str, Any] = json.loads(lib.plan_check(plan, len(plan)))
         return report
 
 

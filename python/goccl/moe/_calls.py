@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_uint64
 
 from .._abi import (
     MoeCombineArgs as Combine,
@@ -26,6 +25,4 @@ BFLOAT16, FLOAT8 = 9, 10
 
 def bytes_for(ranks: int, tokens: int, hidden: int, top_k: int, experts: int) -> int:
     """The bytes of a buffer for tokens of a shape."""
-    n = c_uint64()
-    lib.moe_bytes(ranks, tokens, ctypes.byref(Shape(ROWS, hidden, top_k, experts)), ctypes.byref(n))
-    return n.value
+    return int(lib.moe_bytes(ranks, tokens, ctypes.byref(Shape(ROWS, hidden, top_k, experts))))

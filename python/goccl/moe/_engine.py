@@ -7,7 +7,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from .. import errors
-from .._lib import create, interruptible, lib
+from .._lib import interruptible, lib
 from .._types import DeviceType
 from ..device import Device
 from ..nccl import Communicator, UniqueId
@@ -42,7 +42,7 @@ class Engine:
         self.own = self.comm is not group
         self.rank, self.size = self.comm.rank, self.comm.nranks
         size = _calls.Size(ctypes.sizeof(_calls.Size), packet_tokens, nbytes, tokens, blocks)
-        self.handle = interruptible(create, lib.moe_create, self.comm.ptr, ctypes.byref(size))
+        self.handle = interruptible(lib.moe_create, self.comm.ptr, ctypes.byref(size))
         self._finalizer = weakref.finalize(self, lib.raw("moe_destroy"), self.handle)
         self._finalizer.atexit = False
 

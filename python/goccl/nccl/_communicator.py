@@ -221,17 +221,13 @@ class Communicator(OneSided):
     def create_pre_mul_sum(self, scalar: Any, datatype: DataType | None = None) -> PreMulSum:
         """An operator that multiplies each input by scalar, then sums: a number with its datatype, or a one-element
         array, which is read now on the host and at each call on a GPU."""
-        number = ctypes.c_uint32()
         if datatype is not None:
-            raw, on_host, keep = element(scalar, DataType(datatype)), 1, None
-            lib.op_create(self._handle, int(datatype), raw, on_host, ctypes.byref(number))
-        else:
-            b = resolve(scalar)
-            if b.dtype is None or b.count != 1:
-                raise errors.InvalidArgument("the factor is one element of a known type")
-            keep = b
-            lib.op_create(self._handle, int(b.dtype), b.ptr, int(b.kind != CUDA), ctypes.byref(number))
-        return PreMulSum(self._handle, number.value, keep)
+            number = lib.op_create(self._handle, int(datatype), element(scalar, DataType(datatype)), 1)
+            return PreMulSum(self._handle, number, None)
+        b = resolve(scalar)
+        if b.dtype is None or b.count != 1:
+            raise errors.InvalidArgument("the factor is one element of a known type")
+        return PreMulSum(self._handle, lib.op_create(self._handle, int(b.dtype), b.ptr, int(b.kind != CUDA)), b)
 
     # Resources that goccl manages by itself.
 

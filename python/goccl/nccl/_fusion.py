@@ -26,10 +26,8 @@ class Fusion:
     close when its work has ended."""
 
     def __init__(self, communicator: Calls, row_bytes: int = 0, scratch_bytes: int = 0) -> None:
-        handle = ctypes.c_uint64()
         config = FusionConfig(ctypes.sizeof(FusionConfig), row_bytes, scratch_bytes)
-        lib.fusion_create(communicator._handle, ctypes.byref(config), ctypes.byref(handle))
-        self._comm, self._handle = communicator, handle.value
+        self._comm, self._handle = communicator, lib.fusion_create(communicator._handle, ctypes.byref(config))
 
     def all_reduce(self, input: BufferSpec, *, hidden: int, sum: BufferSpec | None = None,
                    residual: BufferSpec | None = None, residual_out: BufferSpec | None = None,

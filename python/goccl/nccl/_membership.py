@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .. import errors
 from .._abi import CommInfo
 from .._checked import array
-from .._lib import create, error, interruptible, lib
+from .._lib import error, interruptible, lib
 from .._types import DeviceType
 from ..bootstrap import Bootstrap, UniqueId
 from ..device import Device, current_device, device_count
@@ -35,6 +35,17 @@ def _leave() -> None:
     for comm in list(_open):
         if comm._finalizer.alive:
             comm.abort() if failed else comm.destroy()
+
+
+def _set_up(handle: int) -> int:
+    """Waits for a communicator that is being set up; a failure frees it."""
+    abort = lib.raw("comm_abort")
+    try:
+        interruptible(lib.comm_wait, handle, on_interrupt=lambda: abort(handle))
+    except errors.GocclError:
+        abort(handle)
+        raise
+    return handle
 
 
 class Membership:
@@ -70,13 +81,7 @@ class Membership:
             unique_id = unique_id[0]
         raw = bytes(unique_id)
         device = device or current_device(rank)
-        handle = create(lib.comm_start, raw, rank, nranks, device.handle, pointer(config))
-        try:
-            interruptible(lib.comm_wait, handle, on_interrupt=lambda: lib.raw("comm_abort")(handle))
-        except errors.GocclError:
-            lib.raw("comm_abort")(handle)
-            raise
-        return cls(handle)
+        return cls(_set_up(lib.comm_start(raw, rank, nranks, device.handle, pointer(config))))
 
     @classmethod
     def from_bootstrap(cls, bootstrap: Bootstrap, config: NCCLConfig | None = None, *,
@@ -84,7 +89,7 @@ class Membership:
         """A communicator of the bootstrap's ranks; it keeps the bootstrap open, and is the bootstrap's only user
         meanwhile."""
         device = device or current_device(bootstrap.get_local_rank())
-        handle = interruptible(create, lib.comm_create, bootstrap.handle, device.handle, pointer(config))
+        handle = interruptible(lib.comm_create, bootstrap.handle, device.handle, pointer(config))
         return cls(handle, bootstrap)
 
     @classmethod
@@ -107,7 +112,7 @@ class Membership:
     def split(self, color: int | None, key: int = 0, config: NCCLConfig | None = None) -> Self | None:
         """New communicators, one for each color, ranks ordered by key. A rank with color None takes part and gets
         None."""
-        child = create(lib.comm_split_start, self._handle, -1 if color is None else color, key, pointer(config))
+        child = lib.comm_split_start(self._handle, -1 if color is None else color, key, pointer(config))
         return self._child(child) if child else None
 
     def shrink(self, exclude_ranks: Sequence[int] = (), config: NCCLConfig | None = None, *,
@@ -115,7 +120,7 @@ class Membership:
         """A communicator without the ranks in exclude_ranks, which do not call it and may be dead. Without
         exclude_ranks the ranks leave out those that have failed, and agree on them. abort ends running work first."""
         exclude = list(exclude_ranks)
-        child = create(lib.comm_shrink_start, self._handle, array("exclude_ranks", ctypes.c_int32, exclude),
+        child = lib.comm_shrink_start(self._handle, array("exclude_ranks", ctypes.c_int32, exclude),
                        len(exclude), int(abort), pointer(config))
         return self._child(child)
 
@@ -129,15 +134,10 @@ class Membership:
         """A communicator of nranks: these, which keep their numbers, and new ones behind them. Every rank calls it;
         the one that made the id passes it. A new rank calls init(nranks, its rank, the id)."""
         raw = None if unique_id is None else bytes(unique_id)
-        return self._child(create(lib.comm_grow_start, self._handle, nranks, raw, pointer(config)))
+        return self._child(lib.comm_grow_start(self._handle, nranks, raw, pointer(config)))
 
     def _child(self, handle: int) -> Self:
-        try:
-            interruptible(lib.comm_wait, handle, on_interrupt=lambda: lib.raw("comm_abort")(handle))
-        except errors.GocclError:
-            lib.raw("comm_abort")(handle)
-            raise
-        return type(self)(handle, self)
+        return type(self)(_set_up(handle), self)
 
     # Ending.
 

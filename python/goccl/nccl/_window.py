@@ -20,13 +20,11 @@ class Window:
     when nothing uses it any more."""
 
     def __init__(self, communicator: int, nranks: int, buffer: BufferSpec) -> None:
-        b, handle = resolve(buffer), ctypes.c_uint64()
+        b = resolve(buffer)
         shared(b)
         self._nranks = nranks
-        lib.window_register(communicator, b.ptr, b.nbytes, ctypes.byref(handle))
-        self._handle = handle.value
-        lib.flat_register(communicator, b.ptr, b.nbytes, ctypes.byref(handle))
-        self._flat = handle.value
+        self._handle: int = lib.window_register(communicator, b.ptr, b.nbytes)
+        self._flat: int = lib.flat_register(communicator, b.ptr, b.nbytes)
         self._where: Sequence[int] = ()  # a goccl_flat, once all ranks have registered
         self._keep: Buffer | None = b
 
