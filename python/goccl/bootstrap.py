@@ -210,6 +210,17 @@ class TcpBootstrap(Bootstrap):
         self._adopt(interruptible(*args, self._rank, self._size, nanoseconds(timeout_sec)))
 
 
+def torch_world(group: Any) -> tuple[int, int, UniqueId]:
+    """This rank, the number of ranks and a unique id of a torch process group (None: the default one)."""
+    import torch.distributed as dist
+
+    rank = dist.get_rank(group)
+    box: list[Any] = [UniqueId.create().as_bytes if rank == 0 else None]
+    first = 0 if group is None or group is dist.group.WORLD else dist.get_global_rank(group, 0)
+    dist.broadcast_object_list(box, src=first, group=group)
+    return rank, dist.get_world_size(group), UniqueId(box[0])
+
+
 def mpi_world() -> Any:
     """mpi4py's MPI.COMM_WORLD where MPI runs this program on more than one rank, else None. An MPI that cannot be
     loaded is like one that is absent: mpi4py's wheel holds no MPI library, and importing its MPI raises RuntimeError

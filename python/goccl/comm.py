@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from . import errors
 from ._buffer import ANY, CUDA, resolve, shared
 from ._types import DeviceType, Transport
-from .bootstrap import Bootstrap, TcpBootstrap, UniqueId
+from .bootstrap import Bootstrap, TcpBootstrap, UniqueId, torch_world
 from .channel import MemoryChannel, SwitchChannel, connect_nvls_collective
 from .device import Device, RawGpuBuffer, current_device
 from .communicator import Communicator
@@ -61,14 +61,9 @@ class CommGroup:
             uid: bytes = mpi_comm.bcast(UniqueId.create().as_bytes if mpi_comm.rank == 0 else None, 0)
             self.bootstrap.initialize(UniqueId(uid))
         elif torch_group is not None:
-            import torch.distributed as dist
-
-            box: list[Any] = [UniqueId.create().as_bytes if dist.get_rank(torch_group) == 0 else None]
-            dist.broadcast_object_list(box,
-                                       src=dist.get_global_rank(torch_group, 0)
-                                       if torch_group is not dist.group.WORLD else 0, group=torch_group)
-            self.bootstrap = TcpBootstrap.create(dist.get_rank(torch_group), dist.get_world_size(torch_group))
-            self.bootstrap.initialize(UniqueId(box[0]))
+            *place, shared_id = torch_world(torch_group)
+            self.bootstrap = TcpBootstrap.create(*place)
+            self.bootstrap.initialize(shared_id)
         else:
             self.bootstrap = Bootstrap.from_env()
         self.my_rank = self.bootstrap.get_rank()

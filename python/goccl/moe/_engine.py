@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from .. import errors
 from .._lib import interruptible, lib
 from .._types import DeviceType
+from ..bootstrap import torch_world
 from ..device import Device
-from ..nccl import Communicator, UniqueId
+from ..nccl import Communicator
 from . import _calls
 
 if TYPE_CHECKING:
@@ -23,15 +24,11 @@ def communicator(group: Any) -> Communicator:
     if isinstance(group, Communicator):
         return group
     import torch
-    import torch.distributed as dist
 
-    rank, size = dist.get_rank(group), dist.get_world_size(group)
-    ids = [UniqueId.create().as_bytes if rank == 0 else None]
-    dist.broadcast_object_list(ids, src=dist.get_global_rank(group, 0), group=group)
-    assert ids[0] is not None
+    rank, size, shared_id = torch_world(group)
     cuda = torch.cuda.is_available()
     device = Device(DeviceType.GPU, torch.cuda.current_device()) if cuda else Device(DeviceType.CPU, rank)
-    return Communicator.init(size, rank, UniqueId(ids[0]), device=device)
+    return Communicator.init(size, rank, shared_id, device=device)
 
 
 class Engine:

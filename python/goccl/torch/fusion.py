@@ -10,12 +10,12 @@ import itertools
 from typing import Optional, Tuple
 
 import torch
-import torch.distributed as dist
 
 from .. import errors
 from .._types import DataType, DeviceType
+from ..bootstrap import torch_world
 from ..device import Device
-from ..nccl import Communicator, UniqueId
+from ..nccl import Communicator
 
 __all__ = ["FusedAllReduce"]
 
@@ -35,15 +35,13 @@ class FusedAllReduce:
     def __init__(self, max_tokens: int, hidden: int, dtype: torch.dtype = torch.bfloat16, group: object = None,
                  device: "torch.device | str | None" = None, tune: bool = True, name: str = "") -> None:
         where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        rank, size = dist.get_rank(group), dist.get_world_size(group)
+        rank, size, shared_id = torch_world(group)
         index = rank
         if where.type == "cuda":
             index = torch.cuda.current_device() if where.index is None else where.index
-        uid = [UniqueId.create().as_bytes if rank == 0 else None]
-        dist.broadcast_object_list(uid, src=dist.get_global_rank(group, 0) if group is not None else 0, group=group)
         own = Device(DeviceType.GPU if where.type == "cuda" else DeviceType.CPU, index)
         self.hidden, self.max_tokens, self.dtype, self.rank, self.size = hidden, max_tokens, dtype, rank, size
-        self.comm = Communicator.init(size, rank, UniqueId(uid[0]), device=own)
+        self.comm = Communicator.init(size, rank, shared_id, device=own)
         row = hidden * dtype.itemsize
         self.fusion = self.comm.fusion(row_bytes=(row + 15) // 16 * 16)
         if tune:
