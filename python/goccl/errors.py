@@ -24,10 +24,18 @@ class ErrorCode(enum.IntEnum):
     ExecutorError = 6
 
 
+_BY_CODE: dict[int, type[GocclError]] = {}
+
+
 class GocclError(RuntimeError):
     """What goccl failed at, where, and how to mend it."""
 
     code = 3
+
+    def __init_subclass__(cls, code: int | None = None) -> None:
+        if code is not None:
+            cls.code = code
+            _BY_CODE[code] = cls
 
     @property
     def error_code(self) -> ErrorCode:
@@ -35,92 +43,60 @@ class GocclError(RuntimeError):
         return _KINDS.get(type(self), ErrorCode.InvalidUsage)
 
 
-class CudaError(GocclError):
+class CudaError(GocclError, code=1):
     """The GPU or its driver failed, or there is none."""
 
-    code = 1
 
-
-class SysError(GocclError, OSError):
+class SysError(GocclError, OSError, code=2):
     """The operating system refused something."""
 
-    code = 2
 
-
-class InternalError(GocclError):
+class InternalError(GocclError, code=3):
     """A defect of goccl."""
 
-    code = 3
 
-
-class InvalidArgument(GocclError, ValueError):
+class InvalidArgument(GocclError, ValueError, code=4):
     """An argument is wrong."""
 
-    code = 4
 
-
-class InvalidUsage(GocclError):
+class InvalidUsage(GocclError, code=5):
     """The arguments are fine, the moment or the combination is not."""
 
-    code = 5
 
-
-class PeerDead(GocclError, ConnectionError):
+class PeerDead(GocclError, ConnectionError, code=6):
     """A rank has died, left, or cannot be reached. The text names it."""
 
-    code = 6
 
-
-class InProgress(GocclError):
+class InProgress(GocclError, code=7):
     """The communicator is still being set up."""
 
-    code = 7
 
-
-class Timeout(GocclError, TimeoutError):
+class Timeout(GocclError, TimeoutError, code=8):
     """A deadline passed."""
 
-    code = 8
 
-
-class Aborted(GocclError):
+class Aborted(GocclError, code=9):
     """The communicator was aborted here."""
 
-    code = 9
 
-
-class Mismatch(GocclError):
+class Mismatch(GocclError, code=10):
     """Ranks called different operations."""
 
-    code = 10
 
-
-class Unsupported(GocclError, NotImplementedError):
+class Unsupported(GocclError, NotImplementedError, code=11):
     """This build, device or host cannot do it."""
 
-    code = 11
 
-
-class Closed(GocclError):
+class Closed(GocclError, code=12):
     """The object was closed."""
 
-    code = 12
 
-
-class Forked(GocclError):
+class Forked(GocclError, code=13):
     """This process was forked after goccl was first used."""
 
-    code = 13
 
-
-class OutOfMemory(GocclError, MemoryError):
+class OutOfMemory(GocclError, MemoryError, code=14):
     """The device or the host has no more memory."""
-
-    code = 14
-
-
-_BY_CODE = {c.code: c for c in (CudaError, SysError, InternalError, InvalidArgument, InvalidUsage, PeerDead, InProgress,
-                                Timeout, Aborted, Mismatch, Unsupported, Closed, Forked, OutOfMemory)}
 
 
 _KINDS = {CudaError: ErrorCode.SystemError, SysError: ErrorCode.SystemError, OutOfMemory: ErrorCode.SystemError,
