@@ -82,13 +82,12 @@ static ncclResult_t all_to_all_v(const void *sendbuff, const size_t *sc, const s
 	return shim_call(&r, NULL, what);
 }
 
-ncclResult_t pncclAllToAllv(const void *sendbuff, const size_t *sendcounts, const size_t *sdispls, void *recvbuff,
-			    const size_t *recvcounts, const size_t *rdispls, ncclDataType_t datatype, ncclComm_t comm,
-			    cudaStream_t stream) {
+NCCL(AllToAllv, const void *sendbuff, const size_t *sendcounts, const size_t *sdispls, void *recvbuff,
+	const size_t *recvcounts, const size_t *rdispls, ncclDataType_t datatype, ncclComm_t comm,
+	cudaStream_t stream) {
 	return all_to_all_v(sendbuff, sendcounts, sdispls, recvbuff, recvcounts, rdispls, datatype, comm, stream, NULL,
 			    "ncclAllToAllv");
 }
-WEAK(ncclAllToAllv);
 
 // VCCL has two parameter lists under one name: (…, relaybuff, datatype, comm, stream) and, since a month later, (…,
 // relaybuff, relaycount, datatype, comm, stream). Both pass one eight-byte slot per parameter after the six array and

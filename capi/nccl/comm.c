@@ -5,15 +5,13 @@
 
 // IN_GROUP returns r, and makes the thread's group fail with it.
 #define IN_GROUP(r) return shim_remember(r)
-#define BAD(...) IN_GROUP(shim_fail(ncclInvalidArgument, __VA_ARGS__))
 
-ncclResult_t pncclGetUniqueId(ncclUniqueId *id) {
+NCCL(GetUniqueId, ncclUniqueId *id) {
 	if (!id) BAD("ncclGetUniqueId: uniqueId is NULL");
 	NEED_CORE;
 	_Static_assert(sizeof *id == sizeof(goccl_unique_id), "ncclUniqueId");
-	return shim_result(core.unique_id_create(SHIM_TIMEOUT, (goccl_unique_id *)id), "ncclGetUniqueId");
+	return shim_result(core.unique_id_create(SHIM_TIMEOUT, (goccl_unique_id *)id), SELF);
 }
-WEAK(ncclGetUniqueId);
 
 // Plugins are opened with the first communicator.
 static ncclResult_t start(
@@ -34,48 +32,42 @@ static ncclResult_t start(
 	return shim_started(out, comm, c.non_blocking, what);
 }
 
-ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank) {
-	return start(comm, nranks, &id, rank, NULL, "ncclCommInitRank");
+NCCL(CommInitRank, ncclComm_t *comm, int nranks, ncclUniqueId id, int rank) {
+	return start(comm, nranks, &id, rank, NULL, SELF);
 }
-WEAK(ncclCommInitRank);
 
-ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config) {
-	return start(comm, nranks, &id, rank, config, "ncclCommInitRankConfig");
+NCCL(CommInitRankConfig, ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config) {
+	return start(comm, nranks, &id, rank, config, SELF);
 }
-WEAK(ncclCommInitRankConfig);
 
 // All ranks have the same list, so the first id is enough; the processes that serve the other ids do nothing.
-ncclResult_t pncclCommInitRankScalable(
-	ncclComm_t *comm, int nranks, int rank, int n, ncclUniqueId *ids, ncclConfig_t *config) {
-	static const char what[] = "ncclCommInitRankScalable";
-	if (n < 1 || n > nranks || !ids) BAD("%s: %d unique ids for %d ranks", what, n, nranks);
-	ncclResult_t r = start(comm, nranks, &ids[0], rank, config, what);
+NCCL(CommInitRankScalable, ncclComm_t *comm, int nranks, int rank, int n, ncclUniqueId *ids,
+	ncclConfig_t *config) {
+	if (n < 1 || n > nranks || !ids) BAD("%s: %d unique ids for %d ranks", SELF, n, nranks);
+	ncclResult_t r = start(comm, nranks, &ids[0], rank, config, SELF);
 	for (int i = 1; i < n && (r == ncclSuccess || r == ncclInProgress); i++)
 		core.unique_id_close((const goccl_unique_id *)&ids[i]);
 	return r;
 }
-WEAK(ncclCommInitRankScalable);
 
-ncclResult_t pncclCommInitAll(ncclComm_t *comms, int n, const int *devlist) {
-	static const char what[] = "ncclCommInitAll";
-	if (!comms || n < 1) BAD("%s: %d devices, communicators at %p", what, n, (void *)comms);
+NCCL(CommInitAll, ncclComm_t *comms, int n, const int *devlist) {
+	if (!comms || n < 1) BAD("%s: %d devices, communicators at %p", SELF, n, (void *)comms);
 	NEED_CORE;
 	goccl_comm_config c;
-	ncclResult_t r = shim_config(NULL, &c, what);
+	ncclResult_t r = shim_config(NULL, &c, SELF);
 	if (r) IN_GROUP(r);
 	c.non_blocking = 0;
 	shim_find_plugins();
 	goccl_device devices[n];
 	for (int i = 0; i < n; i++) {
-		r = shim_result(core.device_open(0, devlist ? devlist[i] : i, &devices[i]), what);
+		r = shim_result(core.device_open(0, devlist ? devlist[i] : i, &devices[i]), SELF);
 		if (r) IN_GROUP(r);
 	}
 	_Static_assert(sizeof *comms == sizeof(goccl_comm), "ncclComm_t");
-	r = shim_result(core.comm_init_all(n, devices, &c, (goccl_comm *)comms), what);
+	r = shim_result(core.comm_init_all(n, devices, &c, (goccl_comm *)comms), SELF);
 	for (int i = 0; i < n && !r; i++) shim_plug(comms[i]);
 	IN_GROUP(r);
 }
-WEAK(ncclCommInitAll);
 
 // child handles what split and shrink have in common: the configuration, and whether calls on the parent block.
 static ncclResult_t child_config(
@@ -85,76 +77,67 @@ static ncclResult_t child_config(
 	return r;
 }
 
-ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config) {
-	static const char what[] = "ncclCommSplit";
-	if (!newcomm) BAD("%s: newcomm is NULL", what);
+NCCL(CommSplit, ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config) {
+	if (!newcomm) BAD("%s: newcomm is NULL", SELF);
 	*newcomm = NULL;
 	NEED_CORE;
 	goccl_comm_config c;
 	goccl_comm_info parent;
 	goccl_comm child = 0;
-	ncclResult_t r = child_config(comm, config, &c, &parent, what);
-	if (!r) r = shim_result(core.comm_split_start(handle(comm), color, key, config ? &c : NULL, &child), what);
+	ncclResult_t r = child_config(comm, config, &c, &parent, SELF);
+	if (!r) r = shim_result(core.comm_split_start(handle(comm), color, key, config ? &c : NULL, &child), SELF);
 	if (r) IN_GROUP(r);
 	*newcomm = (ncclComm_t)(uintptr_t)child;
-	return shim_started(newcomm, child ? child : handle(comm), parent.non_blocking, what);
+	return shim_started(newcomm, child ? child : handle(comm), parent.non_blocking, SELF);
 }
-WEAK(ncclCommSplit);
 
-ncclResult_t pncclCommShrink(
-	ncclComm_t comm, int *exclude, int n, ncclComm_t *newcomm, ncclConfig_t *config, int flags) {
-	static const char what[] = "ncclCommShrink";
-	if (!newcomm || !exclude || n < 1) BAD("%s: %d ranks to exclude, newcomm at %p", what, n, (void *)newcomm);
+NCCL(CommShrink, ncclComm_t comm, int *exclude, int n, ncclComm_t *newcomm, ncclConfig_t *config, int flags) {
+	if (!newcomm || !exclude || n < 1) BAD("%s: %d ranks to exclude, newcomm at %p", SELF, n, (void *)newcomm);
 	*newcomm = NULL;
-	if (flags & ~NCCL_SHRINK_ABORT) BAD("%s: flags %#x", what, (unsigned)flags);
+	if (flags & ~NCCL_SHRINK_ABORT) BAD("%s: flags %#x", SELF, (unsigned)flags);
 	NEED_CORE;
 	goccl_comm_config c;
 	goccl_comm_info parent;
 	goccl_comm child;
-	ncclResult_t r = child_config(comm, config, &c, &parent, what);
+	ncclResult_t r = child_config(comm, config, &c, &parent, SELF);
 	if (!r)
 		r = shim_result(core.comm_shrink_start(handle(comm), exclude, n, flags & NCCL_SHRINK_ABORT,
 					config ? &c : NULL, &child),
-			what);
+			SELF);
 	if (r) IN_GROUP(r);
 	*newcomm = (ncclComm_t)(uintptr_t)child;
-	return shim_started(newcomm, child, parent.non_blocking, what);
+	return shim_started(newcomm, child, parent.non_blocking, SELF);
 }
-WEAK(ncclCommShrink);
 
-ncclResult_t pncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id) {
-	static const char what[] = "ncclCommGetUniqueId";
-	if (!id) BAD("%s: uniqueId is NULL", what);
+NCCL(CommGetUniqueId, ncclComm_t comm, ncclUniqueId *id) {
+	if (!id) BAD("%s: uniqueId is NULL", SELF);
 	NEED_CORE;
-	return shim_remember(shim_result(core.comm_unique_id(handle(comm), SHIM_TIMEOUT, (goccl_unique_id *)id), what));
+	return shim_remember(shim_result(core.comm_unique_id(handle(comm), SHIM_TIMEOUT, (goccl_unique_id *)id), SELF));
 }
-WEAK(ncclCommGetUniqueId);
 
 // Existing ranks pass comm and rank -1, and one of them also passes id. New ranks pass comm NULL, id and their rank.
-ncclResult_t pncclCommGrow(
-	ncclComm_t comm, int n, const ncclUniqueId *id, int rank, ncclComm_t *newcomm, ncclConfig_t *config) {
-	static const char what[] = "ncclCommGrow";
-	if (!newcomm) BAD("%s: newcomm is NULL", what);
+NCCL(CommGrow, ncclComm_t comm, int n, const ncclUniqueId *id, int rank, ncclComm_t *newcomm,
+	ncclConfig_t *config) {
+	if (!newcomm) BAD("%s: newcomm is NULL", SELF);
 	*newcomm = NULL;
 	if (!comm) {
-		if (!id) BAD("%s: a new rank needs the unique id of ncclCommGetUniqueId", what);
-		return start(newcomm, n, id, rank, config, what);
+		if (!id) BAD("%s: a new rank needs the unique id of ncclCommGetUniqueId", SELF);
+		return start(newcomm, n, id, rank, config, SELF);
 	}
-	if (rank != -1) BAD("%s: rank %d: a rank of comm keeps its number: pass -1", what, rank);
+	if (rank != -1) BAD("%s: rank %d: a rank of comm keeps its number: pass -1", SELF, rank);
 	NEED_CORE;
 	goccl_comm_config c;
 	goccl_comm_info parent;
 	goccl_comm grown;
-	ncclResult_t r = child_config(comm, config, &c, &parent, what);
+	ncclResult_t r = child_config(comm, config, &c, &parent, SELF);
 	if (!r)
 		r = shim_result(
 			core.comm_grow_start(handle(comm), n, (const goccl_unique_id *)id, config ? &c : NULL, &grown),
-			what);
+			SELF);
 	if (r) IN_GROUP(r);
 	*newcomm = (ncclComm_t)(uintptr_t)grown;
-	return shim_started(newcomm, grown, parent.non_blocking, what);
+	return shim_started(newcomm, grown, parent.non_blocking, SELF);
 }
-WEAK(ncclCommGrow);
 
 // pause suspends or resumes.
 static ncclResult_t pause_comm(ncclComm_t comm, goccl_result (*begin)(goccl_comm), const char *what) {
@@ -166,27 +149,23 @@ static ncclResult_t pause_comm(ncclComm_t comm, goccl_result (*begin)(goccl_comm
 	return shim_started(&none, handle(comm), info.non_blocking, what);
 }
 
-ncclResult_t pncclCommSuspend(ncclComm_t comm, int flags) {
-	static const char what[] = "ncclCommSuspend";
-	if (flags != NCCL_SUSPEND_MEM) BAD("%s: flags %#x: only NCCL_SUSPEND_MEM is known", what, (unsigned)flags);
+NCCL(CommSuspend, ncclComm_t comm, int flags) {
+	if (flags != NCCL_SUSPEND_MEM) BAD("%s: flags %#x: only NCCL_SUSPEND_MEM is known", SELF, (unsigned)flags);
 	NEED_CORE;
-	return pause_comm(comm, core.comm_suspend_start, what);
+	return pause_comm(comm, core.comm_suspend_start, SELF);
 }
-WEAK(ncclCommSuspend);
 
-ncclResult_t pncclCommResume(ncclComm_t comm) {
+NCCL(CommResume, ncclComm_t comm) {
 	NEED_CORE;
-	return pause_comm(comm, core.comm_resume_start, "ncclCommResume");
+	return pause_comm(comm, core.comm_resume_start, SELF);
 }
-WEAK(ncclCommResume);
 
-ncclResult_t pncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value) {
-	static const char what[] = "ncclCommMemStats";
-	if (!value) BAD("%s: value is NULL", what);
+NCCL(CommMemStats, ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value) {
+	if (!value) BAD("%s: value is NULL", SELF);
 	NEED_CORE;
 	uint64_t suspendable, persistent;
 	int32_t suspended;
-	ncclResult_t r = shim_result(core.comm_memory(handle(comm), &suspendable, &persistent, &suspended), what);
+	ncclResult_t r = shim_result(core.comm_memory(handle(comm), &suspendable, &persistent, &suspended), SELF);
 	if (r) IN_GROUP(r);
 	switch (stat) {
 		case ncclStatGpuMemSuspend:
@@ -202,9 +181,8 @@ ncclResult_t pncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t
 			*value = persistent + (suspended ? 0 : suspendable);
 			return ncclSuccess;
 	}
-	BAD("%s: statistic %d is not known", what, (int)stat);
+	BAD("%s: statistic %d is not known", SELF, (int)stat);
 }
-WEAK(ncclCommMemStats);
 
 // destroy ends a communicator; NULL is no communicator, and no failure. In a group, ends other than aborts take effect
 // at the end of the group.
@@ -223,42 +201,37 @@ static ncclResult_t finalize(ncclComm_t comm) {
 	return shim_result(r, "ncclCommFinalize");
 }
 
-ncclResult_t pncclCommDestroy(ncclComm_t comm) {
+NCCL(CommDestroy, ncclComm_t comm) {
 	if (!comm || shim_exiting(0)) return ncclSuccess;
 	NEED_CORE;
-	return shim_ends(comm, destroy, "ncclCommDestroy");
+	return shim_ends(comm, destroy, SELF);
 }
-WEAK(ncclCommDestroy);
 
-ncclResult_t pncclCommFinalize(ncclComm_t comm) {
+NCCL(CommFinalize, ncclComm_t comm) {
 	if (!comm || shim_exiting(0)) return ncclSuccess;
 	NEED_CORE;
-	return shim_ends(comm, finalize, "ncclCommFinalize");
+	return shim_ends(comm, finalize, SELF);
 }
-WEAK(ncclCommFinalize);
 
-ncclResult_t pncclCommAbort(ncclComm_t comm) {
+NCCL(CommAbort, ncclComm_t comm) {
 	if (!comm || shim_exiting(0)) return ncclSuccess;
 	NEED_CORE;
 	shim_forget(comm);
 	goccl_result r = core.comm_abort(handle(comm));
 	shim_windows_end(handle(comm), 1);
 	shim_unplug(comm);
-	return shim_exiting(r) ? ncclSuccess : shim_result(r, "ncclCommAbort");
+	return shim_exiting(r) ? ncclSuccess : shim_result(r, SELF);
 }
-WEAK(ncclCommAbort);
 
-ncclResult_t pncclCommRevoke(ncclComm_t comm, int flags) {
+NCCL(CommRevoke, ncclComm_t comm, int flags) {
 	if (!comm) return ncclSuccess;
 	if (flags != NCCL_REVOKE_DEFAULT) BAD("ncclCommRevoke: flags %#x", (unsigned)flags);
 	NEED_CORE;
-	return shim_result(core.comm_revoke(handle(comm)), "ncclCommRevoke");
+	return shim_result(core.comm_revoke(handle(comm)), SELF);
 }
-WEAK(ncclCommRevoke);
 
-ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *async) {
-	static const char what[] = "ncclCommGetAsyncError";
-	if (!async) BAD("%s: asyncError is NULL", what);
+NCCL(CommGetAsyncError, ncclComm_t comm, ncclResult_t *async) {
+	if (!async) BAD("%s: asyncError is NULL", SELF);
 	*async = ncclSuccess;
 	if (shim_exiting(0)) return ncclSuccess; // a watchdog that outlives main
 	NEED_CORE;
@@ -266,12 +239,11 @@ ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *async) {
 	goccl_result r = core.comm_error(handle(comm));
 	if (shim_exiting(r)) return ncclSuccess;
 	if (r == GOCCL_INVALID_ARGUMENT && core.comm_info_get(handle(comm), &info) == GOCCL_INVALID_ARGUMENT)
-		return shim_result(r, what);
-	*async = shim_result(r, what);
+		return shim_result(r, SELF);
+	*async = shim_result(r, SELF);
 	if (*async == ncclSuccess) shim_plug(comm);
 	return ncclSuccess;
 }
-WEAK(ncclCommGetAsyncError);
 
 static ncclResult_t info(ncclComm_t comm, const void *out, goccl_comm_info *i, const char *what) {
 	if (!out) BAD("%s: the place for the result is NULL", what);
@@ -293,13 +265,12 @@ TELLS(CommCuDevice, device_index);
 
 // Sizes of ncclCommProperties_t: 40 with the first fields, 56 from 2.29.7, 144 from 2.31, 152 now. A caller that is
 // newer than this library gets the fields that are known here; the rest stays as the caller initialised it.
-ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t *p) {
-	static const char what[] = "ncclCommQueryProperties";
+NCCL(CommQueryProperties, ncclComm_t comm, ncclCommProperties_t *p) {
 	_Static_assert(sizeof *p == 152 && offsetof(ncclCommProperties_t, commHash) == 56, "ncclCommProperties_t");
 	goccl_comm_info i;
 	if (p && (p->magic != NCCL_API_MAGIC || p->size < offsetof(ncclCommProperties_t, deviceApiSupport)))
-		BAD("%s: props was not initialised with NCCL_COMM_PROPERTIES_INITIALIZER", what);
-	ncclResult_t r = info(comm, p, &i, what);
+		BAD("%s: props was not initialised with NCCL_COMM_PROPERTIES_INITIALIZER", SELF);
+	ncclResult_t r = info(comm, p, &i, SELF);
 	if (r) return r;
 	// There is no multicast, no GIN and no CFT.
 	ncclCommProperties_t mine = {.size = p->size,
@@ -310,12 +281,11 @@ ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t *p) 
 		.cudaDev = i.device_index,
 		.nvmlDev = i.device_index,
 		.nLsaTeams = 1};
-	if ((r = shim_result(core.comm_hash(handle(comm), &mine.commHash), what))) return r;
+	if ((r = shim_result(core.comm_hash(handle(comm), &mine.commHash), SELF))) return r;
 	shim_device_properties(comm, &mine);
 	memcpy(p, &mine, p->size < sizeof mine ? p->size : sizeof mine);
 	return ncclSuccess;
 }
-WEAK(ncclCommQueryProperties);
 
 ncclTeam_t pncclTeamWorld(ncclComm_t comm) {
 	goccl_comm_info i = {0};

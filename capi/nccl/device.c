@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BAD(...) return shim_remember(shim_fail(ncclInvalidArgument, __VA_ARGS__))
 #define NO(what, ...) return shim_remember(shim_fail(ncclInvalidUsage, what " is not supported by goccl: " __VA_ARGS__))
 
 static const struct devcomm_layout *unversioned(void) {
@@ -136,12 +135,11 @@ static ncclResult_t refuse(const struct requirements *q) {
 	return ncclSuccess;
 }
 
-ncclResult_t pncclDevCommCreate(ncclComm_t comm, const ncclDevCommRequirements_t *reqs, ncclDevComm_t *out) {
-	static const char what[] = "ncclDevCommCreate";
-	if (!reqs || !out) BAD("%s: requirements at %p, result at %p", what, (const void *)reqs, (void *)out);
+NCCL(DevCommCreate, ncclComm_t comm, const ncclDevCommRequirements_t *reqs, ncclDevComm_t *out) {
+	if (!reqs || !out) BAD("%s: requirements at %p, result at %p", SELF, (const void *)reqs, (void *)out);
 	NEED_CORE;
 	goccl_comm_info i;
-	ncclResult_t r = shim_result(core.comm_info_get(handle(comm), &i), what);
+	ncclResult_t r = shim_result(core.comm_info_get(handle(comm), &i), SELF);
 	if (r) return shim_remember(r);
 	struct requirements q;
 	const struct devcomm_layout *l = read_requirements(reqs, &q);
@@ -150,7 +148,7 @@ ncclResult_t pncclDevCommCreate(ncclComm_t comm, const ncclDevCommRequirements_t
 		        "version %u is newer than the layouts that it knows, to %d", q.version, DEVCOMM_LAST);
 	if ((r = refuse(&q))) return r;
 	struct making *m = malloc(sizeof *m);
-	if (!m) return shim_remember(shim_fail(ncclSystemError, "%s: out of memory", what));
+	if (!m) return shim_remember(shim_fail(ncclSystemError, "%s: out of memory", SELF));
 	*m = (struct making){.layout = l, .version = q.version, .comm = comm, .out = out};
 	size_t total = 0;
 	int barriers = q.r.lsa_barriers;
@@ -165,11 +163,11 @@ ncclResult_t pncclDevCommCreate(ncclComm_t comm, const ncclDevCommRequirements_t
 	}
 	if (total) {
 		void *memory;
-		if ((r = shim_result(core.alloc(i.device, total, &memory), what))) {
+		if ((r = shim_result(core.alloc(i.device, total, &memory), SELF))) {
 			free(m);
 			return shim_remember(r);
 		}
-		if ((r = shim_window_begin(comm, memory, total, 0, &m->resources, what))) {
+		if ((r = shim_window_begin(comm, memory, total, 0, &m->resources, SELF))) {
 			core.free(memory);
 			free(m);
 			return r;
@@ -178,20 +176,17 @@ ncclResult_t pncclDevCommCreate(ncclComm_t comm, const ncclDevCommRequirements_t
 	}
 	return shim_later(handle(comm), made, m);
 }
-WEAK(ncclDevCommCreate);
 
-ncclResult_t pncclDevCommDestroy(ncclComm_t comm, const ncclDevComm_t *dev) {
-	static const char what[] = "ncclDevCommDestroy";
-	if (!dev) BAD("%s: the device communicator is NULL", what);
+NCCL(DevCommDestroy, ncclComm_t comm, const ncclDevComm_t *dev) {
+	if (!dev) BAD("%s: the device communicator is NULL", SELF);
 	uint32_t head[2];
 	memcpy(head, dev, sizeof head);
 	const struct devcomm_layout *l = head[0] == NCCL_API_MAGIC ? devcomm_layout(head[1]) : unversioned();
-	if (!l) BAD("%s: version %u is not known", what, head[1]);
+	if (!l) BAD("%s: version %u is not known", SELF, head[1]);
 	uint64_t window;
 	memcpy(&window, (const char *)dev + l->window, sizeof window);
 	return window ? pncclCommWindowDeregister(comm, (ncclWindow_t)(uintptr_t)window) : ncclSuccess;
 }
-WEAK(ncclDevCommDestroy);
 
 void shim_device_properties(ncclComm_t comm, ncclCommProperties_t *p) {
 	goccl_comm_info i;
@@ -215,15 +210,13 @@ static ncclResult_t pointer(ncclWindow_t win, size_t offset, int rank, void **ou
 	return ncclSuccess;
 }
 
-ncclResult_t pncclGetLsaDevicePointer(ncclWindow_t win, size_t offset, int rank, void **out) {
-	return pointer(win, offset, rank, out, "ncclGetLsaDevicePointer");
+NCCL(GetLsaDevicePointer, ncclWindow_t win, size_t offset, int rank, void **out) {
+	return pointer(win, offset, rank, out, SELF);
 }
-WEAK(ncclGetLsaDevicePointer);
 
-ncclResult_t pncclGetPeerDevicePointer(ncclWindow_t win, size_t offset, int peer, void **out) {
-	return pointer(win, offset, peer, out, "ncclGetPeerDevicePointer");
+NCCL(GetPeerDevicePointer, ncclWindow_t win, size_t offset, int peer, void **out) {
+	return pointer(win, offset, peer, out, SELF);
 }
-WEAK(ncclGetPeerDevicePointer);
 
 // Without multicast the pointer is NULL, as in NCCL.
 static ncclResult_t no_multicast(ncclWindow_t win, void **out, const char *what) {
@@ -232,17 +225,15 @@ static ncclResult_t no_multicast(ncclWindow_t win, void **out, const char *what)
 	return ncclSuccess;
 }
 
-ncclResult_t pncclGetLsaMultimemDevicePointer(ncclWindow_t win, size_t offset, void **out) {
+NCCL(GetLsaMultimemDevicePointer, ncclWindow_t win, size_t offset, void **out) {
 	(void)offset;
-	return no_multicast(win, out, "ncclGetLsaMultimemDevicePointer");
+	return no_multicast(win, out, SELF);
 }
-WEAK(ncclGetLsaMultimemDevicePointer);
 
-ncclResult_t pncclGetMultimemDevicePointer(ncclWindow_t win, size_t offset, ncclMultimemHandle_t multimem, void **out) {
+NCCL(GetMultimemDevicePointer, ncclWindow_t win, size_t offset, ncclMultimemHandle_t multimem, void **out) {
 	(void)offset, (void)multimem;
-	return no_multicast(win, out, "ncclGetMultimemDevicePointer");
+	return no_multicast(win, out, SELF);
 }
-WEAK(ncclGetMultimemDevicePointer);
 
 // require describes a resource. Structures of 2.28.3 end before the signals of GIN.
 static ncclResult_t require(
@@ -254,24 +245,20 @@ static ncclResult_t require(
 	return ncclSuccess;
 }
 
-ncclResult_t pncclLsaBarrierCreateRequirement(ncclTeam_t team, int n, void *out, ncclDevResourceRequirements_t *req) {
-	static const char what[] = "ncclLsaBarrierCreateRequirement";
-	if (n < 0 || team.nRanks < 1) BAD("%s: %d barriers of %d ranks", what, n, team.nRanks);
-	ncclResult_t r = require(out, req, barrier_bytes(n, team.nRanks), 4, what);
+NCCL(LsaBarrierCreateRequirement, ncclTeam_t team, int n, void *out, ncclDevResourceRequirements_t *req) {
+	if (n < 0 || team.nRanks < 1) BAD("%s: %d barriers of %d ranks", SELF, n, team.nRanks);
+	ncclResult_t r = require(out, req, barrier_bytes(n, team.nRanks), 4, SELF);
 	if (!r) *(struct lsa_barrier *)out = (struct lsa_barrier){0, n};
 	return r;
 }
-WEAK(ncclLsaBarrierCreateRequirement);
 
 // Each block has a line with its epoch, and the slots of two epochs.
-ncclResult_t pncclLLA2ACreateRequirement(int blocks, int slots, void *out, ncclDevResourceRequirements_t *req) {
-	static const char what[] = "ncclLLA2ACreateRequirement";
-	if (blocks < 0 || slots < 0) BAD("%s: %d slots in %d blocks", what, slots, blocks);
-	ncclResult_t r = require(out, req, (size_t)blocks * (1 + 2 * (size_t)slots) * 16, 16, what);
+NCCL(LLA2ACreateRequirement, int blocks, int slots, void *out, ncclDevResourceRequirements_t *req) {
+	if (blocks < 0 || slots < 0) BAD("%s: %d slots in %d blocks", SELF, slots, blocks);
+	ncclResult_t r = require(out, req, (size_t)blocks * (1 + 2 * (size_t)slots) * 16, 16, SELF);
 	if (!r) *(struct ll_a2a *)out = (struct ll_a2a){0, (uint32_t)slots};
 	return r;
 }
-WEAK(ncclLLA2ACreateRequirement);
 
 // A slot carries 8 bytes.
 int pncclLLA2ACalcSlots(int elements, int size) { return elements * ((size + 7) / 8); }

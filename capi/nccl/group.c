@@ -242,13 +242,12 @@ ncclResult_t shim_started(ncclComm_t *out, goccl_comm comm, int nonBlocking, con
 	return nonBlocking ? ncclInProgress : ncclSuccess;
 }
 
-ncclResult_t pncclGroupStart(void) {
+NCCL(GroupStart, void) {
 	struct group *g = group();
 	if (!g) return shim_fail(ncclSystemError, "ncclGroupStart: out of memory");
 	g->depth++;
 	return ncclSuccess;
 }
-WEAK(ncclGroupStart);
 
 // finish ends the outermost group.
 static ncclResult_t finish(struct group *g, double *simulate) {
@@ -298,17 +297,15 @@ static ncclResult_t group_end(double *simulate, const char *what) {
 	return finish(g, simulate);
 }
 
-ncclResult_t pncclGroupEnd(void) { return group_end(NULL, "ncclGroupEnd"); }
-WEAK(ncclGroupEnd);
+NCCL(GroupEnd, void) { return group_end(NULL, SELF); }
 
 // The group is closed and nothing is enqueued. The estimate is in microseconds, as NCCL's.
-ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t *info) {
+NCCL(GroupSimulateEnd, ncclSimInfo_t *info) {
 	if (info && info->magic != NCCL_SIM_INFO_MAGIC)
 		return shim_remember(shim_fail(ncclInvalidArgument,
 			"ncclGroupSimulateEnd: simInfo was not initialised with NCCL_SIM_INFO_INITIALIZER"));
 	double estimate = 0;
-	ncclResult_t r = group_end(&estimate, "ncclGroupSimulateEnd");
+	ncclResult_t r = group_end(&estimate, SELF);
 	if (info && !r) info->estimatedTime = (float)estimate;
 	return r;
 }
-WEAK(ncclGroupSimulateEnd);

@@ -161,12 +161,11 @@ int shim_version(void) {
 	return code > 0 ? code : REPORTED;
 }
 
-ncclResult_t pncclGetVersion(int *version) {
+NCCL(GetVersion, int *version) {
 	if (!version) return shim_fail(ncclInvalidArgument, "ncclGetVersion: version is NULL");
 	*version = banner[0] ? shim_version() : 0; // keeps the banner in the file
 	return ncclSuccess;
 }
-WEAK(ncclGetVersion);
 
 const char *pncclGetErrorString(ncclResult_t result) {
 	switch (result) {

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BAD(...) return shim_remember(shim_fail(ncclInvalidArgument, __VA_ARGS__))
 _Static_assert(sizeof(ncclWaitSignalDesc_t) == sizeof(goccl_signal_wait), "ncclWaitSignalDesc_t");
 
 static size_t size_of(ncclDataType_t type) {
@@ -13,27 +12,24 @@ static size_t size_of(ncclDataType_t type) {
 	return (unsigned)type < ncclNumTypes ? sizes[type] : 0;
 }
 
-ncclResult_t pncclPutSignal(const void *buf, size_t count, ncclDataType_t type, int peer, ncclWindow_t win,
-	size_t offset, int sig, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream) {
-	static const char what[] = "ncclPutSignal";
+NCCL(PutSignal, const void *buf, size_t count, ncclDataType_t type, int peer, ncclWindow_t win, size_t
+	offset, int sig, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream) {
 	NEED_CORE;
 	struct shim_window *w = shim_window(win);
 	size_t size = size_of(type);
 	if (!size || flags || count > SIZE_MAX / size / 2)
-		BAD("%s: %zu elements of type %d, flags %#x", what, count, type, flags);
-	if (!w || w->comm != handle(comm)) BAD("%s: %p is no window of this communicator", what, (void *)win);
-	if (!w->at.base) BAD("%s: the window cannot be reached: %s", what, w->reason ? w->reason : "use ncclMemAlloc");
+		BAD("%s: %zu elements of type %d, flags %#x", SELF, count, type, flags);
+	if (!w || w->comm != handle(comm)) BAD("%s: %p is no window of this communicator", SELF, (void *)win);
+	if (!w->at.base) BAD("%s: the window cannot be reached: %s", SELF, w->reason ? w->reason : "use ncclMemAlloc");
 	return shim_remember(shim_result(
-		core.put_signal(w->flat, offset, buf, count * size, peer, ctx, sig, (uintptr_t)stream), what));
+		core.put_signal(w->flat, offset, buf, count * size, peer, ctx, sig, (uintptr_t)stream), SELF));
 }
-WEAK(ncclPutSignal);
 
-ncclResult_t pncclSignal(int peer, int sig, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream) {
+NCCL(Signal, int peer, int sig, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream) {
 	if (flags) BAD("ncclSignal: flags %#x", flags);
 	NEED_CORE;
-	return shim_remember(shim_result(core.signal(handle(comm), peer, ctx, sig, (uintptr_t)stream), "ncclSignal"));
+	return shim_remember(shim_result(core.signal(handle(comm), peer, ctx, sig, (uintptr_t)stream), SELF));
 }
-WEAK(ncclSignal);
 
 struct waits { ncclComm_t comm; cudaStream_t stream; int n; ncclWaitSignalDesc_t descs[]; };
 
@@ -47,7 +43,7 @@ static ncclResult_t await(void *what, int given_up) {
 	return r;
 }
 
-ncclResult_t pncclWaitSignal(int n, ncclWaitSignalDesc_t *descs, ncclComm_t comm, cudaStream_t stream) {
+NCCL(WaitSignal, int n, ncclWaitSignalDesc_t *descs, ncclComm_t comm, cudaStream_t stream) {
 	if (n < 1 || !descs) BAD("ncclWaitSignal: %d descriptors at %p", n, (void *)descs);
 	NEED_CORE;
 	struct waits *w = malloc(sizeof *w + (size_t)n * sizeof *descs);
@@ -56,4 +52,3 @@ ncclResult_t pncclWaitSignal(int n, ncclWaitSignalDesc_t *descs, ncclComm_t comm
 	memcpy(w->descs, descs, (size_t)n * sizeof *descs);
 	return shim_later(handle(comm), await, w);
 }
-WEAK(ncclWaitSignal);

@@ -142,6 +142,13 @@ const char *shim_setting(const char *name);
 
 static inline goccl_comm handle(ncclComm_t c) { return (goccl_comm)(uintptr_t)c; }
 
-// Every function is defined with the prefix p and exported without it as a weak symbol.
+// Every function is defined with the prefix p and exported without it as a weak symbol. NCCL begins the definition of
+// one that returns a result; SELF is its name.
 #define WEAK(name) extern __typeof__(p##name) name __attribute__((weak, alias("p" #name)))
+#define NCCL(name, ...) \
+	WEAK(nccl##name); \
+	ncclResult_t pnccl##name(__VA_ARGS__)
+#define SELF (__func__ + 1)
+// BAD returns from a function: an argument is invalid.
+#define BAD(...) return shim_remember(shim_fail(ncclInvalidArgument, __VA_ARGS__))
 #endif

@@ -50,14 +50,13 @@ ncclTeam_t pncclTeamCftMultimem(ncclComm_t comm) { return refuse("ncclTeamCftMul
 WEAK(ncclTeamCftMultimem);
 
 // Joining is authenticated by the secret in the unique id; what follows is not encrypted.
-ncclResult_t pncclSetEncryption(const ncclEncryptionConfig_t *config) {
+NCCL(SetEncryption, const ncclEncryptionConfig_t *config) {
 	if (!config || config->magic != NCCL_API_MAGIC || config->size < sizeof *config)
 		return shim_remember(shim_fail(ncclInvalidArgument,
 			"ncclSetEncryption: config was not initialised with NCCL_ENCRYPTION_CONFIG_INITIALIZER"));
 	if (config->mode == NCCL_ENCRYPTION_MODE_NONE) return ncclSuccess;
 	return refuse("ncclSetEncryption", "its sockets prove who they are, but what they carry is not encrypted");
 }
-WEAK(ncclSetEncryption);
 
 // This one cannot return an error: there is nothing to print.
 void pncclParamDumpAll(void) { refuse("ncclParamDumpAll", NO_PARAMS); }

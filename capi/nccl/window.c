@@ -15,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BAD(...) return shim_remember(shim_fail(ncclInvalidArgument, __VA_ARGS__))
-
 // mu guards everything below. No call that waits for other ranks is made with it.
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 
@@ -300,50 +298,45 @@ static ncclResult_t registered(void *p, int given_up) {
 	return r;
 }
 
-ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int flags) {
-	static const char what[] = "ncclCommWindowRegister";
+NCCL(CommWindowRegister, ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int flags) {
 	const int known = NCCL_WIN_COLL_SYMMETRIC |
 	                  NCCL_WIN_STRICT_ORDERING;  // every window has the property that the second flag requests
-	if (!win) BAD("%s: the place for the window is NULL", what);
+	if (!win) BAD("%s: the place for the window is NULL", SELF);
 	*win = NULL;
 	if (flags & ~known)
 		BAD("%s: flags %#x: only NCCL_WIN_COLL_SYMMETRIC and NCCL_WIN_STRICT_ORDERING are known; there is no "
 		    "GIN and no CFT",
-		        what, (unsigned)flags);
+		        SELF, (unsigned)flags);
 	NEED_CORE;
 	struct shim_window *w;
 	goccl_comm_info info;
-	ncclResult_t r = shim_result(core.comm_info_get(handle(comm), &info), what);
+	ncclResult_t r = shim_result(core.comm_info_get(handle(comm), &info), SELF);
 	if (r) return shim_remember(r);
 	if (!buff || !size) return ncclSuccess;
 	struct registering *one = malloc(sizeof *one);
-	if (!one) return shim_remember(shim_fail(ncclSystemError, "%s: out of memory", what));
-	if ((r = shim_window_begin(comm, buff, size, flags, &w, what))) {
+	if (!one) return shim_remember(shim_fail(ncclSystemError, "%s: out of memory", SELF));
+	if ((r = shim_window_begin(comm, buff, size, flags, &w, SELF))) {
 		free(one);
 		return r;
 	}
 	*one = (struct registering){w, win};
 	return shim_later(handle(comm), registered, one);
 }
-WEAK(ncclCommWindowRegister);
 
-ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win) {
-	static const char what[] = "ncclCommWindowDeregister";
+NCCL(CommWindowDeregister, ncclComm_t comm, ncclWindow_t win) {
 	if (!win || shim_exiting(0)) return ncclSuccess;
 	NEED_CORE;
 	struct shim_window *w = shim_window(win);
-	if (w && w->comm == handle(comm)) return shim_remember(shim_window_close(w, what));
+	if (w && w->comm == handle(comm)) return shim_remember(shim_window_close(w, SELF));
 	goccl_comm_info info;  // windows end with their communicator
 	if (core.comm_info_get(handle(comm), &info)) return ncclSuccess;
-	BAD("%s: %p is no window of this communicator", what, (void *)win);
+	BAD("%s: %p is no window of this communicator", SELF, (void *)win);
 }
-WEAK(ncclCommWindowDeregister);
 
-ncclResult_t pncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void **out) {
+NCCL(WinGetUserPtr, ncclComm_t comm, ncclWindow_t win, void **out) {
 	struct shim_window *w = win ? shim_window(win) : NULL;
 	if (!out || !w || w->comm != handle(comm))
 		BAD("ncclWinGetUserPtr: window %p, result at %p", (void *)win, (void *)out);
 	*out = w->ptr;
 	return ncclSuccess;
 }
-WEAK(ncclWinGetUserPtr);
