@@ -16,7 +16,7 @@ from .._types import ReduceOp
 from ._named import Named
 from ._tensors import (WIDER, Scaled, elements, entries, made, one, only, option, pairs, parts_of, reduction, staged,
                        starts)
-from .lane import Lane
+from .device_queue import DeviceQueue
 from .work import Work
 
 if TYPE_CHECKING:
@@ -56,29 +56,29 @@ class ProcessGroupGoccl(Named):
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta | None = None) -> None:
         super().__init__(store, rank, size)
         self._seconds = timeout.total_seconds() if timeout is not None else None
-        self._lanes: dict[tuple[str, int], Lane] = {}
+        self._queues: dict[tuple[str, int], DeviceQueue] = {}
         self._lock = threading.Lock()
         _groups.add(self)
 
     def __repr__(self) -> str:
         return f"ProcessGroupGoccl(rank={self._rank_}, size={self._size_})"
 
-    def _lane(self, tensor_or_device: torch.Tensor | torch.device) -> Lane:
+    def _queue(self, tensor_or_device: torch.Tensor | torch.device) -> DeviceQueue:
         device = tensor_or_device if isinstance(tensor_or_device, torch.device) else tensor_or_device.device
         if device.type not in ("cpu", "cuda"):
             raise errors.InvalidArgument(f"a tensor on {device}: goccl works on cpu and cuda")
         index = device.index if device.index is not None else (torch.cuda.current_device()
                                                                if device.type == "cuda" else 0)
         key = (device.type, index)
-        lane = self._lanes.get(key)
-        if lane is None:
+        queue = self._queues.get(key)
+        if queue is None:
             with self._lock:
-                lane = self._lanes.get(key)
-                if lane is None:
-                    number = sum(1 for t, _ in self._lanes if t == device.type)
-                    lane = self._lanes[key] = Lane(self._store, self._rank_, self._size_,
-                                                   torch.device(device.type, index), self._seconds, number)
-        return lane
+                queue = self._queues.get(key)
+                if queue is None:
+                    number = sum(1 for t, _ in self._queues if t == device.type)
+                    queue = self._queues[key] = DeviceQueue(self._store, self._rank_, self._size_,
+                                                            torch.device(device.type, index), self._seconds, number)
+        return queue
 
     # Reductions.
 
@@ -103,7 +103,7 @@ class ProcessGroupGoccl(Named):
 
     def _reduction(self, t: torch.Tensor, op: Any, call: Any, result: Any, opts: Any, write: bool = True) -> Work:
         op = reduction(op)
-        lane = self._lane(t)
+        queue = self._queue(t)
         if not isinstance(op, (ReduceOp, Scaled)):
             return self._bitwise(t, op, result, opts, write)
         x, finish = staged(t, write)
@@ -127,7 +127,7 @@ class ProcessGroupGoccl(Named):
             with made(c, op) as known:
                 call(c, x, known, s)
 
-        return lane.submit(run, keep, list(result), option(opts, "asyncOp", True), finish)
+        return queue.submit(run, keep, list(result), option(opts, "asyncOp", True), finish)
 
     def _bitwise(self, t: torch.Tensor, op: Any, result: Any, opts: Any, write: bool) -> Work:
         x = t.contiguous()
@@ -140,8 +140,8 @@ class ProcessGroupGoccl(Named):
                     total = op(total, every[r])
                 t.copy_(total)
 
-        return self._lane(t).submit(lambda c, s: c.allgather(x, every, stream=s), (x, every, t), list(result),
-                                    option(opts, "asyncOp", True), finish)
+        return self._queue(t).submit(lambda c, s: c.allgather(x, every, stream=s), (x, every, t), list(result),
+                                     option(opts, "asyncOp", True), finish)
 
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """Rank i's output is the reduction of slice i of all inputs."""
@@ -155,7 +155,7 @@ class ProcessGroupGoccl(Named):
                 c.reduce_scatter(x, y, known, stream=s)
 
         keep = (x, y, output, input) + (op.keep() if isinstance(op, Scaled) else ())
-        return self._lane(output).submit(run, keep, [output], option(opts, "asyncOp", True), finish)
+        return self._queue(output).submit(run, keep, [output], option(opts, "asyncOp", True), finish)
 
     @staticmethod
     def _scattered(opts: Any, t: torch.Tensor) -> Any:
@@ -186,8 +186,8 @@ class ProcessGroupGoccl(Named):
 
         mine = copies[self._rank_].view(output.shape)
         keep = (*copies, output) + (op.keep() if isinstance(op, Scaled) else ())
-        return self._lane(output).submit(call, keep, [output], option(opts, "asyncOp", True),
-                                         lambda: output.copy_(mine))
+        return self._queue(output).submit(call, keep, [output], option(opts, "asyncOp", True),
+                                          lambda: output.copy_(mine))
 
     def reduce_scatter_tensor_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor],
                                         opts: Any = None) -> Work:
@@ -204,16 +204,16 @@ class ProcessGroupGoccl(Named):
         t = one(tensors)
         root = option(opts, "rootRank", 0)
         x, finish = staged(t, self._rank_ != root)
-        return self._lane(t).submit(lambda c, s: c.broadcast(x, None, root, stream=s), (x, t), list(tensors),
-                                    option(opts, "asyncOp", True), finish)
+        return self._queue(t).submit(lambda c, s: c.broadcast(x, None, root, stream=s), (x, t), list(tensors),
+                                     option(opts, "asyncOp", True), finish)
 
     def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """Everybody's input, in rank order."""
         parts_of(output, input, self._size_, "all_gather")
         x = input.contiguous()
         y, finish = staged(output, True)
-        return self._lane(input).submit(lambda c, s: c.allgather(x, y, stream=s), (x, y, output, input), [output],
-                                        option(opts, "asyncOp", True), finish)
+        return self._queue(input).submit(lambda c, s: c.allgather(x, y, stream=s), (x, y, output, input), [output],
+                                         option(opts, "asyncOp", True), finish)
 
     all_gather_into_tensor = all_gather_single = _allgather_base
 
@@ -231,8 +231,8 @@ class ProcessGroupGoccl(Named):
             for r, p in enumerate(parts):
                 p.copy_(every[r].view(p.shape))
 
-        return self._lane(t).submit(lambda c, s: c.allgather(x, every, stream=s), (x, every, t, *parts), [list(parts)],
-                                    option(opts, "asyncOp", True), finish)
+        return self._queue(t).submit(lambda c, s: c.allgather(x, every, stream=s), (x, every, t, *parts), [list(parts)],
+                                     option(opts, "asyncOp", True), finish)
 
     def _uneven_gather(self, parts: list[torch.Tensor], t: torch.Tensor, opts: Any) -> Work:
         x = t.contiguous()
@@ -247,7 +247,7 @@ class ProcessGroupGoccl(Named):
             for p, q in zip(parts, copies):
                 p.copy_(q.view(p.shape))
 
-        return self._lane(t).submit(call, (*copies, *parts), [list(parts)], option(opts, "asyncOp", True), finish)
+        return self._queue(t).submit(call, (*copies, *parts), [list(parts)], option(opts, "asyncOp", True), finish)
 
     def allgather_coalesced(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor],
                             opts: Any = None) -> Work:
@@ -281,8 +281,8 @@ class ProcessGroupGoccl(Named):
                 p.copy_(every[r].view(p.shape))
 
         keep = (x, t, *parts) + ((every,) if every is not None else ())
-        return self._lane(t).submit(lambda c, s: c.gather(x, every, root, stream=s), keep, [list(parts)],
-                                    option(opts, "asyncOp", True), finish)
+        return self._queue(t).submit(lambda c, s: c.gather(x, every, root, stream=s), keep, [list(parts)],
+                                     option(opts, "asyncOp", True), finish)
 
     def gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """At the root output is everybody's input, in rank order."""
@@ -292,8 +292,8 @@ class ProcessGroupGoccl(Named):
         x = input.contiguous()
         y, finish = staged(output, True) if self._rank_ == root else (None, None)
         keep = (x, input) + ((y, output) if y is not None else ())
-        return self._lane(input).submit(lambda c, s: c.gather(x, y, root, stream=s), keep,
-                                        [output] if y is not None else [], option(opts, "asyncOp", True), finish)
+        return self._queue(input).submit(lambda c, s: c.gather(x, y, root, stream=s), keep,
+                                         [output] if y is not None else [], option(opts, "asyncOp", True), finish)
 
     gather_into_tensor = gather_single
 
@@ -306,8 +306,8 @@ class ProcessGroupGoccl(Named):
             x = torch.cat([p.reshape(-1) for p in entries(only(inputs, "scatter"), self._size_, t, "scatter")])
         y, finish = staged(t, True)
         keep = (y, t) + ((x,) if x is not None else ())
-        return self._lane(t).submit(lambda c, s: c.scatter(x, y, root, stream=s), keep, list(outputs),
-                                    option(opts, "asyncOp", True), finish)
+        return self._queue(t).submit(lambda c, s: c.scatter(x, y, root, stream=s), keep, list(outputs),
+                                     option(opts, "asyncOp", True), finish)
 
     def alltoall_base(self, output: torch.Tensor, input: torch.Tensor, output_splits: list[int] | None = None,
                       input_splits: list[int] | None = None, opts: Any = None) -> Work:
@@ -323,7 +323,7 @@ class ProcessGroupGoccl(Named):
             send = elements(x, input_splits, n)
             recv = elements(y, output_splits, n)
             call = lambda c, s: c.alltoallv(x, y, send, starts(send), recv, starts(recv), stream=s)  # noqa: E731
-        return self._lane(input).submit(call, (x, y, output, input), [output], option(opts, "asyncOp", True), finish)
+        return self._queue(input).submit(call, (x, y, output, input), [output], option(opts, "asyncOp", True), finish)
 
     all_to_all_single = alltoall_base
 
@@ -340,21 +340,21 @@ class ProcessGroupGoccl(Named):
             for part, o in zip(y.split(recv), outputs):
                 o.copy_(part.view(o.shape))
 
-        return self._lane(x).submit(lambda c, s: c.alltoallv(x, y, send, starts(send), recv, starts(recv), stream=s),
-                                    (x, y, *outputs), list(outputs), option(opts, "asyncOp", True), finish)
+        return self._queue(x).submit(lambda c, s: c.alltoallv(x, y, send, starts(send), recv, starts(recv), stream=s),
+                                     (x, y, *outputs), list(outputs), option(opts, "asyncOp", True), finish)
 
     def send(self, tensors: list[torch.Tensor], dst: int, tag: int = 0) -> Work:
         """tensors[0] to dst."""
         t = one(tensors)
         x = t.contiguous()
-        return self._lane(t).later(lambda c, s: c.send(x, dst, stream=s), (x, t), list(tensors))
+        return self._queue(t).later(lambda c, s: c.send(x, dst, stream=s), (x, t), list(tensors))
 
     def recv(self, tensors: list[torch.Tensor], src: int, tag: int = 0) -> Work:
         """tensors[0] from src."""
         t = one(tensors)
         if not t.is_contiguous():
             raise errors.InvalidArgument("receive into a contiguous tensor")
-        return self._lane(t).later(lambda c, s: c.recv(t, src, stream=s), (t,), list(tensors))
+        return self._queue(t).later(lambda c, s: c.recv(t, src, stream=s), (t,), list(tensors))
 
     def recv_anysource(self, tensors: list[torch.Tensor], tag: int = 0) -> Work:
         """Not supported, as by NCCL."""
@@ -367,23 +367,23 @@ class ProcessGroupGoccl(Named):
         if ids:
             device = torch.device("cuda", ids[0])
         if device is None or device.type not in ("cpu", "cuda"):
-            device = next((torch.device(*k) for k in self._lanes if k[0] == "cuda"), torch.device("cpu"))
-        lane = self._lane(device)
-        work = lane.submit(lambda c, s: c.barrier(stream=s), (), [])
-        if lane.cuda:
+            device = next((torch.device(*k) for k in self._queues if k[0] == "cuda"), torch.device("cpu"))
+        queue = self._queue(device)
+        work = queue.submit(lambda c, s: c.barrier(stream=s), (), [])
+        if queue.cuda:
             work.wait()
-            torch.cuda.current_stream(lane.index).synchronize()
-            lane.raise_failure()
+            torch.cuda.current_stream(queue.index).synchronize()
+            queue.raise_failure()
         return work
 
     def abort(self) -> None:
         """Ends running work without waiting for peers."""
-        for lane in self._lanes.values():
-            lane.close(abort=True)
-        self._lanes.clear()
+        for queue in self._queues.values():
+            queue.close(abort=True)
+        self._queues.clear()
 
     def shutdown(self) -> None:
         """Waits for enqueued work and leaves."""
-        for lane in self._lanes.values():
-            lane.close()
-        self._lanes.clear()
+        for queue in self._queues.values():
+            queue.close()
+        self._queues.clear()

@@ -30,10 +30,10 @@ class Work(dist._Work):
     to be staged are copied to where the caller wants them. Tensors are kept alive until then.
     """
 
-    def __init__(self, lane: Any, tensors: Any, result: Any, finish: Callable[[], Any] | None = None) -> None:
+    def __init__(self, queue: Any, tensors: Any, result: Any, finish: Callable[[], Any] | None = None) -> None:
         super().__init__()
-        self._lane, self._tensors, self._result, self._finish = lane, tensors, result, finish
-        self._event = None  # on GPUs: where the lane's stream is past this work
+        self._on, self._tensors, self._result, self._finish = queue, tensors, result, finish
+        self._event = None  # on GPUs: where the queue's stream is past this work
         self._done = False
         self._failure: Exception | None = None
         self._lock = threading.Lock()
@@ -47,7 +47,7 @@ class Work(dist._Work):
             raise errors.InvalidArgument("no tensors: pass at least one")
         work = works[-1]
         # On a GPU the end of the last is the end of all; on the host device each has results to copy.
-        work._others = [w for w in works[:-1] if w._finish is not None or w._lane is not work._lane]
+        work._others = [w for w in works[:-1] if w._finish is not None or w._on is not work._on]
         work._result = result
         return work
 
@@ -61,16 +61,16 @@ class Work(dist._Work):
     def _wait(self, end: float | None) -> bool:
         for w in self._others:
             w._wait(end)
-        self._lane.flush()
-        if self._lane.cuda:
-            current = torch.cuda.current_stream(self._lane.index)
+        self._on.flush()
+        if self._on.cuda:
+            current = torch.cuda.current_stream(self._on.index)
             if self._event is not None:
                 current.wait_event(self._event)
-                self._lane.raise_failure()
+                self._on.raise_failure()
             if end is not None:
                 reached = current.record_event()
                 while not reached.query():
-                    self._lane.raise_failure()
+                    self._on.raise_failure()
                     if time.monotonic() >= end:
                         raise _Late("the work has not ended within the timeout of wait: it goes on")
                     time.sleep(0.001)
@@ -78,7 +78,7 @@ class Work(dist._Work):
         with self._lock:
             if not self._done:
                 try:
-                    if not self._lane.synchronize(end):
+                    if not self._on.synchronize(end):
                         raise _Late("the work has not ended within the timeout of wait: it goes on")
                     if self._finish is not None:
                         self._finish()
@@ -99,10 +99,10 @@ class Work(dist._Work):
         """Whether the work is done, without waiting."""
         if not all(w.is_completed() for w in self._others):
             return False
-        self._lane.flush()
-        if self._lane.cuda:
+        self._on.flush()
+        if self._on.cuda:
             return self._event is None or self._event.query()
-        if not self._done and self._lane.idle():
+        if not self._done and self._on.idle():
             try:
                 self.wait()
             except Exception:
@@ -130,14 +130,14 @@ class Work(dist._Work):
         with self._lock:
             if self._future is not None:
                 return self._future
-            if self._lane.cuda:
-                self._future = torch.futures.Future(devices=[torch.device("cuda", self._lane.index)])
+            if self._on.cuda:
+                self._future = torch.futures.Future(devices=[torch.device("cuda", self._on.index)])
             else:
                 self._future = torch.futures.Future()
-        if self._lane.cuda:
-            self._lane.flush()
-            with torch.cuda.stream(self._lane.stream_of(self)):
+        if self._on.cuda:
+            self._on.flush()
+            with torch.cuda.stream(self._on.stream_of(self)):
                 self._future.set_result(self._result)
         else:
-            self._lane.complete_later(self)
+            self._on.complete_later(self)
         return self._future

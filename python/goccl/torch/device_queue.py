@@ -1,4 +1,4 @@
-"""Lane: one communicator of a process group, on one device, and the stream on which its work runs."""
+"""DeviceQueue: one communicator of a process group, on one device, and the stream on which its work runs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["Lane"]
+__all__ = ["DeviceQueue"]
 
 
-class Lane:
+class DeviceQueue:
     """The work of a process group on one device, in order.
 
     Sends and receives are collected and go out together when one of them is waited for, or with the next
@@ -48,7 +48,7 @@ class Lane:
         self._side: Any = torch.cuda.Stream(self.index) if self.cuda else Stream(own)
         self._pending: list[tuple[Callable[[Communicator, Any], Any], Work, Any]] = []
         self._lock = threading.RLock()
-        self._queue: queue.SimpleQueue[Work | None] | None = None
+        self._completions: queue.SimpleQueue[Work | None] | None = None
 
     # Streams.
 
@@ -131,7 +131,7 @@ class Lane:
             raise failure
 
     def synchronize(self, end: float | None = None) -> bool:
-        """Waits for the host lane's work, until the clock says end. Whether it is done."""
+        """Waits for the host device's work, until the clock says end. Whether it is done."""
         left = None if end is None else max(end - time.monotonic(), 0)
         try:
             synchronize(self._side.device.handle, self._side.handle, self.raise_failure, left)
@@ -146,22 +146,22 @@ class Lane:
         return True
 
     def idle(self) -> bool:
-        """Whether the host lane has nothing to do."""
+        """Whether the host device has nothing to do."""
         r = lib.raw("stream_synchronize")(self._side.device.handle, self._side.handle, 1)
         return bool(r != TIMEOUT)
 
     def complete_later(self, work: Work) -> None:
-        """Completes a host work's future on the lane's own thread, which is started by the first one."""
+        """Completes a host work's future on the queue's own thread, which is started by the first one."""
         with self._lock:
-            if self._queue is None:
-                self._queue = queue.SimpleQueue()
-                threading.Thread(target=_complete, args=(self._queue,), name="goccl-torch", daemon=True).start()
-        self._queue.put(work)
+            if self._completions is None:
+                self._completions = queue.SimpleQueue()
+                threading.Thread(target=_complete, args=(self._completions,), name="goccl-torch", daemon=True).start()
+        self._completions.put(work)
 
     def close(self, abort: bool = False) -> None:
-        """Ends the lane."""
-        if self._queue is not None:
-            self._queue.put(None)
+        """Ends the queue."""
+        if self._completions is not None:
+            self._completions.put(None)
         if not abort:
             try:
                 self.flush()
