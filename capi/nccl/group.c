@@ -38,17 +38,16 @@ struct copy {
 	int64_t bytes[];
 };
 
+// A list grows by GROW, and keeps its memory for the next group of the thread.
+#define LIST(type) struct { type *at; size_t n, room; }
+
 struct group {
 	int depth;
 	ncclResult_t error;
-	goccl_request *reqs;
-	size_t n, room;
-	struct started *started;
-	size_t starts, startRoom;
-	struct ending *endings;
-	size_t ends, endRoom;
-	struct later *laters;
-	size_t later, laterRoom;
+	LIST(goccl_request) reqs;
+	LIST(struct started) started;
+	LIST(struct ending) endings;
+	LIST(struct later) laters;
 	struct copy *copies;
 };
 
@@ -62,16 +61,16 @@ static void clear(struct group *g) {
 		g->copies = c->next;
 		free(c);
 	}
-	g->depth = 0, g->error = ncclSuccess, g->n = 0, g->starts = 0, g->ends = 0, g->later = 0;
+	g->depth = 0, g->error = ncclSuccess, g->reqs.n = 0, g->started.n = 0, g->endings.n = 0, g->laters.n = 0;
 }
 
 static void end_thread(void *p) {
 	struct group *g = p;
 	clear(g);
-	free(g->reqs);
-	free(g->started);
-	free(g->endings);
-	free(g->laters);
+	free(g->reqs.at);
+	free(g->started.at);
+	free(g->endings.at);
+	free(g->laters.at);
 	free(g);
 	mine = NULL;
 }
@@ -94,14 +93,22 @@ ncclResult_t shim_remember(ncclResult_t r) {
 	return r;
 }
 
-// room makes space for one more element of size in an array.
-static void *room(void *array, size_t n, size_t *cap, size_t size) {
-	if (n < *cap) return array;
-	size_t bigger = *cap ? 2 * *cap : 16;
+// grow makes room for one more element of size in an array.
+static void *grow(void *array, size_t n, size_t *room, size_t size) {
+	if (n < *room) return array;
+	size_t bigger = *room ? 2 * *room : 16;
 	void *p = realloc(array, bigger * size);
-	if (p) *cap = bigger;
+	if (p) *room = bigger;
 	return p;
 }
+
+// GROW is grow for a list; it is not 0 without memory.
+#define GROW(list) \
+	({ \
+		void *p_ = grow((list).at, (list).n, &(list).room, sizeof *(list).at); \
+		if (p_) (list).at = p_; \
+		!p_; \
+	})
 
 static ncclResult_t no_memory(void) { return shim_remember(shim_fail(ncclSystemError, "out of memory in a group")); }
 
@@ -128,22 +135,19 @@ static int own_counts(struct group *g, goccl_request *r) {
 	return 0;
 }
 
-static int own_matrix(struct group *g, goccl_comm comm, const int64_t **matrix) {
-	goccl_comm_info info;
-	if (core.comm_info_get(comm, &info)) return -1;
-	size_t bytes = (size_t)info.size * (size_t)info.size * sizeof **matrix;
-	int64_t *copy = keep(g, bytes);
-	if (!copy) return -1;
-	*matrix = memcpy(copy, *matrix, bytes);
-	return 0;
-}
-
 static int own_config(struct group *g, goccl_request *r) {
 	const char *names = r->config->algorithms ? r->config->algorithms : "";
 	goccl_call_config *c = keep(g, sizeof *c + strlen(names) + 1);
 	if (!c) return -1;
 	*c = *r->config;
-	if (c->all_counts && own_matrix(g, r->comm, &c->all_counts)) return -1;
+	if (c->all_counts) {
+		goccl_comm_info info;
+		if (core.comm_info_get(r->comm, &info)) return -1;
+		size_t bytes = (size_t)info.size * (size_t)info.size * sizeof *c->all_counts;
+		int64_t *matrix = keep(g, bytes);
+		if (!matrix) return -1;
+		c->all_counts = memcpy(matrix, c->all_counts, bytes);
+	}
 	c->algorithms = strcpy((char *)(c + 1), names);
 	r->config = c;
 	return 0;
@@ -151,15 +155,14 @@ static int own_config(struct group *g, goccl_request *r) {
 
 ncclResult_t shim_submit_later(const goccl_request *req, const char *what) {
 	struct group *g = mine;
-	goccl_request *reqs = room(g->reqs, g->n, &g->room, sizeof *reqs);
-	if (!reqs) return no_memory();
-	g->reqs = reqs;
-	reqs[g->n] = *req;
-	ncclResult_t r = shim_remember(shim_result(core.check(&reqs[g->n]), what));
+	if (GROW(g->reqs)) return no_memory();
+	goccl_request *own = &g->reqs.at[g->reqs.n];
+	*own = *req;
+	ncclResult_t r = shim_remember(shim_result(core.check(own), what));
 	if (r) return r;
-	if (req->collective == GOCCL_ALL_TO_ALL_V && own_counts(g, &reqs[g->n])) return no_memory();
-	if (req->config && own_config(g, &reqs[g->n])) return no_memory();
-	g->n++;
+	if (req->collective == GOCCL_ALL_TO_ALL_V && own_counts(g, own)) return no_memory();
+	if (req->config && own_config(g, own)) return no_memory();
+	g->reqs.n++;
 	return ncclSuccess;
 }
 
@@ -169,41 +172,38 @@ ncclResult_t shim_ends(ncclComm_t comm, shim_end *end, const char *what) {
 	goccl_result known = core.comm_info_get(handle(comm), &info);
 	if (known == GOCCL_INVALID_ARGUMENT) return shim_remember(shim_result(known, what));
 	struct group *g = mine;
-	struct ending *p = room(g->endings, g->ends, &g->endRoom, sizeof *p);
-	if (!p) return no_memory();
-	g->endings = p;
-	p[g->ends++] = (struct ending){handle(comm), end};
+	if (GROW(g->endings)) return no_memory();
+	g->endings.at[g->endings.n++] = (struct ending){handle(comm), end};
 	return ncclSuccess;
 }
 
 void shim_forget(ncclComm_t comm) {
 	if (!shim_grouped()) return;
 	struct group *g = mine;
-	size_t n = 0, starts = 0, ends = 0, later = 0;
-	for (size_t i = 0; i < g->n; i++)
-		if (g->reqs[i].comm != handle(comm)) g->reqs[n++] = g->reqs[i];
-	for (size_t i = 0; i < g->starts; i++)
-		if (g->started[i].comm != handle(comm)) g->started[starts++] = g->started[i];
-	for (size_t i = 0; i < g->ends; i++)
-		if (g->endings[i].comm != handle(comm)) g->endings[ends++] = g->endings[i];
-	for (size_t i = 0; i < g->later; i++)
-		if (g->laters[i].comm != handle(comm))
-			g->laters[later++] = g->laters[i];
-		else
-			g->laters[i].finish(g->laters[i].what, 1);
-	g->n = n, g->starts = starts, g->ends = ends, g->later = later;
+// REMOVE drops the elements of the communicator.
+#define REMOVE(list, end) \
+	do { \
+		size_t n = 0; \
+		for (size_t i = 0; i < (list).n; i++) \
+			if ((list).at[i].comm != handle(comm)) (list).at[n++] = (list).at[i]; \
+			else end; \
+		(list).n = n; \
+	} while (0)
+	REMOVE(g->reqs, (void)0);
+	REMOVE(g->started, (void)0);
+	REMOVE(g->endings, (void)0);
+	REMOVE(g->laters, g->laters.at[i].finish(g->laters.at[i].what, 1));
+#undef REMOVE
 }
 
 ncclResult_t shim_later(goccl_comm comm, shim_finish *finish, void *what) {
 	if (!shim_grouped()) return finish(what, 0);
 	struct group *g = mine;
-	struct later *p = room(g->laters, g->later, &g->laterRoom, sizeof *p);
-	if (!p) {
+	if (GROW(g->laters)) {
 		finish(what, 1);
 		return no_memory();
 	}
-	g->laters = p;
-	p[g->later++] = (struct later){comm, finish, what};
+	g->laters.at[g->laters.n++] = (struct later){comm, finish, what};
 	return ncclSuccess;
 }
 
@@ -232,13 +232,11 @@ ncclResult_t shim_started(ncclComm_t *out, goccl_comm comm, int nonBlocking, con
 		return r;
 	}
 	struct group *g = mine;
-	struct started *p = room(g->started, g->starts, &g->startRoom, sizeof *p);
-	if (!p) {
+	if (GROW(g->started)) {
 		give_up(&s);
 		return no_memory();
 	}
-	g->started = p;
-	p[g->starts++] = s;
+	g->started.at[g->started.n++] = s;
 	return nonBlocking ? ncclInProgress : ncclSuccess;
 }
 
@@ -253,8 +251,8 @@ NCCL(GroupStart, void) {
 static ncclResult_t finish(struct group *g, double *simulate) {
 	ncclResult_t r = g->error;
 	int pending = 0;
-	for (size_t i = 0; i < g->starts; i++) {
-		struct started *s = &g->started[i];
+	for (size_t i = 0; i < g->started.n; i++) {
+		struct started *s = &g->started.at[i];
 		if (s->nonBlocking) {
 			pending = 1;
 			continue;
@@ -263,19 +261,19 @@ static ncclResult_t finish(struct group *g, double *simulate) {
 		if (!r) r = one;
 	}
 	int given_up = r != ncclSuccess || simulate;
-	for (size_t i = 0; i < g->later; i++) {
-		ncclResult_t one = g->laters[i].finish(g->laters[i].what, given_up);
+	for (size_t i = 0; i < g->laters.n; i++) {
+		ncclResult_t one = g->laters.at[i].finish(g->laters.at[i].what, given_up);
 		if (!r) r = one;
 	}
 	if (r)
-		for (size_t i = 0; i < g->starts; i++) give_up(&g->started[i]);
-	else if (g->n && simulate)
-		r = shim_result(core.estimate(g->reqs, g->n, simulate), "ncclGroupSimulateEnd");
-	else if (g->n)
-		r = shim_plugs ? shim_plugged(g->reqs, g->n, 1, "ncclGroupEnd")
-			       : shim_result(core.submit(g->reqs, g->n), "ncclGroupEnd");
-	for (size_t i = 0; i < g->ends; i++) {
-		ncclResult_t one = g->endings[i].end((ncclComm_t)(uintptr_t)g->endings[i].comm);
+		for (size_t i = 0; i < g->started.n; i++) give_up(&g->started.at[i]);
+	else if (g->reqs.n && simulate)
+		r = shim_result(core.estimate(g->reqs.at, g->reqs.n, simulate), "ncclGroupSimulateEnd");
+	else if (g->reqs.n)
+		r = shim_plugs ? shim_plugged(g->reqs.at, g->reqs.n, 1, "ncclGroupEnd")
+			       : shim_result(core.submit(g->reqs.at, g->reqs.n), "ncclGroupEnd");
+	for (size_t i = 0; i < g->endings.n; i++) {
+		ncclResult_t one = g->endings.at[i].end((ncclComm_t)(uintptr_t)g->endings.at[i].comm);
 		if (one == ncclInProgress)
 			pending = 1;
 		else if (!r)
