@@ -87,7 +87,7 @@ constexpr int groupBarrierTag = 0x60cc0, broadcastTag = 0x60cc1;
 }  // namespace detail
 
 inline void Bootstrap::groupBarrier(const std::vector<int>& ranks) {
-  // The first of the list hears from each other rank, then answers.
+  // The first of the list receives from each other rank, then answers.
   char token = 0;
   if (ranks.empty()) return;
   const int first = ranks.front();

@@ -10,9 +10,9 @@ namespace goccl {
 class SemaphoreStub {
  public:
   SemaphoreStub(const Connection& connection) : connection_(connection) {
-    goccl_object h = 0;
-    detail::check(goccl_semaphore_stub_create(connection.handle(), &h), "create a semaphore stub");
-    state_ = std::make_shared<detail::Exchanged>(detail::own(h, {connection.object()}), detail::contextOf(connection));
+    auto object = detail::make("create a semaphore stub", {connection.object()}, goccl_semaphore_stub_create,
+                               connection.handle());
+    state_ = std::make_shared<detail::Exchanged>(std::move(object), detail::contextOf(connection));
   }
   SemaphoreStub(const std::shared_ptr<Connection>& connection) : SemaphoreStub(*connection) {}
 
@@ -37,9 +37,8 @@ class Semaphore {
   Semaphore(const SemaphoreStub& localStub, const SemaphoreStub& remoteStub) : connection_(localStub.connection()) {
     const auto& c = detail::contextOf(connection_);
     const auto local = localStub.in(c), remote = remoteStub.in(c);
-    goccl_object h = 0;
-    detail::check(goccl_semaphore_create(local->handle, remote->handle, &h), "create a semaphore");
-    object_ = detail::own(h, {local, remote, c});
+    object_ = detail::make("create a semaphore", {local, remote, c}, goccl_semaphore_create, local->handle,
+                           remote->handle);
   }
   Semaphore(detail::ObjectPtr object, Connection connection)
       : object_(std::move(object)), connection_(std::move(connection)) {}
@@ -76,11 +75,9 @@ class Communicator {
   explicit Communicator(std::shared_ptr<Bootstrap> bootstrap, std::shared_ptr<Context> context = nullptr)
       : bootstrap_(std::move(bootstrap)),
         tcp_(detail::tcpOf(bootstrap_)),
-        context_(context ? std::move(context) : Context::create()) {
-    goccl_object h = 0;
-    detail::check(goccl_communicator_create(tcp_->handle(), context_->object()->handle, &h), "create a communicator");
-    object_ = detail::own(h, {tcp_, context_->object()});
-  }
+        context_(context ? std::move(context) : Context::create()),
+        object_(detail::make("create a communicator", {tcp_, context_->object()}, goccl_communicator_create,
+                             tcp_->handle(), context_->object()->handle)) {}
   // What the C ABI made; it stays the caller's.
   Communicator(std::shared_ptr<TcpBootstrap> bootstrap, std::shared_ptr<Context> context, goccl_object borrowed)
       : bootstrap_(bootstrap),
@@ -96,40 +93,36 @@ class Communicator {
 
   // sendMemory lets the peer use local memory, which stays registered while the communicator lives.
   void sendMemory(RegisteredMemory memory, int remoteRank, int tag = 0) {
-    goccl_object h = 0;
     const auto m = memory.in(context_->object());
-    detail::check(goccl_communicator_send_memory(object_->handle, m->handle, remoteRank, tag, &h), "sendMemory");
+    auto sent = detail::make("sendMemory", {m, object_}, goccl_communicator_send_memory, object_->handle, m->handle,
+                             remoteRank, tag);
     std::lock_guard<std::mutex> hold(mutex_);
-    sent_.push_back(detail::own(h, {m, object_}));
+    sent_.push_back(std::move(sent));
   }
   std::shared_future<RegisteredMemory> recvMemory(int remoteRank, int tag = 0) {
-    goccl_object h = 0;
-    detail::check(goccl_communicator_recv_memory(object_->handle, remoteRank, tag, &h), "recvMemory");
     return detail::later<RegisteredMemory>(
-        detail::own(h, {object_}), "recvMemory",
+        detail::make("recvMemory", {object_}, goccl_communicator_recv_memory, object_->handle, remoteRank, tag),
+        "recvMemory",
         [o = object_, c = context_->object()](goccl_object m) { return RegisteredMemory(detail::own(m, {o, c}), c); });
   }
   ConnectionFuture connect(const Endpoint& local, int remoteRank, int tag = 0) {
-    goccl_object h = 0;
-    detail::check(goccl_communicator_connect_endpoint(object_->handle, detail::handleOf(local.object(), "endpoint"),
-                                                      remoteRank, tag, &h),
-                  "connect");
-    return connected(h, local.config(), local.object());
+    const auto handle = detail::handleOf(local.object(), "endpoint");
+    return connected(detail::make("connect", {object_, local.object()}, goccl_communicator_connect_endpoint,
+                                  object_->handle, handle, remoteRank, tag),
+                     local.config(), local.object());
   }
   ConnectionFuture connect(const EndpointConfig& local, int remoteRank, int tag = 0) {
     if (local.ib.chosen()) return connect(context_->createEndpoint(local), remoteRank, tag);
-    goccl_object h = 0;
-    detail::check(goccl_communicator_connect(object_->handle, static_cast<int32_t>(local.transport),
-                                             detail::openDevice(local.device), remoteRank, tag, &h),
-                  "connect");
-    return connected(h, local, nullptr);
+    return connected(detail::make("connect", {object_}, goccl_communicator_connect, object_->handle,
+                                  static_cast<int32_t>(local.transport), detail::openDevice(local.device), remoteRank,
+                                  tag),
+                     local, nullptr);
   }
   std::shared_future<Semaphore> buildSemaphore(const Connection& connection, int remoteRank, int tag = 0) {
-    goccl_object h = 0;
-    detail::check(goccl_communicator_build_semaphore(object_->handle, connection.handle(), remoteRank, tag, &h),
-                  "buildSemaphore");
     return detail::later<Semaphore>(
-        detail::own(h, {object_, connection.object()}), "buildSemaphore", [connection](goccl_object s) {
+        detail::make("buildSemaphore", {object_, connection.object()}, goccl_communicator_build_semaphore,
+                     object_->handle, connection.handle(), remoteRank, tag),
+        "buildSemaphore", [connection](goccl_object s) {
           return Semaphore(detail::own(s, {connection.object(), detail::contextOf(connection)}), connection);
         });
   }
@@ -150,12 +143,11 @@ class Communicator {
   const detail::ObjectPtr& object() const { return object_; }
 
  private:
-  ConnectionFuture connected(goccl_object future, const EndpointConfig& config, const detail::ObjectPtr& endpoint) {
-    return ConnectionFuture(detail::later<Connection>(detail::own(future, {object_, endpoint}), "connect",
-                                                      [o = object_, c = context_, config, endpoint](goccl_object h) {
-                                                        return Connection(detail::own(h, {o, endpoint, c->object()}), c,
-                                                                          config);
-                                                      }));
+  ConnectionFuture connected(detail::ObjectPtr future, const EndpointConfig& config, detail::ObjectPtr endpoint) {
+    auto make = [o = object_, c = context_, config, endpoint](goccl_object h) {
+      return Connection(detail::own(h, {o, endpoint, c->object()}), c, config);
+    };
+    return ConnectionFuture(detail::later<Connection>(std::move(future), "connect", std::move(make)));
   }
   static std::pair<int, int> peerOf(const Connection& connection) {
     int32_t transport = 0, peer = 0, tag = 0;

@@ -105,9 +105,8 @@ class Connection {
 class Context : public std::enable_shared_from_this<Context> {
  public:
   static std::shared_ptr<Context> create() {
-    goccl_object h = 0;
-    detail::check(goccl_context_create(0, 0, &h), "create a context");
-    return std::make_shared<Context>(detail::own(h));
+    return std::make_shared<Context>(
+        detail::make("create a context", {}, goccl_context_create, int64_t{0}, int64_t{0}));
   }
   explicit Context(detail::ObjectPtr object) : object_(std::move(object)) {}
   // A context that the C ABI made; it stays the caller's.
@@ -117,30 +116,25 @@ class Context : public std::enable_shared_from_this<Context> {
 
   // The memory belongs to the calling thread's current device.
   RegisteredMemory registerMemory(void* ptr, size_t size, TransportFlags transports) {
-    goccl_object h = 0;
-    detail::check(
-        goccl_memory_register(object_->handle, detail::currentDevice(), ptr, size, detail::maskOf(transports), &h),
-        "register memory");
-    return RegisteredMemory(detail::own(h, {object_}), object_);
+    return RegisteredMemory(detail::make("register memory", {object_}, goccl_memory_register, object_->handle,
+                                         detail::currentDevice(), ptr, size, detail::maskOf(transports)),
+                            object_);
   }
   Endpoint createEndpoint(EndpointConfig config) {
-    goccl_object h = 0;
     const EndpointConfig::Ib& ib = config.ib;
     const auto depth = [](int value, int standard) { return value == standard ? -1 : value; };
-    detail::check(goccl_endpoint_create_rdma(object_->handle, static_cast<int32_t>(config.transport), ib.deviceIndex,
-                                             detail::openDevice(config.device), ib.port, ib.gidIndex,
-                                             depth(ib.maxCqSize, ib.DefaultMaxCqSize),
-                                             depth(ib.maxSendWr, ib.DefaultMaxSendWr),
-                                             depth(ib.maxRecvWr, ib.DefaultMaxRecvWr), &h),
-                  "create an endpoint");
-    return Endpoint(detail::own(h, {object_}), config);
+    return Endpoint(detail::make("create an endpoint", {object_}, goccl_endpoint_create_rdma, object_->handle,
+                                 static_cast<int32_t>(config.transport), ib.deviceIndex,
+                                 detail::openDevice(config.device), ib.port, ib.gidIndex,
+                                 depth(ib.maxCqSize, ib.DefaultMaxCqSize), depth(ib.maxSendWr, ib.DefaultMaxSendWr),
+                                 depth(ib.maxRecvWr, ib.DefaultMaxRecvWr)),
+                    config);
   }
   Connection connect(const Endpoint& local, const Endpoint& remote) {
-    goccl_object h = 0;
-    detail::check(goccl_connection_create(object_->handle, detail::handleOf(local.object(), "local endpoint"),
-                                          detail::handleOf(remote.object(), "remote endpoint"), &h),
-                  "connect");
-    return Connection(detail::own(h, {object_, local.object(), remote.object()}), shared_from_this(), local.config());
+    auto object = detail::make("connect", {object_, local.object(), remote.object()}, goccl_connection_create,
+                               object_->handle, detail::handleOf(local.object(), "local endpoint"),
+                               detail::handleOf(remote.object(), "remote endpoint"));
+    return Connection(std::move(object), shared_from_this(), local.config());
   }
   const detail::ObjectPtr& object() const { return object_; }
 
@@ -161,11 +155,9 @@ inline const ObjectPtr& contextOf(const Connection& c) {
 }  // namespace detail
 
 inline Endpoint Endpoint::deserialize(const std::vector<char>& data) {
-  goccl_object h = 0;
-  detail::check(goccl_endpoint_deserialize(data.data(), data.size(), &h), "deserialize an endpoint");
-  auto object = detail::own(h);
+  auto object = detail::make("deserialize an endpoint", {}, goccl_endpoint_deserialize, data.data(), data.size());
   int32_t transport = 0, kind = 0, index = 0, local = 0;
-  detail::check(goccl_endpoint_info(h, &transport, &kind, &index, &local), "endpoint");
+  detail::check(goccl_endpoint_info(object->handle, &transport, &kind, &index, &local), "endpoint");
   return Endpoint(object, EndpointConfig(static_cast<goccl::Transport>(transport),
                                          Device(kind == GOCCL_DEVICE_HOST ? DeviceType::CPU : DeviceType::GPU, index)));
 }

@@ -74,25 +74,16 @@ constexpr int cudaErrorUnknown =
     999;  // CUDA_ERROR_UNKNOWN: the C ABI gives the text of a driver's error, not its number
 
 [[noreturn]] inline void raise(goccl_result r, const std::string& message) {
-  switch (r) {
-    case GOCCL_CUDA_ERROR:
-      throw CuError(message, cudaErrorUnknown);
-    case GOCCL_SYSTEM_ERROR:
-      throw SysError(message, 0);
-    case GOCCL_PEER_DEAD:
-      throw Error(message, ErrorCode::RemoteError, r);
-    case GOCCL_TIMEOUT:
-      throw Error(message, ErrorCode::Timeout, r);
-    case GOCCL_ABORTED:
-      throw Error(message, ErrorCode::Aborted, r);
-    case GOCCL_OUT_OF_MEMORY:
-    case GOCCL_FORKED:
-      throw Error(message, ErrorCode::SystemError, r);
-    case GOCCL_INTERNAL_ERROR:
-      throw Error(message, ErrorCode::InternalError, r);
-    default:
-      throw Error(message, ErrorCode::InvalidUsage, r);
-  }
+  if (r == GOCCL_CUDA_ERROR) throw CuError(message, cudaErrorUnknown);
+  if (r == GOCCL_SYSTEM_ERROR) throw SysError(message, 0);
+  throw Error(message,
+              r == GOCCL_PEER_DEAD                               ? ErrorCode::RemoteError
+              : r == GOCCL_TIMEOUT                               ? ErrorCode::Timeout
+              : r == GOCCL_ABORTED                               ? ErrorCode::Aborted
+              : r == GOCCL_OUT_OF_MEMORY || r == GOCCL_FORKED    ? ErrorCode::SystemError
+              : r == GOCCL_INTERNAL_ERROR                        ? ErrorCode::InternalError
+                                                                 : ErrorCode::InvalidUsage,
+              r);
 }
 
 // check throws for a result that is not a success; what names the call.

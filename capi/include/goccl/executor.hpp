@@ -14,41 +14,13 @@ namespace goccl {
 namespace detail {
 
 inline uint32_t typeOf(DataType t) {
-  switch (t) {
-    case DataType::INT32:
-      return GOCCL_INT32;
-    case DataType::UINT32:
-      return GOCCL_UINT32;
-    case DataType::FLOAT16:
-      return GOCCL_FLOAT16;
-    case DataType::FLOAT32:
-      return GOCCL_FLOAT32;
-    case DataType::BFLOAT16:
-      return GOCCL_BFLOAT16;
-    case DataType::FLOAT8_E4M3FN:
-      return GOCCL_FLOAT8E4M3;
-    case DataType::FLOAT8_E5M2:
-      return GOCCL_FLOAT8E5M2;
-    case DataType::UINT8:
-      return GOCCL_UINT8;
-    default:
-      misuse("data type " + std::to_string(static_cast<int>(t)) +
-             ": goccl has the OCP forms of 8-bit floats, E4M3FN and E5M2, and no AUTO here");
-  }
-}
-
-inline size_t sizeOf(DataType t) {
-  switch (typeOf(t)) {
-    case GOCCL_UINT8:
-    case GOCCL_FLOAT8E4M3:
-    case GOCCL_FLOAT8E5M2:
-      return 1;
-    case GOCCL_FLOAT16:
-    case GOCCL_BFLOAT16:
-      return 2;
-    default:
-      return 4;
-  }
+  static const int types[] = {GOCCL_INT32,      GOCCL_UINT32, GOCCL_FLOAT16,    GOCCL_FLOAT32, GOCCL_BFLOAT16,
+                              GOCCL_FLOAT8E4M3, -1,           GOCCL_FLOAT8E5M2, -1,            GOCCL_UINT8};
+  const auto i = static_cast<size_t>(t);
+  if (i >= sizeof types / sizeof *types || types[i] < 0)
+    misuse("data type " + std::to_string(static_cast<int>(t)) +
+           ": goccl has the OCP forms of 8-bit floats, E4M3FN and E5M2, and no AUTO here");
+  return static_cast<uint32_t>(types[i]);
 }
 
 // member is a value of a flat JSON object, without quotes: goccl_plan_check's report.
@@ -126,12 +98,9 @@ class Executor {
       detail::misuse("rank " + std::to_string(rank) + ": this is the executor of rank " +
                      std::to_string(communicator_->bootstrap()->getRank()));
     auto& loaded = plans_[*plan.text()];
-    if (!loaded) {
-      goccl_object h = 0;
-      detail::check(goccl_executor_load(object_->handle, plan.text()->data(), plan.text()->size(), 0, &h),
-                    "load a plan");
-      loaded = detail::own(h, {object_});
-    }
+    if (!loaded)
+      loaded = detail::make("load a plan", {object_}, goccl_executor_load, object_->handle, plan.text()->data(),
+                            plan.text()->size(), uint64_t{0});
     const size_t message = plan.collective() == "allgather" ? recvSize : sendSize;
     auto on = reinterpret_cast<uintptr_t>(stream);
     int32_t kind = 0, index = 0;
@@ -151,9 +120,8 @@ class Executor {
   void reset() {
     plans_.clear();
     object_ = nullptr;
-    goccl_object h = 0;
-    detail::check(goccl_executor_create(communicator_->bootstrapHandle(), device_, 0, &h), "create an executor");
-    object_ = detail::own(h, {communicator_});
+    object_ = detail::make("create an executor", {communicator_}, goccl_executor_create,
+                           communicator_->bootstrapHandle(), device_, int64_t{0});
   }
   ~Executor() {
     plans_.clear();

@@ -16,11 +16,10 @@ class Fifo {
  public:
   using DeviceHandle = FifoHandle;
   // The ring is for kernels of the calling thread's current device. size is rounded up to a power of two.
-  explicit Fifo(int size = DefaultFifoSize) : context_(Context::create()) {
-    goccl_object h = 0;
-    detail::check(goccl_fifo_create(context_->object()->handle, detail::currentDevice(), size, &h), "create a fifo");
-    object_ = detail::own(h, {context_->object()});
-  }
+  explicit Fifo(int size = DefaultFifoSize)
+      : context_(Context::create()),
+        object_(detail::make("create a fifo", {context_->object()}, goccl_fifo_create, context_->object()->handle,
+                             detail::currentDevice(), size)) {}
   // poll fetches the next trigger, which stays until pop.
   bool poll(goccl_trigger& trigger) {
     int32_t found = 0;
@@ -37,11 +36,7 @@ class Fifo {
     detail::check(goccl_fifo_size(object_->handle, &n), "fifo");
     return n;
   }
-  DeviceHandle deviceHandle() const {
-    DeviceHandle h;
-    detail::readHandle(object_, "fifo", h);
-    return h;
-  }
+  DeviceHandle deviceHandle() const { return detail::readHandle<DeviceHandle>(object_, "fifo"); }
 
  private:
   std::shared_ptr<Context> context_;

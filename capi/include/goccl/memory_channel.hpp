@@ -12,19 +12,13 @@ class BaseMemoryChannelOf {
  public:
   using DeviceHandle = Handle;
   BaseMemoryChannelOf() = default;
-  BaseMemoryChannelOf(const Semaphore& semaphore) {
-    goccl_object h = 0;
-    detail::check(goccl_base_memory_channel_create(semaphore.handle(), &h), "create a base memory channel");
-    object_ = detail::own(h, {semaphore.object()});
-  }
+  BaseMemoryChannelOf(const Semaphore& semaphore)
+      : object_(detail::make("create a base memory channel", {semaphore.object()}, goccl_base_memory_channel_create,
+                             semaphore.handle())) {}
   BaseMemoryChannelOf(const std::shared_ptr<MemoryDevice2DeviceSemaphore>& semaphore)
       : BaseMemoryChannelOf(semaphore->semaphore()) {}
 
-  DeviceHandle deviceHandle() const {
-    DeviceHandle h;
-    detail::readHandle(object_, "base memory channel", h);
-    return h;
-  }
+  DeviceHandle deviceHandle() const { return detail::readHandle<Handle>(object_, "base memory channel"); }
 
  private:
   detail::ObjectPtr object_;
@@ -42,10 +36,8 @@ class MemoryChannelOf {
       : packetBuffer_(packetBuffer) {
     const auto& c = detail::contextOf(semaphore.connection());
     const auto to = dst.in(c), from = src.in(c);
-    goccl_object h = 0;
-    detail::check(goccl_memory_channel_create(semaphore.handle(), to->handle, from->handle, 0, &h),
-                  "create a memory channel");
-    object_ = detail::own(h, {semaphore.object(), to, from});
+    object_ = detail::make("create a memory channel", {semaphore.object(), to, from}, goccl_memory_channel_create,
+                           semaphore.handle(), to->handle, from->handle, goccl_object{0});
   }
   // src is local memory as long as dst.
   MemoryChannelOf(const Semaphore& semaphore, const RegisteredMemory& dst, void* src, void* packetBuffer = nullptr)
@@ -57,8 +49,7 @@ class MemoryChannelOf {
       : MemoryChannelOf(semaphore->semaphore(), std::forward<Rest>(rest)...) {}
 
   DeviceHandle deviceHandle() const {
-    DeviceHandle h;
-    detail::readHandle(object_, "memory channel", h);
+    auto h = detail::readHandle<DeviceHandle>(object_, "memory channel");
 #if GOCCL_HANDLES
     h.packetBuffer = static_cast<uint8_t*>(packetBuffer_);
 #else

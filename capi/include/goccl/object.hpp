@@ -40,6 +40,14 @@ inline ObjectPtr own(goccl_object handle, Object::Keep keep = {}) {
   return std::make_shared<Object>(handle, std::move(keep));
 }
 
+// make is the object that a function of the C ABI stores at its last argument; keep is what it is made from.
+template <class Create, class... Args>
+ObjectPtr make(const char* what, Object::Keep keep, Create create, Args... args) {
+  goccl_object h = 0;
+  check(create(args..., &h), what);
+  return own(h, std::move(keep));
+}
+
 // handleOf is 0 for an object that was never made.
 inline goccl_object handleOf(const ObjectPtr& object, const char* what) {
   if (!object) misuse(std::string(what) + " is empty: it was default-constructed and never assigned");
@@ -55,9 +63,10 @@ inline std::vector<char> serialize(const ObjectPtr& object, const char* what) {
   return bytes;
 }
 
-// readHandle fills a kernel's handle, of the type of goccl/handle.cuh.
+// readHandle returns a kernel's handle, of the type of goccl/handle.cuh.
 template <class Handle>
-void readHandle(const ObjectPtr& object, const char* what, Handle& out) {
+Handle readHandle(const ObjectPtr& object, const char* what) {
+  Handle out;
   void* data = nullptr;
   uint64_t size = 0;
   check(goccl_object_device_handle(handleOf(object, what), &data, &size), what);
@@ -67,6 +76,7 @@ void readHandle(const ObjectPtr& object, const char* what, Handle& out) {
   if (!fits)
     misuse(std::string(what) + ": the library's handle has " + std::to_string(size) + " bytes, the header's " +
            std::to_string(sizeof(Handle)) + ": use headers and library of one release");
+  return out;
 }
 
 // Exchanged is an object, or still the bytes that a peer sent: then it becomes an object of the first context that uses
@@ -81,9 +91,7 @@ class Exchanged {
   ObjectPtr in(const ObjectPtr& context) {
     std::lock_guard<std::mutex> hold(mutex_);
     if (!object_) {
-      goccl_object h = 0;
-      check(read_(handleOf(context, "context"), bytes_.data(), bytes_.size(), &h), "deserialize");
-      object_ = own(h, {context});
+      object_ = make("deserialize", {context}, read_, handleOf(context, "context"), bytes_.data(), bytes_.size());
       context_ = context;
     }
     return object_;

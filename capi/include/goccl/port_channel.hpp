@@ -65,11 +65,10 @@ class ProxyState {
  private:
   void make(const ObjectPtr& context) {
     if (service_) return;
-    goccl_object h = 0;
-    check(goccl_proxy_service_create(context->handle, device_, fifoSize_, &h), "create a proxy service");
-    service_ = own(h, {context});
+    service_ = detail::make("create a proxy service", {context}, goccl_proxy_service_create, context->handle, device_,
+                            fifoSize_);
     context_ = context;
-    if (started_) check(goccl_proxy_service_start(h), "startProxy");
+    if (started_) check(goccl_proxy_service_start(service_->handle), "startProxy");
   }
 
   const int fifoSize_;
@@ -92,16 +91,11 @@ class BasePortChannelOf {
   BasePortChannelOf() = default;
   BasePortChannelOf(std::shared_ptr<detail::ProxyState> proxy, SemaphoreId semaphore)
       : proxy_(std::move(proxy)), semaphore_(semaphore) {
-    goccl_object h = 0;
     const auto service = proxy_->service();
-    detail::check(goccl_base_port_channel_create(service->handle, semaphore, &h), "create a base port channel");
-    object_ = detail::own(h, {service, proxy_});
+    object_ = detail::make("create a base port channel", {service, proxy_}, goccl_base_port_channel_create,
+                           service->handle, semaphore);
   }
-  DeviceHandle deviceHandle() const {
-    DeviceHandle h;
-    detail::readHandle(object_, "base port channel", h);
-    return h;
-  }
+  DeviceHandle deviceHandle() const { return detail::readHandle<Handle>(object_, "base port channel"); }
   const std::shared_ptr<detail::ProxyState>& proxy() const { return proxy_; }
   SemaphoreId semaphoreId() const { return semaphore_; }
 
@@ -118,21 +112,16 @@ class PortChannelOf {
   using DeviceHandle = Handle;
   PortChannelOf() = default;
   PortChannelOf(const std::shared_ptr<detail::ProxyState>& proxy, SemaphoreId semaphore, MemoryId dst, MemoryId src) {
-    goccl_object h = 0;
     const auto service = proxy->service();
-    detail::check(goccl_port_channel_create(service->handle, semaphore, dst, src, &h), "create a port channel");
-    object_ = detail::own(h, {service, proxy});
+    object_ = detail::make("create a port channel", {service, proxy}, goccl_port_channel_create, service->handle,
+                           semaphore, dst, src);
   }
   // The older form: a channel that names no memory, and the memories.
   template <class Base>
   PortChannelOf(const BasePortChannelOf<Base>& channel, MemoryId dst, MemoryId src)
       : PortChannelOf(channel.proxy(), channel.semaphoreId(), dst, src) {}
 
-  DeviceHandle deviceHandle() const {
-    DeviceHandle h;
-    detail::readHandle(object_, "port channel", h);
-    return h;
-  }
+  DeviceHandle deviceHandle() const { return detail::readHandle<Handle>(object_, "port channel"); }
 
  private:
   detail::ObjectPtr object_;

@@ -21,11 +21,7 @@ class DirectedSemaphore {
   const Semaphore& semaphore() const { return semaphore_; }
 
  protected:
-  SemaphoreHandle kernelHandle() const {
-    SemaphoreHandle h;
-    readHandle(semaphore_.object(), "semaphore", h);
-    return h;
-  }
+  SemaphoreHandle kernelHandle() const { return readHandle<SemaphoreHandle>(semaphore_.object(), "semaphore"); }
   Semaphore semaphore_;
 };
 

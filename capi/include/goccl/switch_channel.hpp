@@ -15,18 +15,11 @@ class SwitchChannelOf {
   // All ranks of the communicator make it together, with memory of the same size. Channels that are made at a
   // time have different tags.
   SwitchChannelOf(Communicator& communicator, const RegisteredMemory& memory, int tag = 0) : memory_(memory) {
-    goccl_object h = 0;
     const auto m = memory.in(communicator.context()->object());
-    detail::check(
-        goccl_switch_channel_create(communicator.object()->handle, detail::currentDevice(), m->handle, tag, 0, &h),
-        "create a switch channel");
-    object_ = detail::own(h, {m, communicator.object()});
+    object_ = detail::make("create a switch channel", {m, communicator.object()}, goccl_switch_channel_create,
+                           communicator.object()->handle, detail::currentDevice(), m->handle, tag, int64_t{0});
   }
-  DeviceHandle deviceHandle() const {
-    DeviceHandle h;
-    detail::readHandle(object_, "switch channel", h);
-    return h;
-  }
+  DeviceHandle deviceHandle() const { return detail::readHandle<Handle>(object_, "switch channel"); }
   // The local memory.
   void* getDevicePtr() { return memory_.data(); }
 
