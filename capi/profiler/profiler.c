@@ -234,29 +234,27 @@ static ncclResult_t record(void *event, int state, union state_args *args) {
 }
 
 enum { WANTED = EVENT_COLL | EVENT_P2P | EVENT_PROXY_OP | EVENT_PROXY_STEP | EVENT_KERNEL };
+static ncclResult_t init(int version, void **context, uint64_t comm, int *mask, const char *name, int nodes, int nranks,
+			 int rank) {
+	*context = memory_open(version, comm, name, nodes, nranks, rank);
+	*mask = !*context ? 0 : WANTED;
+	if (*context && version >= 5) *mask |= EVENT_COLL_API | EVENT_P2P_API | (version >= 6 ? EVENT_COPY_ENGINE : 0);
+	return ncclSuccess;
+}
 static ncclResult_t init4(void **context, int *mask, const char *name, uint64_t comm, int nodes, int nranks, int rank,
 			  plugin_log *log) {
 	(void)log;
-	*context = memory_open(4, comm, name, nodes, nranks, rank);
-	*mask = *context ? WANTED : 0;
-	return ncclSuccess;
-}
-static void *init(int version, uint64_t comm, int *mask, const char *name, int nodes, int nranks, int rank) {
-	void *context = memory_open(version, comm, name, nodes, nranks, rank);
-	*mask = !context ? 0 : WANTED | EVENT_COLL_API | EVENT_P2P_API | (version >= 6 ? EVENT_COPY_ENGINE : 0);
-	return context;
+	return init(4, context, comm, mask, name, nodes, nranks, rank);
 }
 static ncclResult_t init5(void **context, uint64_t comm, int *mask, const char *name, int nodes, int nranks, int rank,
 			  plugin_log *log) {
 	(void)log;
-	*context = init(5, comm, mask, name, nodes, nranks, rank);
-	return ncclSuccess;
+	return init(5, context, comm, mask, name, nodes, nranks, rank);
 }
 static ncclResult_t init6(void **context, uint64_t comm, int *mask, const char *name, int nodes, int nranks, int rank,
 			  plugin_log *log) {
 	(void)log;
-	*context = init(6, comm, mask, name, nodes, nranks, rank);
-	return ncclSuccess;
+	return init(6, context, comm, mask, name, nodes, nranks, rank);
 }
 static ncclResult_t finalize(void *context) {
 	memory_close(context);
