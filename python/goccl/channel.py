@@ -30,9 +30,6 @@ class _Channel(Object):
         """The channel for kernels."""
         return DeviceHandle(self)
 
-    def _abort(self) -> None:
-        pass
-
     def _run(self, op: int, a: int = 0, b: int = 0, size: int = 0, flag: int = 0) -> None:
         lib.channel_run(self.handle, op, a, b, size, flag)
 
@@ -41,8 +38,9 @@ class _Channel(Object):
 
     def _interrupt(self) -> None:
         for k in self._keep:
-            if isinstance(k, Semaphore):
-                k.connection().context.abort("interrupted")
+            context = k.connection().context if isinstance(k, Semaphore) else getattr(k, "_context", None)
+            if context is not None:
+                context.abort("interrupted")
                 return
 
     def signal(self) -> None:

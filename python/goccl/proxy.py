@@ -99,12 +99,6 @@ class ProxyService:
 class BasePortChannel(_Channel):
     """Lets kernels ask the proxy for transfers between memories that they name by id."""
 
-    def __init__(self, handle: int, service: ProxyService) -> None:
-        super().__init__(handle, service)
-
-    def _interrupt(self) -> None:
-        self._keep[0]._context.abort("interrupted")
-
 
 class PortChannel(_Channel):
     """A port channel with its destination and its source chosen: the seeds' SimpleProxyChannel."""
@@ -114,9 +108,6 @@ class PortChannel(_Channel):
             raise TypeError("make it with ProxyService.port_channel(semaphore_id, dst, src)")
         super().__init__(interruptible(lib.port_channel_create, service._service(), semaphore_id, dst, src),
                          service)
-
-    def _interrupt(self) -> None:
-        self._keep[0]._context.abort("interrupted")
 
     def put(self, dst_offset: int, src_offset: int, nbytes: int) -> None:
         """Asks for a copy of nbytes."""
