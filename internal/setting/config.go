@@ -31,18 +31,17 @@ type Config struct {
 	NetEncrypt bool
 	CommID     string
 
-	Check            Checks
-	Algorithms       string
-	Overlap          bool
-	Tuning           string // a file
-	PlanDir          string
-	PlanCertificates string // a folder
-	MinCTAs          uint16 // 0: no limit
-	MaxCTAs          uint16 // 0: no limit
-	CTAPolicy        CTAPolicy
-	CopyEngine       Copies
-	SeparateGraphs   bool
-	MoEStages        bool
+	Check          Checks
+	Algorithms     string
+	Overlap        bool
+	Tuning         string // a file
+	PlanDir        string
+	MinCTAs        uint16 // 0: no limit
+	MaxCTAs        uint16 // 0: no limit
+	CTAPolicy      CTAPolicy
+	CopyEngine     Copies
+	SeparateGraphs bool
+	MoEStages      bool
 
 	Link         Link
 	NoP2P        bool     // NCCL_P2P_DISABLE

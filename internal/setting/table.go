@@ -92,10 +92,6 @@ var table = []Variable{
 	{Name: "GOCCL_PLAN_DIR", Default: "none", Brief: "folder of plans to register",
 		Doc: "a folder of plans (`*.json`) that communicators of the plan's size register; the same on all ranks",
 		set: text(func(c *Config) *string { return &c.PlanDir })},
-	{Name: "GOCCL_PLAN_CERTIFICATES", Default: "none", Brief: "folder that remembers which plans are proven",
-		Doc: "a folder in which processes note which plans they have proven, with which verifier, so that others of the " +
-			"same user need not prove them again. It must belong to the user, who alone may write it; else it is not used",
-		set: text(func(c *Config) *string { return &c.PlanCertificates })},
 	{Name: "GOCCL_MAX_CTAS", Alias: "NCCL_MAX_CTAS", Default: "as many as is fastest",
 		Want:  "a number of thread blocks, from 1 to 65535",
 		Brief: "the most thread blocks of a collective on GPUs",

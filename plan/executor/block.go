@@ -10,7 +10,7 @@ import (
 // verifier does, so a plan that the verifier accepts cannot hang here.
 type block struct {
 	r     *run
-	index int // in the plan; for merged blocks, the first one's
+	index int // in the plan
 	prog  []instr
 	pc    int
 	done  bool
@@ -86,7 +86,7 @@ func (b *block) step(in *instr, w *worker) (over, moved bool, err error) {
 		return true, true, nil
 	case plan.CodeWait:
 		for b.entry < len(in.links) && b.signalled(in) {
-			h.waited[in.links[b.entry]] += in.times[b.entry]
+			h.waited[in.links[b.entry]]++
 			b.entry++
 			moved = true
 		}
@@ -181,20 +181,18 @@ func (b *block) signal(in *instr) {
 	if in.remote {
 		h.remote.signals(in)
 	}
-	for i, l := range in.links {
-		if h.x.e.otherHost(h.x.program.peer[l]) {
-			continue
+	for _, l := range in.links {
+		if peer := h.x.program.peer[l]; !h.x.e.otherHost(peer) {
+			h.arenas[peer].inbound(h.x.program.pair[l]).Add(1)
+			h.arenas[peer].door().Wake()
 		}
-		w := h.arenas[h.x.program.peer[l]]
-		w.inbound(h.x.program.pair[l]).Add(in.times[i])
-		w.door().Wake()
 	}
 }
 
 func (b *block) signalled(in *instr) bool {
 	h := b.r.h
 	l := in.links[b.entry]
-	return int64(h.arenas[h.x.e.rank].inbound(l).Load()-h.waited[l]) >= int64(in.times[b.entry])
+	return int64(h.arenas[h.x.e.rank].inbound(l).Load()-h.waited[l]) > 0
 }
 
 // acquire decrements a semaphore if it is positive. Several workers may use the same semaphore.

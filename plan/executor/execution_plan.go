@@ -11,7 +11,6 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/verify"
 )
@@ -66,38 +65,16 @@ type verification struct {
 	once   sync.Once
 	report *verify.Report
 	err    error
-
-	merge  sync.Once
-	merges bool // the host may run merged blocks, see coalesce.go
 }
 
 // maxVerified bounds the cache. When it is full, it is cleared, and plans are checked again.
 const maxVerified = 1024
 
-// Check is verify.Check with a cache of results for the process, and with GOCCL_PLAN_CERTIFICATES for all of the user's
-// processes.
+// Check is verify.Check with a cache of results for the process.
 func Check(p *plan.Plan) (*verify.Report, error) { return check(p, sha256.Sum256(p.Encode())) }
 
 func check(p *plan.Plan, hash [sha256.Size]byte) (*verify.Report, error) {
-	v := verificationOf(hash)
-	v.once.Do(func() {
-		dir := setting.Lenient().PlanCertificates
-		if dir != "" {
-			var err error
-			if v.report, err = readCertificate(dir, hash); err == nil {
-				return
-			}
-		}
-		if v.report, v.err = verify.Check(p, verify.Options{}); v.err == nil && dir != "" {
-			_ = writeCertificate(dir, hash, v.report) // the next process proves it again
-		}
-	})
-	return v.report, v.err
-}
-
-func verificationOf(hash [sha256.Size]byte) *verification {
 	verified.Lock()
-	defer verified.Unlock()
 	v := verified.by[hash]
 	if v == nil {
 		if len(verified.by) >= maxVerified || verified.by == nil {
@@ -106,7 +83,9 @@ func verificationOf(hash [sha256.Size]byte) *verification {
 		v = &verification{}
 		verified.by[hash] = v
 	}
-	return v
+	verified.Unlock()
+	v.once.Do(func() { v.report, v.err = verify.Check(p, verify.Options{}) })
+	return v.report, v.err
 }
 
 // LoadJSON is Load for a plan file.
@@ -195,14 +174,9 @@ func (x *ExecutionPlan) prepare(o *options) error {
 	}
 	x.reduction, x.counted = reductionOf(p), p.Counted()
 	var err error
-	x.program, err = compile(p, x.e.rank, x.e.hosts)
-	if err != nil {
-		return err
+	if x.program, err = compile(p, x.e.rank, x.e.hosts); err == nil && x.e.dev.ID().Kind == device.CUDA {
+		x.encoded, err = encode(x.program, p.Period())
 	}
-	if x.e.dev.ID().Kind == device.Host {
-		return coalesced(p, x.hash, x.program)
-	}
-	x.encoded, err = encode(x.program, p.Period())
 	return err
 }
 

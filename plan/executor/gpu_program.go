@@ -215,6 +215,10 @@ func (e *gpuEncoder) split(in *instr, src, dst []plan.Place, flags uint8) error 
 	return nil
 }
 
+func overlap(a, b *plan.Place) bool {
+	return a.Rank == b.Rank && a.Plane == b.Plane && a.Index < b.Index+b.Size && b.Index < a.Index+a.Size
+}
+
 func (e *gpuEncoder) move(in *instr, src, dst []plan.Place, flags uint8) error {
 	o := gpuOp{code: uint8(in.kernel), flags: flags, sources: uint16(len(src)), destinations: uint16(len(dst)),
 		first: uint32(len(e.items)),

@@ -12,10 +12,6 @@ type program struct {
 	rank   int
 	hosts  []int // by rank; nil if there is one
 	blocks [][]instr
-	// merged is the same program in fewer blocks (coalesce.go), or nil. mergedAt[i] is the block of the plan behind
-	// merged block i, or the first of them.
-	merged   [][]instr
-	mergedAt []int
 
 	hooks     []plan.Hook // of this rank
 	firstHook int         // their first link
@@ -49,12 +45,11 @@ type instr struct {
 	op     *plan.Op
 	pos    plan.Pos
 	moves  []move
-	links  []int    // of this rank
-	times  []uint64 // signals on each link
-	io     []int    // other ranks whose input or output is touched
-	wakes  []int    // other ranks that receive packets
-	waits  bool     // has packet sources
-	remote bool     // a link leads to another host
+	links  []int // of this rank
+	io     []int // other ranks whose input or output is touched
+	wakes  []int // other ranks that receive packets
+	waits  bool  // has packet sources
+	remote bool  // a link leads to another host
 }
 
 // isRemote reports whether a rank is on another host.
@@ -152,7 +147,7 @@ func (prog *program) instr(s *plan.Step, nmem int) instr {
 			id += prog.firstHook
 		}
 		if s.Op.ChannelType != plan.SwitchChannel {
-			in.links, in.times = append(in.links, id), append(in.times, 1)
+			in.links = append(in.links, id)
 			in.remote = in.remote || prog.isRemote(prog.peer[id])
 		}
 	}

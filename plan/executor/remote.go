@@ -172,44 +172,14 @@ func (f *remote) announce(r *run, pl *plan.Place, at, n int64) {
 
 // signals sends the op's signals to other hosts.
 func (f *remote) signals(in *instr) {
-	region := f.name(remoteSignals, 0)
-	f.h.x.program.remoteSignals(in, func(peer, first int, s several) {
-		f.h.x.e.network.send(peer, func(l *link.Link) error {
-			return l.Add(transport.Remote{Region: region, Offset: 8 * uint64(first)}, s.word())
-		})
-	})
-}
-
-// remoteSignals calls send for the op's signals to other hosts. Merged blocks signal links at equal distances: one
-// command for these.
-func (prog *program) remoteSignals(in *instr, send func(peer, first int, s several)) {
-	for i := 0; i < len(in.links); {
-		peer, first, times := prog.peer[in.links[i]], prog.pair[in.links[i]], in.times[i]
-		if !prog.isRemote(peer) {
-			i++
-			continue
+	prog := f.h.x.program
+	for _, l := range in.links {
+		if peer := prog.peer[l]; prog.isRemote(peer) {
+			dst := transport.Remote{Region: f.name(remoteSignals, 0), Offset: 8 * uint64(prog.pair[l])}
+			f.h.x.e.network.send(peer, func(to *link.Link) error { return to.Add(dst, 1) })
 		}
-		count, stride := 1, 0
-		for i++; i < len(in.links) && prog.peer[in.links[i]] == peer && in.times[i] == times; i++ {
-			step := prog.pair[in.links[i]] - prog.pair[in.links[i-1]]
-			if step <= 0 || count > 1 && step != stride {
-				break
-			}
-			count, stride = count+1, step
-		}
-		send(peer, first, several{uint32(times), uint16(count), uint16(stride)})
 	}
 }
-
-// several is a number of signals on each of count links, stride apart.
-type several struct {
-	times         uint32
-	count, stride uint16
-}
-
-func (s several) word() uint64 { return uint64(s.times) | uint64(s.count)<<32 | uint64(s.stride)<<48 }
-
-func severalOf(w uint64) several { return several{uint32(w), uint16(w >> 32), uint16(w >> 48)} }
 
 // settle ends a launch: no peer writes to its buffers any more.
 func (f *remote) settle() error {

@@ -36,19 +36,13 @@ func (m remoteMemory) Add(int64, uint64) error   { return m.wrong() }
 func (m remoteMemory) Store(int64, uint64) error { return m.wrong() }
 func (m remoteMemory) Signal(int64) error        { return m.wrong() }
 
-// remoteSignal has a word for each link of this rank. An add is several signals, from that link on.
+// remoteSignal has a word for each link of this rank, to which a peer adds its signals.
 type remoteSignal struct{ remoteMemory }
 
 func (m *remoteSignal) Size() int64 { return 8 * int64(m.f.h.x.program.links) }
 
-func (m *remoteSignal) Add(off int64, word uint64) error {
-	s, first, links := severalOf(word), int(off/8), m.f.h.x.program.links
-	if s.count == 0 || first+(int(s.count)-1)*int(s.stride) >= links {
-		return m.refuse("signals links from %d on, %d of them %d apart: there are %d", first, s.count, s.stride, links)
-	}
-	for k := range int(s.count) {
-		m.f.h.arenas[m.f.h.x.e.rank].inbound(first + k*int(s.stride)).Add(uint64(s.times))
-	}
+func (m *remoteSignal) Add(off int64, n uint64) error {
+	m.f.h.arenas[m.f.h.x.e.rank].inbound(int(off / 8)).Add(n)
 	m.f.wake()
 	return nil
 }

@@ -42,8 +42,7 @@ type run struct {
 	limit  wait.Limit
 	bases  []rankBuffers // by rank
 	mapMu  sync.Mutex    // held while a peer's buffers are resolved
-	all    []block
-	blocks []block // the blocks of all that run in this launch
+	blocks []block
 	worker []worker
 }
 
@@ -72,7 +71,7 @@ func (w *worker) ready() bool {
 }
 
 func newRun(h *hostEngine) *run {
-	r := &run{h: h, bases: make([]rankBuffers, h.x.e.size), all: make([]block, len(h.x.program.blocks)),
+	r := &run{h: h, bases: make([]rankBuffers, h.x.e.size), blocks: make([]block, len(h.x.program.blocks)),
 		worker: make([]worker, h.cores)}
 	for i := range r.worker {
 		w := &r.worker[i]
@@ -165,20 +164,10 @@ func (r *run) begin() error {
 	}
 	me := &r.bases[x.e.rank]
 	me.buffer = [2]span{{pointerBytes(r.input), r.inSize}, {pointerBytes(r.output), r.outSize}}
-	prog := x.program
-	if r.workers == 1 && prog.merged != nil {
-		r.blocks = r.all[:len(prog.merged)]
-		for i := range r.blocks {
-			r.blocks[i].reset(r, prog.mergedAt[i], prog.merged[i])
-		}
-		r.h.remote.begin(r)
-		return nil
-	}
-	r.blocks = r.all
 	for i := range r.blocks {
-		r.blocks[i].reset(r, i, prog.blocks[i])
+		r.blocks[i].reset(r, i, x.program.blocks[i])
 	}
-	r.h.remote.begin(r)
+	h.remote.begin(r)
 	return nil
 }
 
