@@ -2,7 +2,10 @@ package dsl
 
 import (
 	"fmt"
+	"iter"
 	"slices"
+
+	"github.com/goccl/goccl/plan"
 )
 
 // CollectiveProgram is a recorded collective: the operations of all ranks, in the order in which the author wrote them.
@@ -217,4 +220,127 @@ func (o *operation) clone() *operation {
 	c.channels = append([]*channel(nil), o.channels...)
 	c.semaphores = append([]*Semaphore(nil), o.semaphores...)
 	return &c
+}
+
+// operand is a chunk and how to access it: locally when channel and sw are nil, through a channel, or through a switch
+// group. In a switch group, chunk.Rank is the accessing rank and the chunk stands for the same place on every member.
+type operand struct {
+	chunk   Chunk
+	channel *channel
+	sw      *SwitchChannel
+}
+
+// operation is one step of one thread block. Passes rewrite the slice of operations of a rank; an operation is never
+// shared.
+type operation struct {
+	kind     *plan.OpKind
+	pos      Position
+	rank, tb int
+	loop     *loop
+
+	src, dst    []operand
+	channelType ChannelType // of channels, or of the remote operands
+	channels    []*channel  // signalled, waited for, flushed, or carrying a port transfer
+	semaphores  []*Semaphore
+	barrier     *barrier
+	slice, of   int // thread-block group: slice of `of`; of is 0 without a group
+	reduce      ReduceOp
+	sync        SyncType
+	bound       *plan.Bound // or nil
+
+	origin *operation // in the fusion pass: the operation that this is a copy of
+}
+
+// synchronises reports whether only a few threads execute the operation, so that the block must synchronize around it.
+func (o *operation) synchronises() bool { return o.kind.Synchronizes() }
+
+// publishes reports whether other blocks or ranks may act on data of this block after the operation. A port channel's
+// proxy reads the source once the trigger is pushed.
+func (o *operation) publishes() bool {
+	does := o.kind.Does
+	return does&(plan.Adds|plan.Flushes) != 0 || does.Has(plan.Moves) && o.channelType == plan.PortChannel
+}
+
+// admits reports whether only after the operation the block may use data of others, or reuse its own buffers.
+func (o *operation) admits() bool {
+	return o.synchronises() && o.kind.Does&(plan.Takes|plan.Flushes) != 0
+}
+
+// meets reports whether the operation synchronizes all threads of the block.
+func (o *operation) meets() bool { return o.kind.Does&(plan.Meets|plan.Joins) != 0 }
+
+// isNop reports whether the operation synchronizes the threads and does nothing else.
+func (o *operation) isNop() bool { return o.kind.Does == plan.Meets }
+
+// nopBefore returns an operation that synchronizes the threads of o's block.
+func nopBefore(o *operation) *operation {
+	return &operation{kind: plan.Nop.Kind(), pos: o.pos, rank: o.rank, tb: o.tb, loop: o.loop}
+}
+
+// operands visits the sources, then the destinations.
+func (o *operation) operands() iter.Seq[*operand] {
+	return func(yield func(*operand) bool) {
+		for i := range o.src {
+			if !yield(&o.src[i]) {
+				return
+			}
+		}
+		for i := range o.dst {
+			if !yield(&o.dst[i]) {
+				return
+			}
+		}
+	}
+}
+
+// movesData reports whether the operation reads or writes buffers.
+func (o *operation) movesData() bool { return len(o.src)+len(o.dst) > 0 }
+
+type barrier struct {
+	id     int
+	blocks []int
+}
+
+type loop struct {
+	index     int
+	unit      uint64 // bytes of one iteration
+	numChunks int
+	pos       Position
+}
+
+// LoopIterationContext is a pipeline: the operations inside run over slices of unit bytes of their chunks, over
+// numChunks chunks in all.
+type LoopIterationContext struct{ l *loop }
+
+// BeginLoop opens a pipeline. Every operation until EndLoop belongs to it, in each thread block separately. Pipelines
+// do not nest.
+func (p *CollectiveProgram) BeginLoop(unit uint64, numChunks int) *LoopIterationContext {
+	pos := p.position()
+	if p.loop != nil {
+		p.fail(pos, ErrUsage, "close the first with EndLoop", "a pipeline inside the pipeline of %v", p.loop.pos)
+	}
+	if unit == 0 || numChunks <= 0 {
+		p.fail(pos, ErrRange, "", "pipeline of %d chunks in units of %d bytes", numChunks, unit)
+	}
+	if a := uint64(max(1, p.spec.BufferAlignment)); unit%a != 0 {
+		p.fail(pos, ErrRange, "use a multiple", "pipeline unit of %d bytes, alignment %d", unit, a)
+	}
+	p.loops++
+	p.loop = &loop{index: p.loops, unit: unit, numChunks: numChunks, pos: pos}
+	return &LoopIterationContext{l: p.loop}
+}
+
+// EndLoop closes the pipeline.
+func (p *CollectiveProgram) EndLoop() {
+	if p.loop == nil {
+		p.fail(p.position(), ErrUsage, "", "EndLoop without BeginLoop")
+	}
+	p.loop = nil
+}
+
+// Loop runs body inside a pipeline.
+func (p *CollectiveProgram) Loop(unit uint64, numChunks int, body func()) {
+	p.BeginLoop(unit, numChunks)
+	defer p.EndLoop()
+	body()
 }

@@ -27,7 +27,7 @@
 // and blocks behind the plan's blocks take arriving data and store it (rings.go, kernels/executor/far.cuh).
 //
 // On the host device, network.go has the connections. A put names its destination as plan, plane and offset; the
-// receiver resolves the name (remote_memory.go). So ranks exchange only the keys of scratch, and put straight into it.
+// receiver resolves the name (remote.go). So ranks exchange only the keys of scratch, and put straight into it.
 // A put to input or output is copied by the receiver's network goroutine, and only while a launch of the plan runs
 // there. The first command of a launch has the launch's signature, as its record in the control arena does for the
 // ranks of the host.

@@ -119,3 +119,152 @@ var _ = register(&Program{
 		}
 	},
 })
+
+var _ = register(&Program{
+	Name: "allreduce_hierarchical", Collective: plan.AllReduce, MultiHost: true, Hierarchical: true, Instances: 4,
+	Doc: "1. within the host, local rank l adds part l of everyone; 2. ranks of equal l on all hosts all-reduce part " +
+		"l, two-shot on up to " +
+		"8 hosts, by recursive halving and doubling on more when their number is a power of two; 3. within the host, part " +
+		"l goes to everyone. " +
+		"With g ranks a host, h hosts: 2·(g-1)/g·S bytes by memory, 2·(h-1)/h·S/g by port out of each rank.",
+	// Instances are chunks here, not replicas: halving needs ranges of chunks of many lengths, which replicas cannot
+	// share.
+	spec: func(o Options) dsl.AlgoSpec {
+		return dsl.AlgoSpec{Collective: dsl.AllReduce(o.Ranks, o.Instances, o.InPlace), Instances: 1}
+	},
+	write: func(b *builder) {
+		h := newHierarchy(b)
+		for block := range b.o.Instances {
+			for r := range b.each() {
+				h.rank(r, block)
+			}
+		}
+	},
+})
+
+// maxDirectHosts bounds the direct exchange: with more hosts, if their number is a power of two, ranks use halving.
+// Otherwise every rank sends to its counterparts on all other hosts.
+const maxDirectHosts = 8
+
+// hierarchy is one all-reduce over hosts. Part l of the buffer is divided among blocks, and the share of a block among
+// hosts: a range of one chunk per host.
+type hierarchy struct {
+	*builder
+	perHost, hosts int
+	halving        bool
+	links          [][][]link // by block, rank and peer
+	locals         [][]int    // peers of a rank on its host
+	remotes        [][]int    // ranks with the same local rank on other hosts that it exchanges data with, in order
+	slots          []*dsl.Buffer
+}
+
+func newHierarchy(b *builder) *hierarchy {
+	n := b.o.Ranks
+	h := &hierarchy{builder: b, perHost: b.o.perHost(), hosts: b.o.Hosts}
+	h.halving = h.hosts > maxDirectHosts && h.hosts&(h.hosts-1) == 0
+	for r := range n {
+		var remote []int
+		if h.halving {
+			for d := h.hosts / 2; d > 0; d /= 2 {
+				remote = append(remote, h.counterpart(r, b.o.host(r)^d))
+			}
+		} else {
+			for k := 1; k < h.hosts; k++ {
+				remote = append(remote, (r+k*h.perHost)%n)
+			}
+		}
+		h.locals, h.remotes = append(h.locals, b.memoryPeers(r)), append(h.remotes, remote)
+	}
+	for range b.o.Instances {
+		byRank := make([][]link, n)
+		for r := range n {
+			byRank[r] = make([]link, n)
+			for _, q := range h.locals[r] {
+				byRank[r][q] = b.link(q, r)
+			}
+			for _, q := range h.remotes[r] {
+				byRank[r][q] = b.link(q, r)
+			}
+		}
+		h.links = append(h.links, byRank)
+	}
+	if h.hosts > 1 {
+		h.slots = b.scratch(h.hosts * b.o.Instances)
+	}
+	return h
+}
+
+// counterpart returns the rank on a host that has r's local rank.
+func (h *hierarchy) counterpart(r, host int) int { return host*h.perHost + r%h.perHost }
+
+func (h *hierarchy) rank(r, block int) {
+	tb, links, l := dsl.TB(block), h.links[block][r], r%h.perHost
+	// run returns chunks [from, to) of a block's share of part l.
+	run := func(buf *dsl.Buffer, from, to int) dsl.Chunk {
+		start := (l*h.o.Instances + block) * h.hosts
+		return buf.Slice(start+from, start+to)
+	}
+	share := func(buf *dsl.Buffer) dsl.Chunk { return run(buf, 0, h.hosts) }
+	for _, q := range h.remotes[r] {
+		links[q].ready(tb)
+	}
+	enter(links, h.locals[r], tb)
+	h.pullReduce(links, share(h.out(r)), share(h.in(r)), h.locals[r], func(q int) dsl.Chunk { return share(h.in(q)) }, tb)
+	for _, q := range h.remotes[r] {
+		links[q].awaitReady(tb)
+	}
+	slot := func(q, from, to int) dsl.Chunk { return h.slots[q].Slice(block*h.hosts+from, block*h.hosts+to) }
+	if h.halving {
+		h.halve(r, links, run, slot, tb)
+	} else {
+		h.direct(r, links, run, slot, tb)
+	}
+	for _, q := range h.locals[r] {
+		links[q].mem.Put(share(h.out(q)), share(h.out(r)), tb)
+	}
+	leave(links, h.locals[r], tb)
+	for _, q := range h.remotes[r] {
+		links[q].drain(tb)
+	}
+}
+
+// direct sends the chunk of each host to that host, which reduces it and sends the result back.
+func (h *hierarchy) direct(r int, links []link, run func(*dsl.Buffer, int, int) dsl.Chunk,
+	slot func(q, from, to int) dsl.Chunk, tb dsl.Option) {
+	host, peers := h.o.host(r), h.remotes[r]
+	at := func(rank, host int) dsl.Chunk { return run(h.out(rank), host, host+1) }
+	sendAll(toward(links), peers, func(q int) dsl.Chunk { return slot(q, host, host+1) },
+		func(q int) dsl.Chunk { return at(r, h.o.host(q)) }, tb)
+	var arrived []dsl.Chunk
+	for _, q := range peers {
+		links[q].wait(tb)
+		arrived = append(arrived, slot(r, h.o.host(q), h.o.host(q)+1))
+	}
+	h.reduceLocal(h.Rank(r), at(r, host), at(r, host), arrived, tb)
+	sendAll(toward(links), peers, func(q int) dsl.Chunk { return at(q, host) }, always(at(r, host)), tb)
+	for _, q := range peers {
+		links[q].wait(tb)
+	}
+}
+
+// halve performs recursive halving: at each step a rank keeps the half of its range that contains its own host's chunk,
+// and exchanges the other half with a counterpart at half the distance of the previous step. Then the steps run
+// backwards to gather. Each step has separate slots.
+func (h *hierarchy) halve(r int, links []link, run func(*dsl.Buffer, int, int) dsl.Chunk,
+	slot func(q, from, to int) dsl.Chunk, tb dsl.Option) {
+	host := h.o.host(r)
+	for d := h.hosts / 2; d > 0; d /= 2 {
+		q := h.counterpart(r, host^d)
+		keep, give := host&^(d-1), host&^(d-1)^d
+		links[q].send(slot(q, h.hosts-2*d, h.hosts-d), run(h.out(r), give, give+d), tb)
+		links[q].wait(tb)
+		mine := run(h.out(r), keep, keep+d)
+		h.reduceLocal(h.Rank(r), mine, mine, []dsl.Chunk{slot(r, h.hosts-2*d, h.hosts-d)}, tb)
+	}
+	for d := 1; d < h.hosts; d *= 2 {
+		q := h.counterpart(r, host^d)
+		have := host &^ (d - 1)
+		links[q].send(run(h.out(q), have, have+d), run(h.out(r), have, have+d), tb)
+		links[q].wait(tb)
+	}
+}

@@ -270,3 +270,127 @@ func add(a, b []float64) []float64 {
 	}
 	return out
 }
+
+// predictor predicts the times of measurements on machines that differ in parameters of time only. Each plan and size
+// is resolved once.
+type predictor struct {
+	models []*model
+	each   func(n int, f func(i int))
+}
+
+// newPredictor resolves all measurements. each is FitOptions.Each.
+func newPredictor(m *Machine, rows []Measurement, each func(n int, f func(i int))) (*predictor, error) {
+	p := &predictor{models: make([]*model, len(rows)), each: each}
+	if each == nil {
+		p.each = inTurn
+	}
+	err := p.all(len(rows), func(i int) (err error) {
+		p.models[i], err = load(rows[i].Plan, nil, m, rows[i].Size)
+		return err
+	})
+	return p, err
+}
+
+// predict returns the times of all measurements, for each of the machines, in µs.
+func (p *predictor) predict(machines ...*Machine) ([][]float64, error) {
+	n := len(p.models)
+	out := make([][]float64, len(machines))
+	for k := range out {
+		out[k] = make([]float64, n)
+	}
+	return out, p.all(len(machines)*n, func(i int) error {
+		r := newRunner(p.models[i%n].on(machines[i/n]))
+		r.run()
+		if err := r.hang(); err != nil {
+			return err
+		}
+		out[i/n][i%n] = r.micros()
+		return nil
+	})
+}
+
+// all calls f for 0 … n − 1 and returns the first error by number.
+func (p *predictor) all(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	p.each(n, func(i int) { errs[i] = f(i) })
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func inTurn(n int, f func(i int)) {
+	for i := range n {
+		f(i)
+	}
+}
+
+func sumSquares(v []float64) (s float64) {
+	for _, x := range v {
+		s += x * x
+	}
+	return s
+}
+
+// correct changes a Jacobian, by column, as little as lets it say what a step from residuals before to after showed.
+func correct(jac [][]float64, step, before, after []float64) {
+	length := sumSquares(step)
+	if length == 0 {
+		return
+	}
+	for k := range before {
+		missed := after[k] - before[k]
+		for j := range step {
+			missed -= jac[j][k] * step[j]
+		}
+		for j := range step {
+			jac[j][k] += missed * step[j] / length
+		}
+	}
+}
+
+// solveNormal solves (JᵀJ + damp·diag) step = -Jᵀr by elimination with pivoting; jac is by column.
+func solveNormal(jac [][]float64, r []float64, damp float64) []float64 {
+	n := len(jac)
+	a := make([][]float64, n)
+	for i := range a {
+		a[i] = make([]float64, n+1)
+		for j := range n {
+			for k := range r {
+				a[i][j] += jac[i][k] * jac[j][k]
+			}
+		}
+		for k := range r {
+			a[i][n] -= jac[i][k] * r[k]
+		}
+	}
+	for i := range a {
+		a[i][i] += damp*a[i][i] + 1e-9
+	}
+	for c := range n {
+		p := c
+		for i := c + 1; i < n; i++ {
+			if math.Abs(a[i][c]) > math.Abs(a[p][c]) {
+				p = i
+			}
+		}
+		a[c], a[p] = a[p], a[c]
+		for i := c + 1; i < n; i++ {
+			f := a[i][c] / a[c][c]
+			for j := c; j <= n; j++ {
+				a[i][j] -= f * a[c][j]
+			}
+		}
+	}
+	x := make([]float64, n)
+	for i := n - 1; i >= 0; i-- {
+		x[i] = a[i][n]
+		for j := i + 1; j < n; j++ {
+			x[i] -= a[i][j] * x[j]
+		}
+		x[i] /= a[i][i]
+	}
+	return x
+}

@@ -1,5 +1,12 @@
 package verify
 
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/goccl/goccl/plan/symmetry"
+)
+
 // timing is what happens before what. No entry of a clock is above the number of phases that its component has
 // completed, and no clock changes once another clock, a counter or a cell has it.
 type timing struct {
@@ -110,3 +117,277 @@ type push struct {
 // for, and as writers of their destinations, which only what follows them in the channel waits for.
 func (v *verifier) reader(port int) int { return v.caller + len(v.p.GPUs) + 2*port }
 func (v *verifier) writer(port int) int { return v.reader(port) + 1 }
+
+// A clock keeps its entries in pages. An orbit is the components that a symmetry takes to each other: a thread block of
+// a representative and its images, say. The entries of an orbit are neighbours, by element, and mostly equal: a page
+// has one number and the entries that differ from it. A renaming moves entries within their page, and only those that
+// differ. Without a symmetry there is one page, and it is a plain list.
+
+// timeline says where the entries of components are.
+type timeline struct {
+	order int     // elements of the symmetry
+	page  int     // entries of a page
+	plain bool    // pages are plain lists
+	place []int32 // of thread blocks and callers: orbit · order + element
+	fixed int     // orbits of these
+	count int     // all orbits
+	pages int
+	odd   []odd // for join
+}
+
+// page is the entries of some orbits. It does not change, except a plain list of a clock that is not shared yet. A
+// nil page has zeros.
+type page struct {
+	base uint32
+	odd  []odd    // the entries that differ from base, in order
+	all  []uint32 // the plain list, instead
+}
+
+type odd struct{ at, x uint32 }
+
+// minPage is the least number of entries of a page: small orbits share one.
+const minPage = 64
+
+// layClocks gives every component its place. The ports are numbered.
+func (v *verifier) layClocks() {
+	t := &timeline{order: v.quotient.order(), plain: v.quotient == nil}
+	orbits := map[[2]int]int32{} // by representative, and block or -1 for the caller
+	add := func(rank, block int) {
+		key := [2]int{v.quotient.standIn(rank), block}
+		at, ok := orbits[key]
+		if !ok {
+			at = int32(len(orbits))
+			orbits[key] = at
+		}
+		g := int32(0)
+		if v.quotient != nil {
+			g = v.quotient.Frame(rank)
+		}
+		t.place = append(t.place, at*int32(t.order)+g)
+	}
+	for id, rank := range v.rankOf {
+		add(rank, id-v.first[rank])
+	}
+	for rank := range v.p.GPUs {
+		add(rank, -1)
+	}
+	t.fixed = len(orbits)
+	t.count = t.fixed + 2*len(v.ports)/t.order
+	all := t.count * t.order
+	if t.page = max(1, all); !t.plain {
+		t.page = max(1, minPage/t.order) * t.order
+	}
+	t.pages = (all + t.page - 1) / t.page
+	v.time = t
+}
+
+// slot returns the place of a component's entry among all.
+func (t *timeline) slot(comp int) int {
+	if comp < len(t.place) {
+		return int(t.place[comp])
+	}
+	port, side := (comp-len(t.place))/2, (comp-len(t.place))%2
+	return (t.fixed+port/t.order*2+side)*t.order + port%t.order
+}
+
+// orbit returns the orbit of a component.
+func (t *timeline) orbit(comp int) int { return t.slot(comp) / t.order }
+
+// bytes estimates the memory of a clock.
+func (t *timeline) bytes() int64 {
+	if t.plain {
+		return int64(t.page) * int64(unsafe.Sizeof(uint32(0)))
+	}
+	return int64(t.pages)*int64(unsafe.Sizeof(t.odd)) + int64(t.order)*int64(unsafe.Sizeof(odd{}))
+}
+
+// get returns an entry.
+func (t *timeline) get(pages []*page, slot int) uint32 {
+	p, at := pages[slot/t.page], slot%t.page
+	switch {
+	case p == nil:
+		return 0
+	case p.all != nil:
+		return p.all[at]
+	}
+	if i, found := slices.BinarySearchFunc(p.odd, uint32(at), byPlace); found {
+		return p.odd[i].x
+	}
+	return p.base
+}
+
+func byPlace(o odd, at uint32) int { return int(o.at) - int(at) }
+
+// own returns pages that may be changed, in that set and raise change them.
+func (t *timeline) own(pages []*page) []*page {
+	pages = slices.Clone(pages)
+	for i, p := range pages {
+		if t.plain && p != nil {
+			pages[i] = &page{all: slices.Clone(p.all)}
+		}
+	}
+	return pages
+}
+
+// set raises an entry.
+func (t *timeline) set(pages []*page, slot int, x uint32) {
+	if t.get(pages, slot) >= x {
+		return
+	}
+	i, at := slot/t.page, uint32(slot%t.page)
+	if t.plain {
+		if pages[i] == nil {
+			pages[i] = &page{all: make([]uint32, t.page)}
+		}
+		pages[i].all[at] = x
+		return
+	}
+	pages[i] = t.join(pages[i], &page{odd: []odd{{at, x}}})
+}
+
+// raise joins entries into others.
+func (t *timeline) raise(into, from []*page) {
+	for i, p := range from {
+		switch {
+		case p == nil || p == into[i]:
+		case t.plain && into[i] == nil:
+			into[i] = &page{all: slices.Clone(p.all)}
+		case t.plain:
+			dst := into[i].all[:len(p.all)]
+			for k, x := range p.all {
+				if x > dst[k] {
+					dst[k] = x
+				}
+			}
+		default:
+			into[i] = t.join(into[i], p)
+		}
+	}
+}
+
+// join returns the entry-wise maximum of two pages. If that equals a or b, it returns that page itself.
+func (t *timeline) join(a, b *page) *page {
+	if a == nil || a == b {
+		return b
+	}
+	if b == nil {
+		return a
+	}
+	base := max(a.base, b.base)
+	isA, isB := base == a.base, base == b.base
+	out := t.odd[:0]
+	for i, j := 0, 0; i < len(a.odd) || j < len(b.odd); {
+		o, x, y := odd{}, a.base, b.base
+		switch {
+		case j == len(b.odd) || i < len(a.odd) && a.odd[i].at < b.odd[j].at:
+			o.at, x = a.odd[i].at, a.odd[i].x
+			i++
+		case i == len(a.odd) || b.odd[j].at < a.odd[i].at:
+			o.at, y = b.odd[j].at, b.odd[j].x
+			j++
+		default:
+			o.at, x, y = a.odd[i].at, a.odd[i].x, b.odd[j].x
+			i, j = i+1, j+1
+		}
+		o.x = max(x, y)
+		isA, isB = isA && o.x == x, isB && o.x == y
+		if o.x != base {
+			out = append(out, o)
+		}
+	}
+	t.odd = out
+	switch {
+	case isA:
+		return a
+	case isB:
+		return b
+	}
+	return t.settle(base, out)
+}
+
+// settle makes a page. Its base is the most frequent entry, if most entries differ from the given base and are equal.
+func (t *timeline) settle(base uint32, list []odd) *page {
+	if 2*len(list) <= t.page {
+		return &page{base: base, odd: slices.Clone(list)}
+	}
+	most, votes := base, 0 // the candidate for a majority
+	for _, o := range list {
+		switch {
+		case votes == 0:
+			most, votes = o.x, 1
+		case o.x == most:
+			votes++
+		default:
+			votes--
+		}
+	}
+	n := 0
+	for _, o := range list {
+		if o.x == most {
+			n++
+		}
+	}
+	if n <= t.page-len(list) {
+		return &page{base: base, odd: slices.Clone(list)}
+	}
+	p := &page{base: most, odd: make([]odd, 0, t.page-n)}
+	for at, i := uint32(0), 0; int(at) < t.page; at++ {
+		x := base
+		if i < len(list) && list[i].at == at {
+			x = list[i].x
+			i++
+		}
+		if x != most {
+			p.odd = append(p.odd, odd{at, x})
+		}
+	}
+	return p
+}
+
+// covers reports whether every entry is at least the same entry of others.
+func (t *timeline) covers(pages, others []*page) bool {
+	for i, p := range others {
+		if p == nil || p == pages[i] {
+			continue
+		}
+		if !t.plain {
+			if t.join(pages[i], p) != pages[i] {
+				return false
+			}
+			continue
+		}
+		for k, x := range p.all {
+			if pages[i] == nil && x > 0 || pages[i] != nil && pages[i].all[k] < x {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// image returns the entries as element g sees them.
+func (t *timeline) image(s *symmetry.Group, g int32, pages []*page) []*page {
+	out := slices.Clone(pages)
+	for i, p := range pages {
+		if p == nil || len(p.odd) == 0 {
+			continue
+		}
+		n := &page{base: p.base, odd: make([]odd, len(p.odd))}
+		for k, o := range p.odd {
+			e := o.at % uint32(t.order)
+			n.odd[k] = odd{o.at - e + uint32(s.Mul(g, int32(e))), o.x}
+		}
+		slices.SortFunc(n.odd, func(a, b odd) int { return int(a.at) - int(b.at) })
+		out[i] = n
+	}
+	return out
+}
+
+// imageOf returns the slot whose entry the image under g has in a slot.
+func (t *timeline) imageOf(s *symmetry.Group, g int32, slot int) int {
+	if g == 0 {
+		return slot
+	}
+	e := slot % t.order
+	return slot - e + int(s.Mul(s.Inverse(g), int32(e)))
+}

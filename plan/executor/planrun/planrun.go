@@ -33,7 +33,7 @@ type Case struct {
 	Shift   int64       // elements by which buffers are shifted from their natural alignment
 	Seed    uint64
 	Times   int // timed executions on the same data; 0 means 1. In place, only 1 makes sense
-	// untimed rounds before them, each on new data and with junk in scratch (fresh.go): all ranks at once, one plan at a
+	// untimed rounds before them, each on new data and with junk in scratch: all ranks at once, one plan at a
 	// time
 	Fresh int
 	Heap  bool // host device: buffers from the Go heap, which other processes cannot map
