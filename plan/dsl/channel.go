@@ -96,6 +96,28 @@ func (c *channel) move(name plan.OpName, dst, src Chunk, s settings) {
 	c.p.transfer(o, s)
 }
 
+// Signal signals the peer's paired channel: on a memory channel after all earlier operations of this block, on a port
+// channel after all transfers that were pushed before. Options: TB, Sync, and Relaxed on a memory channel.
+func (c *channel) Signal(opts ...Option) { c.point(plan.Signal, apply(opts)) }
+
+// Wait blocks until one more signal of the peer's paired channel has arrived. Options: as Signal.
+func (c *channel) Wait(opts ...Option) { c.point(plan.Wait, apply(opts)) }
+
+// Put copies src of this rank to dst of the peer; on a port channel it pushes the transfer. Options: TB, and Group on a
+// memory channel.
+func (c *channel) Put(dst, src Chunk, opts ...Option) { c.move(plan.Put, dst, src, apply(opts)) }
+
+// PutPackets writes packets to dst, the peer's scratch: a memory channel encodes src, a port channel pushes the packets
+// that src, a scratch chunk, already holds. Options: as Put.
+func (c *channel) PutPackets(dst, src Chunk, opts ...Option) {
+	c.move(plan.PutPackets, dst, src, apply(opts))
+}
+
+// ReadPutPackets waits for packets in src, this rank's scratch, and forwards them to the peer's. Options: TB, Group.
+func (c *channel) ReadPutPackets(dst, src Chunk, opts ...Option) {
+	c.move(plan.ReadPutPackets, dst, src, apply(opts))
+}
+
 // MemoryChannel lets the source rank load and store the destination rank's memory, and signal the destination rank.
 type MemoryChannel struct{ *channel }
 
@@ -104,30 +126,9 @@ func (p *CollectiveProgram) MemoryChannel(dst, src int) *MemoryChannel {
 	return &MemoryChannel{p.newChannel(plan.MemoryChannel, dst, src)}
 }
 
-// Signal signals the peer's paired channel after all earlier operations of this block. Options: TB, Sync, Relaxed.
-func (c *MemoryChannel) Signal(opts ...Option) { c.point(plan.Signal, apply(opts)) }
-
-// Wait blocks until one more signal of the peer's paired channel has arrived. Options: TB, Sync, Relaxed.
-func (c *MemoryChannel) Wait(opts ...Option) { c.point(plan.Wait, apply(opts)) }
-
 // Get copies src of the peer to dst of this rank. Options: TB, Group.
 func (c *MemoryChannel) Get(dst, src Chunk, opts ...Option) {
 	c.move(plan.Get, dst, src, apply(opts))
-}
-
-// Put copies src of this rank to dst of the peer. Options: TB, Group.
-func (c *MemoryChannel) Put(dst, src Chunk, opts ...Option) {
-	c.move(plan.Put, dst, src, apply(opts))
-}
-
-// PutPackets encodes src as packets into the peer's scratch. Options: TB, Group.
-func (c *MemoryChannel) PutPackets(dst, src Chunk, opts ...Option) {
-	c.move(plan.PutPackets, dst, src, apply(opts))
-}
-
-// ReadPutPackets waits for packets in this rank's scratch and forwards them to the peer's. Options: TB, Group.
-func (c *MemoryChannel) ReadPutPackets(dst, src Chunk, opts ...Option) {
-	c.move(plan.ReadPutPackets, dst, src, apply(opts))
 }
 
 // Reduce adds the peer's remote chunks to local, in this order. The result goes to local or, with Into, elsewhere.
@@ -162,19 +163,8 @@ func (p *CollectiveProgram) PortChannel(dst, src int) *PortChannel {
 	return &PortChannel{p.newChannel(plan.PortChannel, dst, src)}
 }
 
-// Signal signals the peer's paired channel after all transfers that were pushed before. Options: TB, Sync.
-func (c *PortChannel) Signal(opts ...Option) { c.point(plan.Signal, apply(opts)) }
-
-// Wait blocks until one more signal of the peer's paired channel has arrived. Options: TB, Sync.
-func (c *PortChannel) Wait(opts ...Option) { c.point(plan.Wait, apply(opts)) }
-
 // Flush blocks until the transfers pushed before have left their source. Options: TB, Sync.
 func (c *PortChannel) Flush(opts ...Option) { c.point(plan.Flush, apply(opts)) }
-
-// Put pushes a transfer of src to dst of the peer. Options: TB.
-func (c *PortChannel) Put(dst, src Chunk, opts ...Option) {
-	c.move(plan.Put, dst, src, apply(opts))
-}
 
 // PutWithSignal pushes a transfer and a signal behind it. Options: TB.
 func (c *PortChannel) PutWithSignal(dst, src Chunk, opts ...Option) {
@@ -186,12 +176,52 @@ func (c *PortChannel) PutWithSignalAndFlush(dst, src Chunk, opts ...Option) {
 	c.move(plan.PutWithSignalAndFlush, dst, src, apply(opts))
 }
 
-// PutPackets pushes packets that src, a scratch chunk, already holds. Options: TB.
-func (c *PortChannel) PutPackets(dst, src Chunk, opts ...Option) {
-	c.move(plan.PutPackets, dst, src, apply(opts))
+// Link is a channel from one rank to another wherever they are: over memory on one host, a port channel between hosts.
+type Link struct{ *channel }
+
+// Link creates a link from rank src to rank dst, over memory or not.
+func (p *CollectiveProgram) Link(dst, src int, memory bool) Link {
+	kind := plan.PortChannel
+	if memory {
+		kind = plan.MemoryChannel
+	}
+	return Link{p.newChannel(kind, dst, src)}
 }
 
-// ReadPutPackets waits for packets in src and pushes them. Options: TB, Group.
-func (c *PortChannel) ReadPutPackets(dst, src Chunk, opts ...Option) {
-	c.move(plan.ReadPutPackets, dst, src, apply(opts))
+// Memory returns the link's memory channel, or nil.
+func (l Link) Memory() *MemoryChannel {
+	if l.kind != plan.MemoryChannel {
+		return nil
+	}
+	return &MemoryChannel{l.channel}
+}
+
+// Ready and AwaitReady are a handshake at the beginning of a launch: they order arrival, not data.
+func (l Link) Ready(opts ...Option) { l.point(plan.Signal, l.arrival(opts)) }
+
+// AwaitReady waits for the peer's Ready.
+func (l Link) AwaitReady(opts ...Option) { l.point(plan.Wait, l.arrival(opts)) }
+
+func (l Link) arrival(opts []Option) settings {
+	s := apply(opts)
+	s.relaxed = l.kind == plan.MemoryChannel
+	return s
+}
+
+// Send puts src to dst at the peer and signals it.
+func (l Link) Send(dst, src Chunk, opts ...Option) {
+	if l.kind == plan.PortChannel {
+		l.move(plan.PutWithSignal, dst, src, apply(opts))
+		return
+	}
+	l.Put(dst, src, opts...)
+	l.Signal(opts...)
+}
+
+// Drain waits until sent data has left its source, because the caller may overwrite the source after the launch. Stores
+// need no wait.
+func (l Link) Drain(opts ...Option) {
+	if l.kind == plan.PortChannel {
+		l.point(plan.Flush, apply(opts))
+	}
 }

@@ -113,7 +113,7 @@ func (doc *Document) collective() (Collective, error) {
 		return bad("%d ranks, chunk factor %d, root %d", n, cf, doc.Root)
 	}
 	if name := plan.Collective(doc.Collective); name.Known() {
-		return named(name, n, cf, doc.Root, doc.InPlace), nil
+		return Named(name, n, cf, doc.Root, doc.InPlace), nil
 	}
 	if doc.Collective == "" {
 		return bad("the document names no collective")

@@ -145,38 +145,38 @@ type Collective struct {
 
 // AllReduce leaves in every rank's output the reduction of all ranks' inputs; ranks·cf chunks each.
 func AllReduce(ranks, cf int, inPlace bool) Collective {
-	return named(plan.AllReduce, ranks, cf, 0, inPlace)
+	return Named(plan.AllReduce, ranks, cf, 0, inPlace)
 }
 
 // AllGather concatenates the inputs of cf chunks in rank order.
 func AllGather(ranks, cf int, inPlace bool) Collective {
-	return named(plan.AllGather, ranks, cf, 0, inPlace)
+	return Named(plan.AllGather, ranks, cf, 0, inPlace)
 }
 
 // ReduceScatter leaves at rank r the reduction of all ranks' r-th cf input chunks.
 func ReduceScatter(ranks, cf int, inPlace bool) Collective {
-	return named(plan.ReduceScatter, ranks, cf, 0, inPlace)
+	return Named(plan.ReduceScatter, ranks, cf, 0, inPlace)
 }
 
 // AllToAll transposes: output part s of rank r is input part r of rank s.
 func AllToAll(ranks, cf int, inPlace bool) Collective {
-	return named(plan.AllToAll, ranks, cf, 0, inPlace)
+	return Named(plan.AllToAll, ranks, cf, 0, inPlace)
 }
 
 // Broadcast copies root's cf input chunks to every rank's output.
 func Broadcast(ranks, cf, root int, inPlace bool) Collective {
-	return named(plan.Broadcast, ranks, cf, root, inPlace)
+	return Named(plan.Broadcast, ranks, cf, root, inPlace)
 }
 
 // Reduce leaves in root's output the reduction of all ranks' inputs of cf chunks; the outputs of the other ranks are
 // unspecified.
 func Reduce(ranks, cf, root int, inPlace bool) Collective {
-	return named(plan.Reduce, ranks, cf, root, inPlace)
+	return Named(plan.Reduce, ranks, cf, root, inPlace)
 }
 
 // SendRecv sends every rank's cf chunks to the next rank.
 func SendRecv(ranks, cf int, inPlace bool) Collective {
-	return named(plan.SendRecv, ranks, cf, 0, inPlace)
+	return Named(plan.SendRecv, ranks, cf, 0, inPlace)
 }
 
 // Custom describes a user-defined collective by its postcondition.
@@ -186,8 +186,8 @@ func Custom(name string, ranks, inputChunks, outputChunks int, inPlace bool,
 		InPlace: inPlace, Post: post}
 }
 
-// named describes a collective of the format: a buffer has cf chunks, or cf for every rank.
-func named(name plan.Collective, ranks, cf, root int, inPlace bool) Collective {
+// Named describes a collective of the format: a buffer has cf chunks, or cf for every rank.
+func Named(name plan.Collective, ranks, cf, root int, inPlace bool) Collective {
 	c := Collective{Name: string(name), Ranks: ranks, ChunkFactor: cf, InputChunks: cf, OutputChunks: cf, InPlace: inPlace,
 		Root: root}
 	switch name {

@@ -11,7 +11,6 @@ var _ = register(&Program{
 	Name: "allgather_direct", Collective: plan.AllGather, MultiHost: true, Instances: 4, Wide: true,
 	Doc: "Every rank stores its input to every other, one thread block per peer. One hop; (n-1)·S bytes out of each " +
 		"rank with input S.",
-	spec: func(o Options) dsl.AlgoSpec { return dsl.AlgoSpec{Collective: dsl.AllGather(o.Ranks, 1, o.InPlace)} },
 	write: func(b *builder) {
 		mesh := b.mesh()
 		for r := range b.o.Ranks {
@@ -25,11 +24,11 @@ var _ = register(&Program{
 
 // exchange sends src to dst and waits for the peer's data, with an entry handshake.
 func (b *builder) exchange(l link, dst, src dsl.Chunk, tb dsl.Option) {
-	l.ready(tb)
-	l.awaitReady(tb)
-	l.send(dst, src, tb)
-	l.wait(tb)
-	l.drain(tb)
+	l.Ready(tb)
+	l.AwaitReady(tb)
+	l.Send(dst, src, tb)
+	l.Wait(tb)
+	l.Drain(tb)
 }
 
 var _ = register(&Program{
@@ -37,22 +36,21 @@ var _ = register(&Program{
 	Doc: "Every rank stores to the next: first its input, then the chunks of the rank before, straight into " +
 		"outputs. " +
 		"n-1 hops; (n-1)·S bytes out of each rank with input S, to one neighbour.",
-	spec: func(o Options) dsl.AlgoSpec { return dsl.AlgoSpec{Collective: dsl.AllGather(o.Ranks, 1, o.InPlace)} },
 	write: func(b *builder) {
 		n := b.o.Ranks
 		next, prev := b.shift()
 		for r := range b.each() {
 			tb, in, out, right := dsl.TB(0), b.in(r), b.out(r), b.out((r+1)%n)
-			prev[r].ready(tb)
-			next[r].awaitReady(tb)
-			next[r].send(right.Chunk(r), in.Chunk(0), tb)
+			prev[r].Ready(tb)
+			next[r].AwaitReady(tb)
+			next[r].Send(right.Chunk(r), in.Chunk(0), tb)
 			for s := 1; s < n-1; s++ {
 				c := (r - s + n) % n
-				prev[r].wait(tb)
-				next[r].send(right.Chunk(c), out.Chunk(c), tb)
+				prev[r].Wait(tb)
+				next[r].Send(right.Chunk(c), out.Chunk(c), tb)
 			}
-			prev[r].wait(tb)
-			next[r].drain(tb)
+			prev[r].Wait(tb)
+			next[r].Drain(tb)
 			// On the ring's block this copy would leave the links of all ranks idle at the same time. No other
 			// operation accesses the chunk.
 			copyOwn(b.Rank(r), out.Chunk(r), in.Chunk(0), dsl.TB(1))
@@ -64,15 +62,13 @@ var _ = register(&Program{
 	Name: "allgather_ll", Collective: plan.AllGather, Instances: 2, Wide: true, MaxSize: 8 << 20,
 	Doc: "Every rank sends its input as packets to every other. One hop; (n-1)·S bytes of payload out of each rank " +
 		"with input S.",
-	spec: func(o Options) dsl.AlgoSpec {
-		return dsl.AlgoSpec{Collective: dsl.AllGather(o.Ranks, 1, o.InPlace), Protocol: dsl.LL, UseDoubleScratchBuffer: true}
-	},
+	packets: true,
 	write: func(b *builder) {
 		b.packetBlocks()
 		mesh, scratch := b.mesh(), b.scratch(b.o.Ranks)
 		for r := range b.o.Ranks {
 			for _, q := range b.peers(r) {
-				mesh[r][q].mem.PutPackets(scratch[q].Chunk(r), b.in(r).Chunk(0), b.block(r, q))
+				mesh[r][q].PutPackets(scratch[q].Chunk(r), b.in(r).Chunk(0), b.block(r, q))
 			}
 			copyOwn(b.Rank(r), b.out(r).Chunk(r), b.in(r).Chunk(0), b.allBlocks())
 			for _, q := range b.peers(r) {
@@ -82,14 +78,9 @@ var _ = register(&Program{
 	},
 })
 
-func reduceScatter(o Options) dsl.AlgoSpec {
-	return dsl.AlgoSpec{Collective: dsl.ReduceScatter(o.Ranks, 1, o.InPlace)}
-}
-
 var _ = register(&Program{
 	Name: "reducescatter_direct", Collective: plan.ReduceScatter, Instances: 8,
-	Doc:  "Rank r loads chunk r of every peer and adds. One hop; (n-1)·S bytes into each rank with output S, as loads.",
-	spec: reduceScatter,
+	Doc: "Rank r loads chunk r of every peer and adds. One hop; (n-1)·S bytes into each rank with output S, as loads.",
 	write: func(b *builder) {
 		mesh := b.mesh()
 		for r := range b.o.Ranks {
@@ -106,7 +97,6 @@ var _ = register(&Program{
 	Name: "reducescatter_push", Collective: plan.ReduceScatter, MultiHost: true, Instances: 4,
 	Doc: "Every rank stores chunk q to the scratch of rank q, one thread block per peer; then the blocks share the sum. " +
 		"One hop; (n-1)·S bytes out of each rank with output S.",
-	spec: reduceScatter,
 	write: func(b *builder) {
 		n := b.o.Ranks
 		mesh, scratch := b.mesh(), b.scratch(n)
@@ -125,19 +115,15 @@ var _ = register(&Program{
 
 var _ = register(&Program{
 	Name: "reducescatter_ll", Collective: plan.ReduceScatter, Instances: 2, MaxSize: 8 << 20,
-	Doc: "As reducescatter_push, with packets: no handshake and no barrier.",
-	spec: func(o Options) dsl.AlgoSpec {
-		s := reduceScatter(o)
-		s.Protocol, s.UseDoubleScratchBuffer = dsl.LL, true
-		return s
-	},
+	Doc:     "As reducescatter_push, with packets: no handshake and no barrier.",
+	packets: true,
 	write: func(b *builder) {
 		b.packetBlocks()
 		mesh, scratch := b.mesh(), b.scratch(b.o.Ranks)
 		for r := range b.o.Ranks {
 			var packets []dsl.Chunk
 			for _, q := range b.peers(r) {
-				mesh[r][q].mem.PutPackets(scratch[q].Chunk(r), b.in(r).Chunk(q), b.block(r, q))
+				mesh[r][q].PutPackets(scratch[q].Chunk(r), b.in(r).Chunk(q), b.block(r, q))
 				packets = append(packets, scratch[r].Chunk(q))
 			}
 			b.reducePackets(b.Rank(r), b.out(r).Chunk(0), b.in(r).Chunk(r), packets, b.allBlocks())
@@ -157,54 +143,37 @@ func BuildTiles(ranks, tiles int) (*plan.Plan, error) {
 	if ranks < 2 || tiles < 1 {
 		return nil, fmt.Errorf("programs: allgather_tiles: %d ranks, %d tiles; it needs 2 and 1", ranks, tiles)
 	}
-	p := dsl.NewCollectiveProgram(dsl.AlgoSpec{Name: "allgather_tiles", Collective: dsl.AllGather(ranks, tiles, false),
-		MinMessageSize: 1, MaxMessageSize: 1 << 40})
-	peers := func(r int) (list []int) {
-		for i := 1; i < ranks; i++ {
-			list = append(list, (r+i)%ranks)
-		}
-		return list
-	}
-	// Two thread blocks wait for signals of a peer, so each has a channel.
-	begin, to := map[[2]int]*dsl.MemoryChannel{}, map[[2]int]*dsl.MemoryChannel{}
+	b := newBuilder(dsl.AlgoSpec{Name: "allgather_tiles", Collective: dsl.AllGather(ranks, tiles, false), MinMessageSize: 1,
+		MaxMessageSize: 1 << 40}, Options{Ranks: ranks, Hosts: 1})
+	begin, to := b.mesh(), b.mesh() // two thread blocks wait for signals of a peer, so each has a channel
 	for r := range ranks {
-		for _, q := range peers(r) {
-			begin[[2]int{r, q}], to[[2]int{r, q}] = p.MemoryChannel(q, r), p.MemoryChannel(q, r)
-		}
-	}
-	for r := range ranks {
-		for _, q := range peers(r) {
-			begin[[2]int{r, q}].Signal(dsl.TB(0), dsl.Relaxed())
-		}
-		for _, q := range peers(r) {
-			begin[[2]int{r, q}].Wait(dsl.TB(0), dsl.Relaxed())
-		}
-		rank := p.Rank(r)
+		enter(begin[r], b.peers(r), dsl.TB(0))
+		rank := b.Rank(r)
 		in, out := make([]*dsl.Hook, tiles), make([]*dsl.Hook, ranks*tiles)
 		for k := range in {
-			in[k] = p.InputHook(rank.Input().Chunk(k))
+			in[k] = b.InputHook(rank.Input().Chunk(k))
 		}
 		for i := range out {
-			out[i] = p.OutputHook(rank.Output().Chunk(i))
+			out[i] = b.OutputHook(rank.Output().Chunk(i))
 		}
 		for k := range tiles {
 			in[k].Wait(dsl.TB(0))
 			at := r*tiles + k
-			for _, q := range peers(r) {
-				to[[2]int{r, q}].Put(p.Rank(q).Output().Chunk(at), rank.Input().Chunk(k), dsl.TB(0))
+			for _, q := range b.peers(r) {
+				to[r][q].Put(b.out(q).Chunk(at), rank.Input().Chunk(k), dsl.TB(0))
 			}
 			rank.Copy(rank.Output().Chunk(at), rank.Input().Chunk(k), dsl.TB(0))
-			for _, q := range peers(r) {
-				to[[2]int{r, q}].Signal(dsl.TB(0))
+			for _, q := range b.peers(r) {
+				to[r][q].Signal(dsl.TB(0))
 			}
 			out[at].Signal(dsl.TB(0))
 		}
-		for i, q := range peers(r) {
+		for i, q := range b.peers(r) {
 			for k := range tiles {
-				to[[2]int{r, q}].Wait(dsl.TB(1 + i))
+				to[r][q].Wait(dsl.TB(1 + i))
 				out[q*tiles+k].Signal(dsl.TB(1 + i))
 			}
 		}
 	}
-	return p.Compile()
+	return b.Compile()
 }

@@ -5,15 +5,10 @@ import (
 	"github.com/goccl/goccl/plan/dsl"
 )
 
-func allReduceSimple(o Options) dsl.AlgoSpec {
-	return dsl.AlgoSpec{Collective: dsl.AllReduce(o.Ranks, 1, o.InPlace)}
-}
-
 var _ = register(&Program{
 	Name: "allreduce_direct", Collective: plan.AllReduce, Instances: 8,
 	Doc: "Rank r loads chunk r of every peer, adds, and stores the sum to every peer: two-shot without scratch. " +
 		"2·(n-1)/n·S bytes out of each rank, half of them as loads.",
-	spec: allReduceSimple,
 	write: func(b *builder) {
 		mesh := b.mesh()
 		for r := range b.o.Ranks {
@@ -21,7 +16,7 @@ var _ = register(&Program{
 			enter(mesh[r], peers, tb)
 			b.pullReduce(mesh[r], out.Chunk(r), b.in(r).Chunk(r), peers, func(q int) dsl.Chunk { return b.in(q).Chunk(r) }, tb)
 			for _, q := range peers {
-				mesh[r][q].mem.Put(b.out(q).Chunk(r), out.Chunk(r), tb)
+				mesh[r][q].Put(b.out(q).Chunk(r), out.Chunk(r), tb)
 			}
 			leave(mesh[r], peers, tb)
 		}
@@ -33,9 +28,7 @@ var _ = register(&Program{
 	Doc: "Rank r reduces chunk r over the group and stores the sum to the group through a switch channel. " +
 		"With multicast (n+1)/n·S bytes out of each rank, without it as allreduce_direct.",
 	spec: func(o Options) dsl.AlgoSpec {
-		s := allReduceSimple(o)
-		s.Tags = map[string]int{"nvls": 1}
-		return s
+		return dsl.AlgoSpec{Collective: dsl.AllReduce(o.Ranks, 1, o.InPlace), Tags: map[string]int{"nvls": 1}}
 	},
 	write: func(b *builder) {
 		n := b.o.Ranks
@@ -59,15 +52,11 @@ var _ = register(&Program{
 	},
 })
 
-func allReduceLL(o Options) dsl.AlgoSpec {
-	return dsl.AlgoSpec{Collective: dsl.AllReduce(o.Ranks, 1, o.InPlace), Protocol: dsl.LL, UseDoubleScratchBuffer: true}
-}
-
 var _ = register(&Program{
 	Name: "allreduce_oneshot_ll", Collective: plan.AllReduce, Instances: 2, Wide: true, MaxSize: 1 << 20,
 	Doc: "Every rank sends its input as packets to every other and adds all of them in rank order. One hop; (n-1)·S " +
 		"bytes of payload out of each rank.",
-	spec: allReduceLL,
+	packets: true,
 	write: func(b *builder) {
 		n := b.o.Ranks
 		mesh, scratch := b.mesh(), b.scratch(n*n)
@@ -79,7 +68,7 @@ var _ = register(&Program{
 				in, out := b.in(r).Slice(from, to), b.out(r).Slice(from, to)
 				slot := func(at, of int) dsl.Chunk { return scratch[at].Slice(of*n+from, of*n+to) }
 				for _, q := range b.peers(r) {
-					mesh[r][q].mem.PutPackets(slot(q, r), in, tb)
+					mesh[r][q].PutPackets(slot(q, r), in, tb)
 				}
 				// Reduce in rank order: rank 0's data first, then the others'. A rank other than 0 also reads its own
 				// data from packets, because in place its input is overwritten when rank 0's data is unpacked.
@@ -103,7 +92,7 @@ var _ = register(&Program{
 	Name: "allreduce_twoshot_ll", Collective: plan.AllReduce, Instances: 4, Wide: true, MaxSize: 8 << 20,
 	Doc: "Rank r adds chunk r of everyone from packets and sends the sum as packets. Two hops; 2·(n-1)/n·S bytes of " +
 		"payload out of each rank.",
-	spec: allReduceLL,
+	packets: true,
 	write: func(b *builder) {
 		b.packetBlocks()
 		n := b.o.Ranks
@@ -111,7 +100,7 @@ var _ = register(&Program{
 		for r := range n {
 			rank, in, out := b.Rank(r), b.in(r), b.out(r)
 			for _, q := range b.peers(r) {
-				mesh[r][q].mem.PutPackets(parts[q].Chunk(r), in.Chunk(q), b.block(r, q))
+				mesh[r][q].PutPackets(parts[q].Chunk(r), in.Chunk(q), b.block(r, q))
 			}
 			// All blocks share the reduction of chunk r and its distribution.
 			var packets []dsl.Chunk
@@ -121,7 +110,7 @@ var _ = register(&Program{
 			all := b.allBlocks()
 			b.reducePackets(rank, out.Chunk(r), in.Chunk(r), packets, all)
 			for _, q := range b.peers(r) {
-				mesh[r][q].mem.PutPackets(sums[q].Chunk(r), out.Chunk(r), all)
+				mesh[r][q].PutPackets(sums[q].Chunk(r), out.Chunk(r), all)
 			}
 			for _, q := range b.peers(r) {
 				rank.UnpackPackets(out.Chunk(q), sums[r].Chunk(q), b.block(r, q))
@@ -135,35 +124,34 @@ var _ = register(&Program{
 	Doc: "Chunk c starts at rank c+1, collects one contribution per hop and is complete at rank c; then it goes round " +
 		"once more. " +
 		"2·(n-1) hops; 2·(n-1)/n·S bytes out of each rank, to one neighbour.",
-	spec: allReduceSimple,
 	write: func(b *builder) {
 		n := b.o.Ranks
 		next, prev := b.shift()
 		scratch := b.scratch(n)
 		for r := range b.each() {
 			tb, rank, in, out, right := dsl.TB(0), b.Rank(r), b.in(r), b.out(r), (r+1)%n
-			prev[r].ready(tb)
-			next[r].awaitReady(tb)
+			prev[r].Ready(tb)
+			next[r].AwaitReady(tb)
 
 			first := (r + n - 1) % n
-			next[r].send(scratch[right].Chunk(first), in.Chunk(first), tb)
+			next[r].Send(scratch[right].Chunk(first), in.Chunk(first), tb)
 			for s := 1; s < n-1; s++ {
 				c := (r - 1 - s + 2*n) % n
-				prev[r].wait(tb)
+				prev[r].Wait(tb)
 				rank.Reduce(scratch[r].Chunk(c), []dsl.Chunk{in.Chunk(c)}, tb, b.op())
-				next[r].send(scratch[right].Chunk(c), scratch[r].Chunk(c), tb)
+				next[r].Send(scratch[right].Chunk(c), scratch[r].Chunk(c), tb)
 			}
-			prev[r].wait(tb)
+			prev[r].Wait(tb)
 			rank.Reduce(scratch[r].Chunk(r), []dsl.Chunk{in.Chunk(r)}, dsl.Into(out.Chunk(r)), tb, b.op())
 			for s := range n - 1 {
 				c := (r - s + n) % n
 				if s > 0 {
-					prev[r].wait(tb)
+					prev[r].Wait(tb)
 				}
-				next[r].send(b.out(right).Chunk(c), out.Chunk(c), tb)
+				next[r].Send(b.out(right).Chunk(c), out.Chunk(c), tb)
 			}
-			prev[r].wait(tb)
-			next[r].drain(tb)
+			prev[r].Wait(tb)
+			next[r].Drain(tb)
 		}
 	},
 })
@@ -179,7 +167,6 @@ var _ = register(&Program{
 		"within the host, one sends the shares of part l to their hosts, one adds what arrives and sends the sums to " +
 		"hosts and neighbours, one passes on the sums of other hosts. With g ranks a host, h hosts: 2·(g-1)/g·S bytes " +
 		"by memory, 2·(h-1)/h·S/g by port out of each rank.",
-	spec: func(o Options) dsl.AlgoSpec { return dsl.AlgoSpec{Collective: dsl.AllReduce(o.Ranks, 1, o.InPlace)} },
 	write: func(b *builder) {
 		p := newPipelined(b)
 		for r := range b.each() {
@@ -221,11 +208,7 @@ func newPipelined(b *builder) *pipelined {
 	n := b.o.Ranks
 	p := &pipelined{builder: b, hosts: b.o.Hosts}
 	for r := range n {
-		var remote []int
-		for k := 1; k < p.hosts; k++ {
-			remote = append(remote, (r+k*b.o.perHost())%n)
-		}
-		p.locals, p.remotes = append(p.locals, b.memoryPeers(r)), append(p.remotes, remote)
+		p.locals, p.remotes = append(p.locals, b.memoryPeers(r)), append(p.remotes, b.railPeers(r))
 		p.reduced = append(p.reduced, [2]*dsl.Semaphore{})
 	}
 	open := func(peers [][]int) [][]link {
@@ -260,11 +243,8 @@ func newPipelined(b *builder) *pipelined {
 // do.
 func (p *pipelined) enter(r int) {
 	enter(p.local[r], p.locals[r], dsl.TB(reduceBlock))
-	for _, q := range p.remotes[r] {
-		p.hello[r][q].ready(dsl.TB(sendBlock))
-	}
-	for _, q := range p.remotes[r] {
-		p.hello[r][q].awaitReady(dsl.TB(sendBlock))
+	if p.hosts > 1 {
+		enter(p.hello[r], p.remotes[r], dsl.TB(sendBlock))
 	}
 }
 
@@ -289,7 +269,7 @@ func (p *pipelined) slice(r int) {
 		tb = dsl.TB(sendBlock)
 		p.reduced[r][0].Acquire(tb)
 		for _, q := range p.remotes[r] {
-			p.shares[r][q].send(p.slots[q].Chunk(host), share(p.out(r), p.o.host(q)), tb)
+			p.shares[r][q].Send(p.slots[q].Chunk(host), share(p.out(r), p.o.host(q)), tb)
 		}
 	}
 
@@ -298,22 +278,22 @@ func (p *pipelined) slice(r int) {
 	sum := share(p.out(r), host)
 	var arrived []dsl.Chunk
 	for _, q := range p.remotes[r] {
-		p.shares[r][q].wait(tb)
+		p.shares[r][q].Wait(tb)
 		arrived = append(arrived, p.slots[r].Chunk(p.o.host(q)))
 	}
 	p.reduceLocal(p.Rank(r), sum, sum, arrived, tb)
 	for _, q := range p.remotes[r] {
-		p.sums[r][q].send(share(p.out(q), host), sum, tb)
+		p.sums[r][q].Send(share(p.out(q), host), sum, tb)
 	}
 	for _, q := range p.locals[r] {
-		p.summed[r][q].mem.Put(share(p.out(q), host), sum, tb)
+		p.summed[r][q].Put(share(p.out(q), host), sum, tb)
 	}
 
 	tb = dsl.TB(passBlock)
 	for _, q := range p.remotes[r] {
-		p.sums[r][q].wait(tb)
+		p.sums[r][q].Wait(tb)
 		for _, m := range p.locals[r] {
-			p.passed[r][m].mem.Put(share(p.out(m), p.o.host(q)), share(p.out(r), p.o.host(q)), tb)
+			p.passed[r][m].Put(share(p.out(m), p.o.host(q)), share(p.out(r), p.o.host(q)), tb)
 		}
 	}
 }
@@ -326,7 +306,7 @@ func (p *pipelined) leave(r int) {
 	}
 	leave(p.passed[r], p.locals[r], dsl.TB(passBlock))
 	for _, q := range p.remotes[r] {
-		p.shares[r][q].drain(dsl.TB(sendBlock))
-		p.sums[r][q].drain(dsl.TB(sumBlock))
+		p.shares[r][q].Drain(dsl.TB(sendBlock))
+		p.sums[r][q].Drain(dsl.TB(sumBlock))
 	}
 }

@@ -123,20 +123,20 @@ func (b *builder) writeTree(t tree, from, to int, up, down dsl.Option) {
 		}
 		// A rank signals ready when it may be written to: by its children on the way up, by its parent on the way down.
 		for _, c := range children {
-			ups[c].toChild.ready(up)
+			ups[c].toChild.Ready(up)
 		}
 		if parent >= 0 {
-			ups[r].toParent.awaitReady(up)
-			downs[r].toParent.ready(down)
+			ups[r].toParent.AwaitReady(up)
+			downs[r].toParent.Ready(down)
 		}
 		for _, c := range children {
-			downs[c].toChild.awaitReady(downTB)
+			downs[c].toChild.AwaitReady(downTB)
 		}
 		for _, p := range pieces {
 			lo, hi := p[0]-from, p[1]-from
 			var others []dsl.Chunk
 			for i, c := range children {
-				ups[c].toChild.wait(up)
+				ups[c].toChild.Wait(up)
 				others = append(others, arrived[i][r].Slice(lo, hi))
 			}
 			sum := in.Slice(p[0], p[1])
@@ -149,17 +149,17 @@ func (b *builder) writeTree(t tree, from, to int, up, down dsl.Option) {
 				b.reduceLocal(rank, partial[r].Slice(lo, hi), sum, others, up)
 				sum = partial[r].Slice(lo, hi)
 			}
-			ups[r].toParent.send(arrived[childIndex(r)][parent].Slice(lo, hi), sum, up)
+			ups[r].toParent.Send(arrived[childIndex(r)][parent].Slice(lo, hi), sum, up)
 		}
 		if parent >= 0 {
 			for _, p := range pieces {
-				downs[r].toParent.wait(down)
+				downs[r].toParent.Wait(down)
 				pass(p, down)
 			}
-			ups[r].toParent.drain(up)
+			ups[r].toParent.Drain(up)
 		}
 		for _, c := range children {
-			downs[c].toChild.drain(downTB)
+			downs[c].toChild.Drain(downTB)
 		}
 	}
 }

@@ -12,7 +12,6 @@ var _ = register(&Program{
 	Doc: "Every rank stores part q to rank q, one thread block per peer. One hop; (n-1)/n·S bytes out of each rank. In " +
 		"place the parts " +
 		"arrive in scratch, because the peer's part has to leave before ours replaces it.",
-	spec: func(o Options) dsl.AlgoSpec { return dsl.AlgoSpec{Collective: dsl.AllToAll(o.Ranks, 1, o.InPlace)} },
 	write: func(b *builder) {
 		n := b.o.Ranks
 		mesh := b.mesh()
@@ -37,16 +36,14 @@ var _ = register(&Program{
 
 var _ = register(&Program{
 	Name: "alltoall_ll", Collective: plan.AllToAll, Instances: 2, MaxSize: 8 << 20,
-	Doc: "Every rank sends part q as packets to rank q. One hop; (n-1)/n·S bytes of payload out of each rank.",
-	spec: func(o Options) dsl.AlgoSpec {
-		return dsl.AlgoSpec{Collective: dsl.AllToAll(o.Ranks, 1, o.InPlace), Protocol: dsl.LL, UseDoubleScratchBuffer: true}
-	},
+	Doc:     "Every rank sends part q as packets to rank q. One hop; (n-1)/n·S bytes of payload out of each rank.",
+	packets: true,
 	write: func(b *builder) {
 		b.packetBlocks()
 		mesh, scratch := b.mesh(), b.scratch(b.o.Ranks)
 		for r := range b.o.Ranks {
 			for _, q := range b.peers(r) {
-				mesh[r][q].mem.PutPackets(scratch[q].Chunk(r), b.in(r).Chunk(q), b.block(r, q))
+				mesh[r][q].PutPackets(scratch[q].Chunk(r), b.in(r).Chunk(q), b.block(r, q))
 			}
 			copyOwn(b.Rank(r), b.out(r).Chunk(r), b.in(r).Chunk(r), b.allBlocks())
 			for _, q := range b.peers(r) {
@@ -63,7 +60,6 @@ var _ = register(&Program{
 		"(h-1)/h·S by port in h-1 messages out of each rank, instead of g·(h-1), for each instance: one for small " +
 		"messages, up to 16 for " +
 		"large ones. In place parts arrive in scratch.",
-	spec: func(o Options) dsl.AlgoSpec { return dsl.AlgoSpec{Collective: dsl.AllToAll(o.Ranks, 1, o.InPlace)} },
 	write: func(b *builder) {
 		n, g, hosts, tb := b.o.Ranks, b.o.perHost(), b.o.Hosts, dsl.TB(0)
 		// Chunk h·g+l of gathered holds the part of local rank l for this local rank on host h.
@@ -72,51 +68,33 @@ var _ = register(&Program{
 			arrived := b.scratch(n)
 			at = func(r int) *dsl.Buffer { return arrived[r] }
 		}
-		links := make([][]link, n)
-		remotes := make([][]int, n)
+		f := newRails(b)
 		for r := range n {
-			links[r] = make([]link, n)
-			for k := 1; k < hosts; k++ {
-				remotes[r] = append(remotes[r], (r+k*g)%n)
-			}
-			for _, q := range append(b.memoryPeers(r), remotes[r]...) {
-				links[r][q] = b.link(q, r)
-			}
-		}
-		for r := range n {
-			host, l, locals := b.o.host(r), r%g, b.memoryPeers(r)
-			for _, q := range remotes[r] {
-				links[r][q].ready(tb)
-			}
-			enter(links[r], locals, tb)
+			host, l, links, locals, remotes := b.o.host(r), r%g, f.links[r], f.locals[r], f.remotes[r]
+			readyAll(links, remotes, tb)
+			enter(links, locals, tb)
 			for _, q := range locals {
-				links[r][q].mem.Put(at(q).Chunk(r), b.in(r).Chunk(q), tb)
+				links[q].Put(at(q).Chunk(r), b.in(r).Chunk(q), tb)
 				for k := 1; k < hosts; k++ { // every rank starts with its own host
 					h := (host + k) % hosts
-					links[r][q].mem.Put(gathered[q].Chunk(h*g+l), b.in(r).Chunk(h*g+q%g), tb)
+					links[q].Put(gathered[q].Chunk(h*g+l), b.in(r).Chunk(h*g+q%g), tb)
 				}
 			}
 			for _, q := range locals {
-				links[r][q].signal(tb)
+				links[q].Signal(tb)
 			}
-			for _, q := range remotes[r] {
+			for _, q := range remotes {
 				b.Rank(r).Copy(gathered[r].Chunk(b.o.host(q)*g+l), b.in(r).Chunk(q), tb)
 			}
 			copyOwn(b.Rank(r), at(r).Chunk(r), b.in(r).Chunk(r), tb)
-			for _, q := range locals {
-				links[r][q].wait(tb)
-			}
-			for _, q := range remotes[r] {
-				links[r][q].awaitReady(tb)
+			waitAll(links, locals, tb)
+			for _, q := range remotes {
+				links[q].AwaitReady(tb)
 				h := b.o.host(q)
-				links[r][q].send(at(q).Slice(host*g, (host+1)*g), gathered[r].Slice(h*g, (h+1)*g), tb)
+				links[q].Send(at(q).Slice(host*g, (host+1)*g), gathered[r].Slice(h*g, (h+1)*g), tb)
 			}
-			for _, q := range remotes[r] {
-				links[r][q].wait(tb)
-			}
-			for _, q := range remotes[r] {
-				links[r][q].drain(tb)
-			}
+			waitAll(links, remotes, tb)
+			drainAll(links, remotes, tb)
 			if b.o.InPlace {
 				b.Rank(r).Copy(b.out(r).All(), at(r).All(), tb)
 			}
@@ -132,31 +110,21 @@ func BuildAllToAllV(ranks int) (*plan.Plan, error) {
 	if ranks < 2 {
 		return nil, fmt.Errorf("programs: alltoallv_direct: %d ranks; it needs 2", ranks)
 	}
-	p := dsl.NewCollectiveProgram(dsl.AlgoSpec{Name: "alltoallv_direct", Collective: dsl.AllToAll(ranks, 1, false),
-		MinMessageSize: 1, MaxMessageSize: 1 << 40})
-	to := map[[2]int]*dsl.MemoryChannel{}
+	b := newBuilder(dsl.AlgoSpec{Name: "alltoallv_direct", Collective: dsl.AllToAll(ranks, 1, false), MinMessageSize: 1,
+		MaxMessageSize: 1 << 40}, Options{Ranks: ranks, Hosts: 1})
+	to := b.mesh()
 	for r := range ranks {
-		for i := 1; i < ranks; i++ {
-			q := (r + i) % ranks
-			to[[2]int{r, q}] = p.MemoryChannel(q, r)
+		b.Rank(r).Copy(b.out(r).Chunk(r), b.in(r).Chunk(r), dsl.TB(0), dsl.Counted(r, r, 0))
+		for i, q := range b.peers(r) {
+			to[r][q].Ready(dsl.TB(i + 1))
+		}
+		for i, q := range b.peers(r) {
+			tb := dsl.TB(i + 1)
+			to[r][q].AwaitReady(tb)
+			to[r][q].Put(b.out(q).Chunk(r), b.in(r).Chunk(q), tb, dsl.Counted(r, q, 0))
+			to[r][q].Signal(tb)
+			to[r][q].Wait(tb)
 		}
 	}
-	for r := range ranks {
-		in := p.Rank(r).Input()
-		p.Rank(r).Copy(p.Rank(r).Output().Chunk(r), in.Chunk(r), dsl.TB(0), dsl.Counted(r, r, 0))
-		for i := 1; i < ranks; i++ {
-			q := (r + i) % ranks
-			c := to[[2]int{r, q}]
-			c.Signal(dsl.TB(i), dsl.Relaxed())
-		}
-		for i := 1; i < ranks; i++ {
-			q := (r + i) % ranks
-			c := to[[2]int{r, q}]
-			c.Wait(dsl.TB(i), dsl.Relaxed())
-			c.Put(p.Rank(q).Output().Chunk(r), in.Chunk(q), dsl.TB(i), dsl.Counted(r, q, 0))
-			c.Signal(dsl.TB(i))
-			c.Wait(dsl.TB(i))
-		}
-	}
-	return p.Compile()
+	return b.Compile()
 }

@@ -13,6 +13,10 @@ type builder struct {
 	blocks int // that serve peers
 }
 
+func newBuilder(s dsl.AlgoSpec, o Options) *builder {
+	return &builder{CollectiveProgram: dsl.NewCollectiveProgram(s), o: o, blocks: o.Ranks - 1}
+}
+
 // each visits the ranks whose programs are to be written.
 func (b *builder) each() iter.Seq[int] {
 	return func(yield func(int) bool) {
@@ -24,27 +28,16 @@ func (b *builder) each() iter.Seq[int] {
 	}
 }
 
-// link is one directed channel: a memory channel within a host, a port channel between hosts.
-type link struct {
-	mem  *dsl.MemoryChannel
-	port *dsl.PortChannel
-}
+type link = dsl.Link
 
-func (b *builder) link(dst, src int) link {
-	if b.o.host(dst) == b.o.host(src) {
-		return link{mem: b.MemoryChannel(dst, src)}
-	}
-	return link{port: b.PortChannel(dst, src)}
-}
+// link opens a link: by memory within a host, by a port between hosts.
+func (b *builder) link(dst, src int) link { return b.Link(dst, src, b.o.host(dst) == b.o.host(src)) }
 
 // mesh opens a link for every ordered pair; mesh[a][b] is from a to b.
 func (b *builder) mesh() [][]link {
 	m := make([][]link, b.o.Ranks)
 	for a := range m {
-		m[a] = make([]link, b.o.Ranks)
-		for _, q := range b.peers(a) {
-			m[a][q] = b.link(q, a)
-		}
+		m[a] = b.links(a, b.peers(a))
 	}
 	return m
 }
@@ -59,62 +52,18 @@ func (b *builder) peers(r int) []int {
 	return out
 }
 
-// signal signals the peer after all earlier operations.
-func (l link) signal(tb dsl.Option) {
-	if l.mem != nil {
-		l.mem.Signal(tb)
-		return
-	}
-	l.port.Signal(tb)
-}
-
-func (l link) wait(tb dsl.Option) {
-	if l.mem != nil {
-		l.mem.Wait(tb)
-		return
-	}
-	l.port.Wait(tb)
-}
-
-// ready and awaitReady are the entry handshake: they order arrival, not data.
-func (l link) ready(tb dsl.Option) {
-	if l.mem != nil {
-		l.mem.Signal(tb, dsl.Relaxed())
-		return
-	}
-	l.port.Signal(tb)
-}
-
-func (l link) awaitReady(tb dsl.Option) {
-	if l.mem != nil {
-		l.mem.Wait(tb, dsl.Relaxed())
-		return
-	}
-	l.port.Wait(tb)
-}
-
-// send stores src to dst at the peer and signals it.
-func (l link) send(dst, src dsl.Chunk, tb dsl.Option) {
-	if l.mem != nil {
-		l.mem.Put(dst, src, tb)
-		l.mem.Signal(tb)
-		return
-	}
-	l.port.PutWithSignal(dst, src, tb)
-}
-
 // sendAll sends to every listed peer. All stores come first; the signals follow together, behind one fence.
 func sendAll(to func(q int) link, peers []int, dst, src func(q int) dsl.Chunk, tb dsl.Option) {
 	for _, q := range peers {
-		if l := to(q); l.mem != nil {
-			l.mem.Put(dst(q), src(q), tb)
+		if l := to(q); l.Memory() != nil {
+			l.Put(dst(q), src(q), tb)
 		} else {
-			l.port.PutWithSignal(dst(q), src(q), tb)
+			l.Send(dst(q), src(q), tb)
 		}
 	}
 	for _, q := range peers {
-		if l := to(q); l.mem != nil {
-			l.mem.Signal(tb)
+		if l := to(q); l.Memory() != nil {
+			l.Signal(tb)
 		}
 	}
 }
@@ -125,33 +74,44 @@ func toward(from []link) func(q int) link { return func(q int) link { return fro
 // always returns a function that ignores the peer.
 func always(c dsl.Chunk) func(int) dsl.Chunk { return func(int) dsl.Chunk { return c } }
 
-// drain waits until sent data has left its source, because the caller may overwrite the source after the launch. Stores
-// need no wait.
-func (l link) drain(tb dsl.Option) {
-	if l.port != nil {
-		l.port.Flush(tb)
+// readyAll, awaitAll, waitAll and drainAll do with the links to several peers what a link's method does.
+func readyAll(from []link, peers []int, tb dsl.Option) {
+	for _, q := range peers {
+		from[q].Ready(tb)
+	}
+}
+
+func awaitAll(from []link, peers []int, tb dsl.Option) {
+	for _, q := range peers {
+		from[q].AwaitReady(tb)
+	}
+}
+
+func waitAll(from []link, peers []int, tb dsl.Option) {
+	for _, q := range peers {
+		from[q].Wait(tb)
+	}
+}
+
+func drainAll(from []link, peers []int, tb dsl.Option) {
+	for _, q := range peers {
+		from[q].Drain(tb)
 	}
 }
 
 // enter performs the entry handshake with the given peers on one block.
 func enter(from []link, peers []int, tb dsl.Option) {
-	for _, q := range peers {
-		from[q].ready(tb)
-	}
-	for _, q := range peers {
-		from[q].awaitReady(tb)
-	}
+	readyAll(from, peers, tb)
+	awaitAll(from, peers, tb)
 }
 
 // leave signals the peers that this rank has finished its accesses to their data, and waits for the same signal from
 // them.
 func leave(from []link, peers []int, tb dsl.Option) {
 	for _, q := range peers {
-		from[q].signal(tb)
+		from[q].Signal(tb)
 	}
-	for _, q := range peers {
-		from[q].wait(tb)
-	}
+	waitAll(from, peers, tb)
 }
 
 // inGroups calls f with at most size elements at a time.
@@ -210,7 +170,7 @@ func (b *builder) reduceLocal(r *dsl.Rank, dst, acc dsl.Chunk, others []dsl.Chun
 // pullReduce adds the same chunk of every listed peer to acc, in their order, into dst. chunk returns the peer's chunk.
 func (b *builder) pullReduce(from []link, dst, acc dsl.Chunk, peers []int, chunk func(q int) dsl.Chunk, tb dsl.Option) {
 	for _, q := range peers {
-		from[q].mem.Reduce(acc, []dsl.Chunk{chunk(q)}, dsl.Into(dst), tb, b.op())
+		from[q].Memory().Reduce(acc, []dsl.Chunk{chunk(q)}, dsl.Into(dst), tb, b.op())
 		acc = dst
 	}
 }
@@ -233,6 +193,25 @@ func copyOwn(r *dsl.Rank, dst, src dsl.Chunk, tb dsl.Option) {
 	if dst != src {
 		r.Copy(dst, src, tb)
 	}
+}
+
+// railPeers returns the ranks of r's local rank on the other hosts, from the next host on.
+func (b *builder) railPeers(r int) (out []int) {
+	for k := 1; k < b.o.Hosts; k++ {
+		out = append(out, (r+k*b.o.perHost())%b.o.Ranks)
+	}
+	return out
+}
+
+// links opens links from r to the listed peers, by rank.
+func (b *builder) links(r int, peers ...[]int) []link {
+	out := make([]link, b.o.Ranks)
+	for _, list := range peers {
+		for _, q := range list {
+			out[q] = b.link(q, r)
+		}
+	}
+	return out
 }
 
 // memoryPeers returns the peers of r on the same host. The other peers are reached by ports.

@@ -9,24 +9,16 @@ import (
 // is the ranks of equal local rank, one per host.
 type rails struct {
 	*builder
-	links           [][]link
-	locals, remotes [][]int // peers of a rank, starting after it
+	links           [][]link // by rank
+	locals, remotes [][]int  // peers of a rank, starting after it
 }
 
 func newRails(b *builder) *rails {
-	n, per := b.o.Ranks, b.o.perHost()
 	f := &rails{builder: b}
-	for r := range n {
-		links, remotes := make([]link, n), []int(nil)
-		for k := 1; k < b.o.Hosts; k++ {
-			remotes = append(remotes, (r+k*per)%n)
-		}
-		for _, list := range [2][]int{b.memoryPeers(r), remotes} {
-			for _, q := range list {
-				links[q] = b.link(q, r)
-			}
-		}
-		f.links, f.locals, f.remotes = append(f.links, links), append(f.locals, b.memoryPeers(r)), append(f.remotes, remotes)
+	for r := range b.o.Ranks {
+		locals, remotes := b.memoryPeers(r), b.railPeers(r)
+		f.links = append(f.links, b.links(r, locals, remotes))
+		f.locals, f.remotes = append(f.locals, locals), append(f.remotes, remotes)
 	}
 	return f
 }
@@ -34,13 +26,9 @@ func newRails(b *builder) *rails {
 // enter performs the entry handshake with all peers. The peers on other hosts are asked first, because they answer
 // last.
 func (f *rails) enter(r int, tb dsl.Option) {
-	for _, q := range f.remotes[r] {
-		f.links[r][q].ready(tb)
-	}
+	readyAll(f.links[r], f.remotes[r], tb)
 	enter(f.links[r], f.locals[r], tb)
-	for _, q := range f.remotes[r] {
-		f.links[r][q].awaitReady(tb)
-	}
+	awaitAll(f.links[r], f.remotes[r], tb)
 }
 
 var _ = register(&Program{
@@ -48,31 +36,28 @@ var _ = register(&Program{
 	Doc: "Every rank sends its input to the ranks of equal local rank on the other hosts, and passes it and what comes " +
 		"from them to the ranks of its host. With g ranks a host, h hosts: (h-1)·S bytes by port out of each rank with " +
 		"input S, (g-1)·h·S by memory.",
-	spec: func(o Options) dsl.AlgoSpec { return dsl.AlgoSpec{Collective: dsl.AllGather(o.Ranks, 1, o.InPlace)} },
 	write: func(b *builder) {
 		f, tb := newRails(b), dsl.TB(0)
 		for r := range b.each() {
 			links, in, out := f.links[r], b.in(r).Chunk(0), b.out(r)
 			f.enter(r, tb)
 			for _, q := range f.remotes[r] {
-				links[q].port.PutWithSignal(b.out(q).Chunk(r), in, tb)
+				links[q].Send(b.out(q).Chunk(r), in, tb)
 			}
 			copyOwn(b.Rank(r), out.Chunk(r), in, tb)
 			pass := func(c int, src dsl.Chunk) {
 				for _, q := range f.locals[r] {
-					links[q].mem.Put(b.out(q).Chunk(c), src, tb)
+					links[q].Put(b.out(q).Chunk(c), src, tb)
 				}
 			}
 			pass(r, in)
 			for k := len(f.remotes[r]) - 1; k >= 0; k-- { // the rank that has sent to r first
 				q := f.remotes[r][k]
-				links[q].wait(tb)
+				links[q].Wait(tb)
 				pass(q, out.Chunk(q))
 			}
 			leave(links, f.locals[r], tb)
-			for _, q := range f.remotes[r] {
-				links[q].drain(tb)
-			}
+			drainAll(links, f.remotes[r], tb)
 		}
 	},
 })
@@ -82,7 +67,6 @@ var _ = register(&Program{
 	Doc: "For each host, every rank adds what its host has for the rank of equal local rank there, by loads, and sends " +
 		"the sum to it, which adds the sums of all hosts. With g ranks a host, h hosts: (g-1)·h·S bytes by memory into " +
 		"each rank with output S, (h-1)·S by port out of it.",
-	spec: reduceScatter,
 	write: func(b *builder) {
 		f, tb := newRails(b), dsl.TB(0)
 		sums, arrived := b.scratch(b.o.Hosts), b.scratch(b.o.Hosts)
@@ -99,13 +83,13 @@ var _ = register(&Program{
 				return s
 			}
 			for _, q := range f.remotes[r] {
-				links[q].port.PutWithSignal(arrived[q].Chunk(host), sum(q), tb)
+				links[q].Send(arrived[q].Chunk(host), sum(q), tb)
 			}
 			own := sum(r)
 			var others []dsl.Chunk
 			for k := len(f.remotes[r]) - 1; k >= 0; k-- {
 				q := f.remotes[r][k]
-				links[q].wait(tb)
+				links[q].Wait(tb)
 				others = append(others, arrived[r].Chunk(b.o.host(q)))
 			}
 			if len(others) == 0 {
@@ -113,9 +97,7 @@ var _ = register(&Program{
 			}
 			b.reduceLocal(b.Rank(r), b.out(r).Chunk(0), own, others, tb)
 			leave(links, f.locals[r], tb)
-			for _, q := range f.remotes[r] {
-				links[q].drain(tb)
-			}
+			drainAll(links, f.remotes[r], tb)
 		}
 	},
 })
@@ -163,14 +145,11 @@ func newHierarchy(b *builder) *hierarchy {
 	h := &hierarchy{builder: b, perHost: b.o.perHost(), hosts: b.o.Hosts}
 	h.halving = h.hosts > maxDirectHosts && h.hosts&(h.hosts-1) == 0
 	for r := range n {
-		var remote []int
+		remote := b.railPeers(r)
 		if h.halving {
+			remote = nil
 			for d := h.hosts / 2; d > 0; d /= 2 {
 				remote = append(remote, h.counterpart(r, b.o.host(r)^d))
-			}
-		} else {
-			for k := 1; k < h.hosts; k++ {
-				remote = append(remote, (r+k*h.perHost)%n)
 			}
 		}
 		h.locals, h.remotes = append(h.locals, b.memoryPeers(r)), append(h.remotes, remote)
@@ -178,13 +157,7 @@ func newHierarchy(b *builder) *hierarchy {
 	for range b.o.Instances {
 		byRank := make([][]link, n)
 		for r := range n {
-			byRank[r] = make([]link, n)
-			for _, q := range h.locals[r] {
-				byRank[r][q] = b.link(q, r)
-			}
-			for _, q := range h.remotes[r] {
-				byRank[r][q] = b.link(q, r)
-			}
+			byRank[r] = b.links(r, h.locals[r], h.remotes[r])
 		}
 		h.links = append(h.links, byRank)
 	}
@@ -205,14 +178,10 @@ func (h *hierarchy) rank(r, block int) {
 		return buf.Slice(start+from, start+to)
 	}
 	share := func(buf *dsl.Buffer) dsl.Chunk { return run(buf, 0, h.hosts) }
-	for _, q := range h.remotes[r] {
-		links[q].ready(tb)
-	}
+	readyAll(links, h.remotes[r], tb)
 	enter(links, h.locals[r], tb)
 	h.pullReduce(links, share(h.out(r)), share(h.in(r)), h.locals[r], func(q int) dsl.Chunk { return share(h.in(q)) }, tb)
-	for _, q := range h.remotes[r] {
-		links[q].awaitReady(tb)
-	}
+	awaitAll(links, h.remotes[r], tb)
 	slot := func(q, from, to int) dsl.Chunk { return h.slots[q].Slice(block*h.hosts+from, block*h.hosts+to) }
 	if h.halving {
 		h.halve(r, links, run, slot, tb)
@@ -220,12 +189,10 @@ func (h *hierarchy) rank(r, block int) {
 		h.direct(r, links, run, slot, tb)
 	}
 	for _, q := range h.locals[r] {
-		links[q].mem.Put(share(h.out(q)), share(h.out(r)), tb)
+		links[q].Put(share(h.out(q)), share(h.out(r)), tb)
 	}
 	leave(links, h.locals[r], tb)
-	for _, q := range h.remotes[r] {
-		links[q].drain(tb)
-	}
+	drainAll(links, h.remotes[r], tb)
 }
 
 // direct sends the chunk of each host to that host, which reduces it and sends the result back.
@@ -237,14 +204,12 @@ func (h *hierarchy) direct(r int, links []link, run func(*dsl.Buffer, int, int) 
 		func(q int) dsl.Chunk { return at(r, h.o.host(q)) }, tb)
 	var arrived []dsl.Chunk
 	for _, q := range peers {
-		links[q].wait(tb)
+		links[q].Wait(tb)
 		arrived = append(arrived, slot(r, h.o.host(q), h.o.host(q)+1))
 	}
 	h.reduceLocal(h.Rank(r), at(r, host), at(r, host), arrived, tb)
 	sendAll(toward(links), peers, func(q int) dsl.Chunk { return at(q, host) }, always(at(r, host)), tb)
-	for _, q := range peers {
-		links[q].wait(tb)
-	}
+	waitAll(links, peers, tb)
 }
 
 // halve performs recursive halving: at each step a rank keeps the half of its range that contains its own host's chunk,
@@ -256,15 +221,15 @@ func (h *hierarchy) halve(r int, links []link, run func(*dsl.Buffer, int, int) d
 	for d := h.hosts / 2; d > 0; d /= 2 {
 		q := h.counterpart(r, host^d)
 		keep, give := host&^(d-1), host&^(d-1)^d
-		links[q].send(slot(q, h.hosts-2*d, h.hosts-d), run(h.out(r), give, give+d), tb)
-		links[q].wait(tb)
+		links[q].Send(slot(q, h.hosts-2*d, h.hosts-d), run(h.out(r), give, give+d), tb)
+		links[q].Wait(tb)
 		mine := run(h.out(r), keep, keep+d)
 		h.reduceLocal(h.Rank(r), mine, mine, []dsl.Chunk{slot(r, h.hosts-2*d, h.hosts-d)}, tb)
 	}
 	for d := 1; d < h.hosts; d *= 2 {
 		q := h.counterpart(r, host^d)
 		have := host &^ (d - 1)
-		links[q].send(run(h.out(q), have, have+d), run(h.out(r), have, have+d), tb)
-		links[q].wait(tb)
+		links[q].Send(run(h.out(q), have, have+d), run(h.out(r), have, have+d), tb)
+		links[q].Wait(tb)
 	}
 }

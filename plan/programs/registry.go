@@ -46,8 +46,9 @@ type Program struct {
 	Wide         bool   // the default number of instances fills maxWide thread blocks
 	MaxSize      uint64 // default upper end of the message range in bytes; 0: none
 
-	spec  func(o Options) dsl.AlgoSpec
-	write func(b *builder)
+	packets bool                         // the program moves packets, in alternating halves of scratch
+	spec    func(o Options) dsl.AlgoSpec // nil: the collective in one chunk for each rank
+	write   func(b *builder)
 }
 
 var registry []*Program
@@ -147,7 +148,17 @@ func (p *Program) Program(o Options) (*dsl.CollectiveProgram, error) {
 	if o.Instances == 0 {
 		o.Instances = p.instances(o)
 	}
-	s := p.spec(o)
+	root := 0
+	if p.Collective == plan.Broadcast || p.Collective == plan.Reduce {
+		root = o.Root
+	}
+	s := dsl.AlgoSpec{Collective: dsl.Named(p.Collective, o.Ranks, 1, root, o.InPlace)}
+	if p.spec != nil {
+		s = p.spec(o)
+	}
+	if p.packets {
+		s.Protocol, s.UseDoubleScratchBuffer = dsl.LL, true
+	}
 	s.Name = p.Name
 	s.RanksPerNode = o.perHost()
 	s.InPlace = o.InPlace
@@ -162,7 +173,7 @@ func (p *Program) Program(o Options) (*dsl.CollectiveProgram, error) {
 		s.MaxMessageSize = p.MaxSize
 	}
 	s.Only = o.only
-	b := &builder{CollectiveProgram: dsl.NewCollectiveProgram(s), o: o, blocks: o.Ranks - 1}
+	b := newBuilder(s, o)
 	p.write(b)
 	return b.CollectiveProgram, nil
 }

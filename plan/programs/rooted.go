@@ -23,11 +23,11 @@ var _ = register(&Program{
 			if r == root {
 				for _, q := range b.peers(r) {
 					tb := b.block(r, q)
-					mesh[r][q].awaitReady(tb)
-					mesh[r][q].send(b.out(q).Chunk(q), in.Chunk(q), tb)
+					mesh[r][q].AwaitReady(tb)
+					mesh[r][q].Send(b.out(q).Chunk(q), in.Chunk(q), tb)
 					// The other ranks do not forward the root's own chunk.
-					mesh[r][q].send(b.out(q).Chunk(root), in.Chunk(root), tb)
-					mesh[r][q].drain(tb)
+					mesh[r][q].Send(b.out(q).Chunk(root), in.Chunk(root), tb)
+					mesh[r][q].Drain(tb)
 				}
 				copyOwn(b.Rank(r), out.All(), in.All(), b.allBlocks())
 				continue
@@ -41,22 +41,14 @@ var _ = register(&Program{
 					others = append(others, q)
 				}
 			}
-			mesh[r][root].ready(tb)
-			for _, q := range others {
-				mesh[r][q].ready(tb)
-			}
-			for _, q := range others {
-				mesh[r][q].awaitReady(tb)
-			}
-			mesh[r][root].wait(tb)
+			mesh[r][root].Ready(tb)
+			readyAll(mesh[r], others, tb)
+			awaitAll(mesh[r], others, tb)
+			mesh[r][root].Wait(tb)
 			sendAll(toward(mesh[r]), others, func(q int) dsl.Chunk { return b.out(q).Chunk(r) }, always(out.Chunk(r)), tb)
-			mesh[r][root].wait(tb)
-			for _, q := range others {
-				mesh[r][q].wait(tb)
-			}
-			for _, q := range others {
-				mesh[r][q].drain(tb)
-			}
+			mesh[r][root].Wait(tb)
+			waitAll(mesh[r], others, tb)
+			drainAll(mesh[r], others, tb)
 		}
 	},
 })
@@ -65,20 +57,17 @@ var _ = register(&Program{
 	Name: "broadcast_ll", Collective: plan.Broadcast, MaxSize: 1 << 20,
 	Doc: "The root sends packets to every rank that has signalled that it is ready. Two flights, one of them empty; " +
 		"(n-1)·S bytes of payload out of the root.",
-	spec: func(o Options) dsl.AlgoSpec {
-		return dsl.AlgoSpec{Collective: dsl.Broadcast(o.Ranks, 1, o.Root, o.InPlace), Protocol: dsl.LL,
-			UseDoubleScratchBuffer: true}
-	},
+	packets: true,
 	write: func(b *builder) {
 		root := b.o.Root
 		mesh, scratch := b.mesh(), b.scratch(1)
 		for _, q := range b.peers(root) {
 			// A ready signal means that the packets of the launch before last have been unpacked, so this half may be
 			// written again.
-			mesh[q][root].ready(dsl.TB(0))
+			mesh[q][root].Ready(dsl.TB(0))
 			b.Rank(q).UnpackPackets(b.out(q).Chunk(0), scratch[q].Chunk(0), dsl.TB(0))
-			mesh[root][q].awaitReady(b.block(root, q))
-			mesh[root][q].mem.PutPackets(scratch[q].Chunk(0), b.in(root).Chunk(0), b.block(root, q))
+			mesh[root][q].AwaitReady(b.block(root, q))
+			mesh[root][q].PutPackets(scratch[q].Chunk(0), b.in(root).Chunk(0), b.block(root, q))
 		}
 		copyOwn(b.Rank(root), b.out(root).Chunk(0), b.in(root).Chunk(0), b.allBlocks())
 	},
@@ -103,7 +92,7 @@ var _ = register(&Program{
 			}
 			b.pullReduce(mesh[r], sum, b.in(r).Chunk(r), peers, func(q int) dsl.Chunk { return b.in(q).Chunk(r) }, tb)
 			if r != root {
-				mesh[r][root].mem.Put(b.out(root).Chunk(r), sum, tb)
+				mesh[r][root].Put(b.out(root).Chunk(r), sum, tb)
 			}
 			leave(mesh[r], peers, tb)
 		}
@@ -128,7 +117,7 @@ var _ = register(&Program{
 				func(q int) dsl.Chunk { return b.in(r).Chunk(q) }, tb)
 			var others []dsl.Chunk
 			for _, q := range peers {
-				mesh[r][q].wait(tb)
+				mesh[r][q].Wait(tb)
 				others = append(others, arrived[r].Chunk(q))
 			}
 			sum := sums[r].Chunk(0)
@@ -137,15 +126,11 @@ var _ = register(&Program{
 			}
 			b.reduceLocal(b.Rank(r), sum, b.in(r).Chunk(r), others, tb)
 			if r != root {
-				mesh[r][root].send(b.out(root).Chunk(r), sum, tb)
+				mesh[r][root].Send(b.out(root).Chunk(r), sum, tb)
 			} else {
-				for _, q := range peers {
-					mesh[r][q].wait(tb)
-				}
+				waitAll(mesh[r], peers, tb)
 			}
-			for _, q := range peers {
-				mesh[r][q].drain(tb)
-			}
+			drainAll(mesh[r], peers, tb)
 		}
 	},
 })
@@ -168,7 +153,6 @@ var _ = register(&Program{
 	Name: "sendrecv_direct", Collective: plan.SendRecv, MultiHost: true, Instances: 16,
 	Doc: "Every rank stores its input to the next. One hop; S bytes out of each rank. In place the data arrives in " +
 		"scratch first.",
-	spec: func(o Options) dsl.AlgoSpec { return dsl.AlgoSpec{Collective: dsl.SendRecv(o.Ranks, 1, o.InPlace)} },
 	write: func(b *builder) {
 		n, tb := b.o.Ranks, dsl.TB(0)
 		next, prev := b.shift()
@@ -178,11 +162,11 @@ var _ = register(&Program{
 			at = func(r int) *dsl.Buffer { return staging[r] }
 		}
 		for r := range n {
-			prev[r].ready(tb)
-			next[r].awaitReady(tb)
-			next[r].send(at((r+1)%n).Chunk(0), b.in(r).Chunk(0), tb)
-			prev[r].wait(tb)
-			next[r].drain(tb)
+			prev[r].Ready(tb)
+			next[r].AwaitReady(tb)
+			next[r].Send(at((r+1)%n).Chunk(0), b.in(r).Chunk(0), tb)
+			prev[r].Wait(tb)
+			next[r].Drain(tb)
 			copyOwn(b.Rank(r), b.out(r).Chunk(0), at(r).Chunk(0), tb)
 		}
 	},
@@ -192,17 +176,15 @@ var _ = register(&Program{
 	Name: "sendrecv_ll", Collective: plan.SendRecv, Instances: 4, MaxSize: 1 << 20,
 	Doc: "Every rank sends packets to the next one, once that has signalled that it is ready. Two flights, one of " +
 		"them empty.",
-	spec: func(o Options) dsl.AlgoSpec {
-		return dsl.AlgoSpec{Collective: dsl.SendRecv(o.Ranks, 1, o.InPlace), Protocol: dsl.LL, UseDoubleScratchBuffer: true}
-	},
+	packets: true,
 	write: func(b *builder) {
 		n, tb := b.o.Ranks, dsl.TB(0)
 		next, prev := b.shift()
 		scratch := b.scratch(1)
 		for r := range n {
-			prev[r].ready(tb)
-			next[r].awaitReady(tb)
-			next[r].mem.PutPackets(scratch[(r+1)%n].Chunk(0), b.in(r).Chunk(0), tb)
+			prev[r].Ready(tb)
+			next[r].AwaitReady(tb)
+			next[r].PutPackets(scratch[(r+1)%n].Chunk(0), b.in(r).Chunk(0), tb)
 			b.Rank(r).UnpackPackets(b.out(r).Chunk(0), scratch[r].Chunk(0), tb)
 		}
 	},

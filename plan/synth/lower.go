@@ -2,6 +2,7 @@ package synth
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/goccl/goccl/plan/dsl"
 	"github.com/goccl/goccl/plan/fabric"
@@ -80,52 +81,6 @@ func tb(b int) dsl.Option { return dsl.TB(b) }
 // pair names a directed pair of ranks.
 type pair struct{ from, to int }
 
-// line is the channel from one rank to another in a lane.
-type line struct {
-	mem  *dsl.MemoryChannel
-	port *dsl.PortChannel
-}
-
-func (l line) ready(b dsl.Option) {
-	if l.mem != nil {
-		l.mem.Signal(b, dsl.Relaxed())
-		return
-	}
-	l.port.Signal(b)
-}
-
-func (l line) awaitReady(b dsl.Option) {
-	if l.mem != nil {
-		l.mem.Wait(b, dsl.Relaxed())
-		return
-	}
-	l.port.Wait(b)
-}
-
-func (l line) wait(b dsl.Option) {
-	if l.mem != nil {
-		l.mem.Wait(b)
-		return
-	}
-	l.port.Wait(b)
-}
-
-func (l line) put(dst, src dsl.Chunk, b dsl.Option) {
-	if l.mem != nil {
-		l.mem.Put(dst, src, b)
-		return
-	}
-	l.port.Put(dst, src, b)
-}
-
-func (l line) signal(b dsl.Option) {
-	if l.mem != nil {
-		l.mem.Signal(b)
-		return
-	}
-	l.port.Signal(b)
-}
-
 // transfer is a move of chunks between two ranks at a level.
 type transfer struct {
 	to       int
@@ -162,25 +117,17 @@ func (l *lane) send(level, from int, t transfer) {
 	s := &l.steps[from][level]
 	s.sends = append(s.sends, t)
 	d := &l.steps[t.to][level+1]
-	for _, r := range d.from {
-		if r == from {
-			return
-		}
+	if !slices.Contains(d.from, from) {
+		d.from = append(d.from, from)
 	}
-	d.from = append(d.from, from)
 }
 
 // lines opens the channels of a lane, both ways for each pair that exchanges data.
-func (p *program) lines(l *lane) map[pair]line {
-	out := map[pair]line{}
+func (p *program) lines(l *lane) map[pair]dsl.Link {
+	out := map[pair]dsl.Link{}
 	open := func(from, to int) {
-		if _, ok := out[pair{from, to}]; ok {
-			return
-		}
-		if p.g.SameHost(from, to) {
-			out[pair{from, to}] = line{mem: p.MemoryChannel(to, from)}
-		} else {
-			out[pair{from, to}] = line{port: p.PortChannel(to, from)}
+		if _, ok := out[pair{from, to}]; !ok {
+			out[pair{from, to}] = p.Link(to, from, p.g.SameHost(from, to))
 		}
 	}
 	for r, steps := range l.steps {
@@ -197,10 +144,8 @@ func (p *program) lines(l *lane) map[pair]line {
 // peersOf returns the ranks that r receives from and sends to in the lane.
 func (l *lane) peersOf(r int) (from, to []int) {
 	add := func(list []int, x int) []int {
-		for _, y := range list {
-			if x == y {
-				return list
-			}
+		if slices.Contains(list, x) {
+			return list
 		}
 		return append(list, x)
 	}
@@ -217,16 +162,16 @@ func (l *lane) peersOf(r int) (from, to []int) {
 
 // write emits lanes: the handshake, the levels (in a pipeline if the shape has a unit), and the end of transfers.
 func (p *program) write(lanes []*lane) {
-	lines := make([]map[pair]line, len(lanes))
+	lines := make([]map[pair]dsl.Link, len(lanes))
 	for i, l := range lanes {
 		lines[i] = p.lines(l)
 		for r := range l.steps {
 			from, to := l.peersOf(r)
 			for _, x := range from {
-				lines[i][pair{r, x}].ready(tb(l.block))
+				lines[i][pair{r, x}].Ready(tb(l.block))
 			}
 			for _, x := range to {
-				lines[i][pair{r, x}].awaitReady(tb(l.block))
+				lines[i][pair{r, x}].AwaitReady(tb(l.block))
 			}
 		}
 	}
@@ -247,17 +192,15 @@ func (p *program) write(lanes []*lane) {
 		for r := range l.steps {
 			_, to := l.peersOf(r)
 			for _, x := range to {
-				if port := lines[i][pair{r, x}].port; port != nil {
-					port.Flush(tb(l.block))
-				}
+				lines[i][pair{r, x}].Drain(tb(l.block))
 			}
 		}
 	}
 }
 
-func (p *program) step(r int, s *step, lines map[pair]line, b dsl.Option) {
+func (p *program) step(r int, s *step, lines map[pair]dsl.Link, b dsl.Option) {
 	for _, x := range s.from {
-		lines[pair{r, x}].wait(b)
+		lines[pair{r, x}].Wait(b)
 	}
 	if s.acquire != nil {
 		s.acquire.Acquire(b)
@@ -266,26 +209,20 @@ func (p *program) step(r int, s *step, lines map[pair]line, b dsl.Option) {
 		w(b)
 	}
 	var signals []int
-	seen := map[int]bool{}
 	for i, t := range s.sends {
 		l := lines[pair{r, t.to}]
-		last := true
-		for _, later := range s.sends[i+1:] {
-			last = last && later.to != t.to
+		memory := l.Memory() != nil
+		if memory || slices.ContainsFunc(s.sends[i+1:], func(later transfer) bool { return later.to == t.to }) {
+			l.Put(t.dst, t.src, b)
+		} else {
+			l.Send(t.dst, t.src, b)
 		}
-		switch {
-		case l.port != nil && last:
-			l.port.PutWithSignal(t.dst, t.src, b)
-		default:
-			l.put(t.dst, t.src, b)
-		}
-		if l.mem != nil && !seen[t.to] {
-			seen[t.to] = true
+		if memory && !slices.Contains(signals, t.to) {
 			signals = append(signals, t.to)
 		}
 	}
 	for _, q := range signals {
-		lines[pair{r, q}].signal(b)
+		lines[pair{r, q}].Signal(b)
 	}
 	if s.release != nil {
 		s.release.Release(b)
