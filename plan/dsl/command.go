@@ -126,6 +126,15 @@ func (r *replay) bad(format string, args ...any) error {
 	return errBadRef
 }
 
+// numbered returns element i of a list that earlier commands have made, or records that there is none.
+func numbered[T any](r *replay, list []*T, i int, what string) (*T, bool) {
+	if i < 0 || i >= len(list) {
+		_ = r.bad("%s %d of %d", what, i, len(list))
+		return nil, false
+	}
+	return list[i], true
+}
+
 // command replays one command. Errors are recorded in the program.
 func (r *replay) command(c *Command) {
 	r.p.At(c.File, c.Line)
@@ -173,11 +182,11 @@ func (r *replay) hook(c *Command) {
 	}
 	var after []*Hook
 	for _, i := range c.After {
-		if i < 0 || i >= len(r.hooks) {
-			_ = r.bad("hook %d of %d", i, len(r.hooks))
+		h, ok := numbered(r, r.hooks, i, "hook")
+		if !ok {
 			return
 		}
-		after = append(after, r.hooks[i])
+		after = append(after, h)
 	}
 	buffer := Input
 	if c.Op == "output_hook" {
@@ -195,19 +204,15 @@ func (r *replay) op(c *Command, s settings) {
 	k := plan.FindOp(func(k *plan.OpKind) bool { return k.Word == c.Op && c.Op != "" })
 	switch {
 	case k != nil && k.On(plan.HookChannel):
-		if c.Hook < 0 || c.Hook >= len(r.hooks) {
-			_ = r.bad("hook %d of %d", c.Hook, len(r.hooks))
-			return
+		if h, ok := numbered(r, r.hooks, c.Hook, "hook"); ok {
+			h.point(k.Name, s)
 		}
-		r.hooks[c.Hook].point(k.Name, s)
 	case k == nil || len(k.Channels) > 0 && !k.On(plan.SwitchChannel):
 		r.onChannel(c, k, s)
 	case k.Semaphores:
-		if c.Semaphore < 0 || c.Semaphore >= len(r.sems) {
-			_ = r.bad("semaphore %d of %d", c.Semaphore, len(r.sems))
-			return
+		if sem, ok := numbered(r, r.sems, c.Semaphore, "semaphore"); ok {
+			sem.point(k.Name, s)
 		}
-		r.sems[c.Semaphore].point(k.Name, s)
 	case k.On(plan.SwitchChannel):
 		r.onSwitch(c, k, s)
 	default:
@@ -279,23 +284,20 @@ func (r *replay) reduce(c *Command, opts []Option) {
 	case "":
 		r.p.Rank(acc.Rank).Reduce(acc, others, opts...)
 	case plan.MemoryChannel:
-		memory := r.channels[plan.MemoryChannel]
-		if c.Channel < 0 || c.Channel >= len(memory) {
-			_ = r.bad("memory channel %d of %d", c.Channel, len(memory))
-			return
+		if m, ok := numbered(r, r.channels[plan.MemoryChannel], c.Channel, "memory channel"); ok {
+			(&MemoryChannel{m}).Reduce(acc, others, opts...)
 		}
-		(&MemoryChannel{memory[c.Channel]}).Reduce(acc, others, opts...)
 	default:
 		_ = r.bad("reduce on a %s channel: only memory channels load", c.ChannelType)
 	}
 }
 
 func (r *replay) onSwitch(c *Command, k *plan.OpKind, s settings) {
-	if c.Channel < 0 || c.Channel >= len(r.groups) {
-		_ = r.bad("switch channel %d of %d", c.Channel, len(r.groups))
+	group, ok := numbered(r, r.groups, c.Channel, "switch channel")
+	if !ok {
 		return
 	}
-	at := r.groups[c.Channel].AtRank(c.Rank)
+	at := group.AtRank(c.Rank)
 	local, what := c.From, "from"
 	if k.Dst.At(0).Chunk() == plan.LocalChunk {
 		local, what = c.To, "to"

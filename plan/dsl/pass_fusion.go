@@ -64,22 +64,9 @@ func (p *CollectiveProgram) merge(a, b *operation) *operation {
 // mergePoints merges two synchronizing operations on different channels or semaphores.
 func mergePoints(a, b *operation) *operation {
 	if a.channelType != b.channelType || len(a.channels)+len(b.channels) > maxChannelsPerOp ||
-		len(a.semaphores)+len(b.semaphores) > maxChannelsPerOp {
+		len(a.semaphores)+len(b.semaphores) > maxChannelsPerOp || meet(a.channels, b.channels) ||
+		meet(a.semaphores, b.semaphores) {
 		return nil
-	}
-	for _, x := range a.channels {
-		for _, y := range b.channels {
-			if x == y {
-				return nil
-			}
-		}
-	}
-	for _, x := range a.semaphores {
-		for _, y := range b.semaphores {
-			if x == y {
-				return nil
-			}
-		}
 	}
 	a.channels = append(a.channels, b.channels...)
 	a.semaphores = append(a.semaphores, b.semaphores...)
@@ -91,18 +78,19 @@ func mergePoints(a, b *operation) *operation {
 	return a
 }
 
+// meet reports whether the lists have an element in common.
+func meet[T comparable](a, b []T) bool {
+	return slices.ContainsFunc(b, func(x T) bool { return slices.Contains(a, x) })
+}
+
 // mergeTransfers concatenates lists of transfers: pair i of the lists is transfer i. All must be independent, because
 // they are unordered.
 func mergeTransfers(a, b *operation) *operation {
 	if len(a.dst)+len(b.dst) > maxRemotePerOp || conflictAnywhere(a, b) {
 		return nil
 	}
-	if a.kind.Does.Has(plan.Adds) { // one signal for each channel
-		for _, x := range a.channels {
-			if x == b.channels[0] {
-				return nil
-			}
-		}
+	if a.kind.Does.Has(plan.Adds) && meet(a.channels, b.channels) { // one signal for each channel
+		return nil
 	}
 	a.src, a.dst, a.channels = append(a.src, b.src...), append(a.dst, b.dst...), append(a.channels, b.channels...)
 	return a

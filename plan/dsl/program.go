@@ -49,9 +49,6 @@ func NewCollectiveProgram(spec AlgoSpec) *CollectiveProgram {
 	return p
 }
 
-// Spec returns the description with its defaults filled in.
-func (p *CollectiveProgram) Spec() AlgoSpec { return p.spec }
-
 // At sets file and line for errors of the following operations, until the next At. An empty file restores the caller's
 // line.
 func (p *CollectiveProgram) At(file string, line int) {
@@ -143,13 +140,9 @@ func (p *CollectiveProgram) emitShared(o *operation, s settings) {
 		p.emit(o)
 		return
 	}
-	seen := map[int]bool{}
-	for _, b := range s.group {
-		if b < 0 || seen[b] {
-			p.fail(o.pos, ErrUsage, "list different thread blocks", "thread-block group %v", []int(s.group))
-			return
-		}
-		seen[b] = true
+	if !distinct(s.group) {
+		p.fail(o.pos, ErrUsage, "list different thread blocks", "thread-block group %v", []int(s.group))
+		return
 	}
 	if len(s.group) == 0 {
 		p.fail(o.pos, ErrUsage, "", "%s by an empty thread-block group", o.kind)
@@ -163,6 +156,12 @@ func (p *CollectiveProgram) emitShared(o *operation, s settings) {
 		}
 		p.emit(c)
 	}
+}
+
+// distinct reports whether no number comes twice or is negative.
+func distinct(numbers []int) bool {
+	sorted := slices.Sorted(slices.Values(numbers))
+	return len(sorted) == 0 || sorted[0] >= 0 && len(slices.Compact(sorted)) == len(numbers)
 }
 
 // emitReduce completes a reduction with its destination and operator, and emits it.

@@ -91,13 +91,9 @@ func (r *Rank) Barrier(blocks ...int) {
 		return
 	}
 	p, pos := r.p, r.p.position()
-	seen := map[int]bool{}
-	for _, b := range blocks {
-		if b < 0 || seen[b] {
-			p.fail(pos, ErrUsage, "list different thread blocks", "barrier among blocks %v", blocks)
-			return
-		}
-		seen[b] = true
+	if !distinct(blocks) {
+		p.fail(pos, ErrUsage, "list different thread blocks", "barrier among blocks %v", blocks)
+		return
 	}
 	switch len(blocks) {
 	case 0:

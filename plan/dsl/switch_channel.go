@@ -2,6 +2,7 @@ package dsl
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/goccl/goccl/plan"
 )
@@ -19,30 +20,22 @@ type SwitchChannel struct {
 // SwitchChannel creates a switch channel over a buffer of the given ranks.
 func (p *CollectiveProgram) SwitchChannel(ranks []int, buffer BufferType) *SwitchChannel {
 	s := &SwitchChannel{p: p, buffer: buffer, ranks: append([]int(nil), ranks...), pos: p.position()}
-	seen := map[int]bool{}
-	for _, r := range ranks {
-		if r < 0 || r >= len(p.ranks) || seen[r] {
-			p.fail(s.pos, ErrRange, "list different ranks of the program", "switch channel over ranks %v of %d", ranks,
-				len(p.ranks))
-			s.p = nil
-			return s
-		}
-		seen[r] = true
-	}
-	if len(ranks) < 2 {
+	switch {
+	case len(ranks) > 0 && (!distinct(ranks) || slices.Max(ranks) >= len(p.ranks)):
+		p.fail(s.pos, ErrRange, "list different ranks of the program", "switch channel over ranks %v of %d", ranks,
+			len(p.ranks))
+	case len(ranks) < 2:
 		p.fail(s.pos, ErrRange, "", "switch channel over %d rank", len(ranks))
-		s.p = nil
-		return s
-	}
-	if !buffer.Valid() {
+	case !buffer.Valid():
 		p.fail(s.pos, ErrRange, `use "i", "o" or "s"`, "switch channel over an unknown buffer %q", string(buffer))
-		s.p = nil
+	default:
+		for _, r := range ranks {
+			s.ids = append(s.ids, len(p.ranks[r].switches))
+			p.ranks[r].switches = append(p.ranks[r].switches, s)
+		}
 		return s
 	}
-	for _, r := range ranks {
-		s.ids = append(s.ids, len(p.ranks[r].switches))
-		p.ranks[r].switches = append(p.ranks[r].switches, s)
-	}
+	s.p = nil
 	return s
 }
 
@@ -61,14 +54,7 @@ func (s *SwitchChannel) AtRank(rank int) *SwitchRank {
 	return &SwitchRank{s: s, rank: rank}
 }
 
-func (s *SwitchChannel) member(rank int) int {
-	for i, r := range s.ranks {
-		if r == rank {
-			return i
-		}
-	}
-	return -1
-}
+func (s *SwitchChannel) member(rank int) int { return slices.Index(s.ranks, rank) }
 
 func (s *SwitchChannel) String() string {
 	return fmt.Sprintf("switch channel over the %s buffers of %v", bufferName(s.buffer), s.ranks)
