@@ -1,6 +1,8 @@
 package programs
 
 import (
+	"slices"
+
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/dsl"
 )
@@ -82,84 +84,96 @@ const treePieces = 4
 // edge is a pair of links between child and parent.
 type edge struct{ toParent, toChild link }
 
-// writeTree reduces chunks [from, to) up the tree on block up, and broadcasts them down the tree on block down. The
-// root does both on block up.
-func (b *builder) writeTree(t tree, from, to int, up, down dsl.Option) {
-	n := b.o.Ranks
-	open := func() []edge {
-		edges := make([]edge, n)
-		for r := range n {
-			if p := t.parent[r]; p >= 0 {
-				edges[r] = edge{toParent: b.link(p, r), toChild: b.link(r, p)}
-			}
-		}
-		return edges
-	}
-	ups, downs := open(), open()
+// treeRun is one tree of an all-reduce over trees: it reduces chunks [from, to) up the tree on block up, and broadcasts
+// them down the tree on block down. The root does both on block up.
+type treeRun struct {
+	*builder
+	t          tree
+	from       int
+	up, down   dsl.Option
+	ups, downs []edge           // by child
+	pieces     [][2]int         // of the chunks
+	arrived    [2][]*dsl.Buffer // by child of a rank, then rank
+	partial    []*dsl.Buffer
+}
 
-	var pieces [][2]int
+// edges opens the links between each rank and its parent.
+func (b *builder) edges(t tree) []edge {
+	edges := make([]edge, b.o.Ranks)
+	for r, p := range t.parent {
+		if p >= 0 {
+			edges[r] = edge{toParent: b.link(p, r), toChild: b.link(r, p)}
+		}
+	}
+	return edges
+}
+
+func (b *builder) writeTree(t tree, from, to int, up, down dsl.Option) {
+	w := &treeRun{builder: b, t: t, from: from, up: up, down: down, ups: b.edges(t), downs: b.edges(t)}
 	for k, count := 0, min(treePieces, to-from); k < count; k++ {
-		pieces = append(pieces, [2]int{from + (to-from)*k/count, from + (to-from)*(k+1)/count})
+		w.pieces = append(w.pieces, [2]int{from + (to-from)*k/count, from + (to-from)*(k+1)/count})
 	}
-	size := to - from
-	arrived := [2][]*dsl.Buffer{b.scratch(size), b.scratch(size)} // by child
-	partial := b.scratch(size)
-	childIndex := func(r int) int {
-		if t.children[t.parent[r]][0] == r {
-			return 0
-		}
-		return 1
+	w.arrived[0], w.arrived[1], w.partial = b.scratch(to-from), b.scratch(to-from), b.scratch(to-from)
+	for r := range b.o.Ranks {
+		w.rank(r)
 	}
-	for r := range n {
-		rank, in, out := b.Rank(r), b.in(r), b.out(r)
-		parent, children := t.parent[r], t.children[r]
-		pass := func(p [2]int, tb dsl.Option) {
-			sendAll(func(c int) link { return downs[c].toChild }, children,
-				func(c int) dsl.Chunk { return b.out(c).Slice(p[0], p[1]) }, always(out.Slice(p[0], p[1])), tb)
-		}
-		downTB := down
-		if parent < 0 {
-			downTB = up
-		}
-		// A rank signals ready when it may be written to: by its children on the way up, by its parent on the way down.
-		for _, c := range children {
-			ups[c].toChild.Ready(up)
-		}
-		if parent >= 0 {
-			ups[r].toParent.AwaitReady(up)
-			downs[r].toParent.Ready(down)
-		}
-		for _, c := range children {
-			downs[c].toChild.AwaitReady(downTB)
-		}
-		for _, p := range pieces {
-			lo, hi := p[0]-from, p[1]-from
-			var others []dsl.Chunk
-			for i, c := range children {
-				ups[c].toChild.Wait(up)
-				others = append(others, arrived[i][r].Slice(lo, hi))
-			}
-			sum := in.Slice(p[0], p[1])
-			if parent < 0 {
-				b.reduceLocal(rank, out.Slice(p[0], p[1]), sum, others, up)
-				pass(p, up)
-				continue
-			}
-			if len(others) > 0 {
-				b.reduceLocal(rank, partial[r].Slice(lo, hi), sum, others, up)
-				sum = partial[r].Slice(lo, hi)
-			}
-			ups[r].toParent.Send(arrived[childIndex(r)][parent].Slice(lo, hi), sum, up)
-		}
-		if parent >= 0 {
-			for _, p := range pieces {
-				downs[r].toParent.Wait(down)
-				pass(p, down)
-			}
-			ups[r].toParent.Drain(up)
-		}
-		for _, c := range children {
-			downs[c].toChild.Drain(downTB)
-		}
+}
+
+func (w *treeRun) rank(r int) {
+	parent, children, down := w.t.parent[r], w.t.children[r], w.down
+	if parent < 0 {
+		down = w.up
 	}
+	// A rank signals ready when it may be written to: by its children on the way up, by its parent on the way down.
+	for _, c := range children {
+		w.ups[c].toChild.Ready(w.up)
+	}
+	if parent >= 0 {
+		w.ups[r].toParent.AwaitReady(w.up)
+		w.downs[r].toParent.Ready(w.down)
+	}
+	for _, c := range children {
+		w.downs[c].toChild.AwaitReady(down)
+	}
+	for _, p := range w.pieces {
+		w.reduce(r, p)
+	}
+	if parent >= 0 {
+		for _, p := range w.pieces {
+			w.downs[r].toParent.Wait(w.down)
+			w.pass(r, p, w.down)
+		}
+		w.ups[r].toParent.Drain(w.up)
+	}
+	for _, c := range children {
+		w.downs[c].toChild.Drain(down)
+	}
+}
+
+// reduce adds what the children of a rank send of a piece, and sends the sum to the parent; the root passes it down.
+func (w *treeRun) reduce(r int, p [2]int) {
+	lo, hi := p[0]-w.from, p[1]-w.from
+	var others []dsl.Chunk
+	for i, c := range w.t.children[r] {
+		w.ups[c].toChild.Wait(w.up)
+		others = append(others, w.arrived[i][r].Slice(lo, hi))
+	}
+	sum, parent := w.in(r).Slice(p[0], p[1]), w.t.parent[r]
+	if parent < 0 {
+		w.reduceLocal(w.Rank(r), w.out(r).Slice(p[0], p[1]), sum, others, w.up)
+		w.pass(r, p, w.up)
+		return
+	}
+	if len(others) > 0 {
+		w.reduceLocal(w.Rank(r), w.partial[r].Slice(lo, hi), sum, others, w.up)
+		sum = w.partial[r].Slice(lo, hi)
+	}
+	child := slices.Index(w.t.children[parent], r)
+	w.ups[r].toParent.Send(w.arrived[child][parent].Slice(lo, hi), sum, w.up)
+}
+
+// pass sends the result of a piece to the children of a rank.
+func (w *treeRun) pass(r int, p [2]int, tb dsl.Option) {
+	sendAll(func(c int) link { return w.downs[c].toChild }, w.t.children[r],
+		func(c int) dsl.Chunk { return w.out(c).Slice(p[0], p[1]) }, always(w.out(r).Slice(p[0], p[1])), tb)
 }
