@@ -36,7 +36,7 @@ type blockState struct {
 	phase   uint32           // number of completed phases
 	begins  []event          // first event of each phase
 	base    *clock           // clock of all threads at the beginning of the phase; its own component may lag
-	lanes   map[int][]*clock // clocks that single threads have received since
+	threads map[int][]*clock // clocks that single threads have received since
 	packets []*clock         // clocks that packets have carried since
 	pending []movements      // proofs of the packets consumed in this phase
 	shared  *clock           // base with its own component up to date, computed when first needed

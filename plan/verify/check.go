@@ -260,7 +260,7 @@ func newVerifier(p *plan.Plan, r *resolved, sh *messageShape, report *Report, op
 
 // addBlock adds the thread block that runs prog, unrolled for each launch.
 func (v *verifier) addBlock(id int, prog []plan.Step) error {
-	b := &blockState{id: id, rank: v.rankOf[id], lanes: map[int][]*clock{}}
+	b := &blockState{id: id, rank: v.rankOf[id], threads: map[int][]*clock{}}
 	v.blocks = append(v.blocks, b)
 	if !v.quotient.own(b.rank) { // it never runs; messages name its ops
 		rep := v.blocks[v.first[v.quotient.Representative(b.rank)]+id-v.first[b.rank]]

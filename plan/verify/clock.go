@@ -109,8 +109,8 @@ type port struct {
 }
 
 type push struct {
-	phase uint32
-	lane  int
+	phase  uint32
+	thread int
 }
 
 // reader and writer return the components of a port: its transfers as readers of their sources, which a flush waits

@@ -23,7 +23,7 @@ type counter struct {
 	waits    int
 	consumer int    // thread block of the last wait, or -1
 	phase    uint32 // of the last wait
-	lane     int
+	thread   int
 	sent     tally // arrivals so far by thread block
 	perBlock tally // arrivals per launch by thread block
 	perWait  tally // waits per launch by thread block
@@ -210,18 +210,18 @@ func (v *verifier) open(b *blockState, at int) bool {
 // consume performs a wait by a thread of b, which receives the clocks that all ways to pass have in common. The
 // previous wait must happen before this one. Otherwise timing decides which wait gets which arrivals: then the wait is
 // the first one of the launch in some execution.
-func (v *verifier) consume(b *blockState, lane, at int) error {
+func (v *verifier) consume(b *blockState, thread, at int) error {
 	c := &v.counters[at]
 	if c.consumer >= 0 && !v.second.shared[at] {
-		ordered := c.consumer == b.id && (c.phase < b.phase || c.lane == lane)
+		ordered := c.consumer == b.id && (c.phase < b.phase || c.thread == thread)
 		if c.consumer != b.id {
-			ordered = v.laneClock(b, lane).completed(c.consumer) > c.phase
+			ordered = v.threadClock(b, thread).completed(c.consumer) > c.phase
 		}
 		if !ordered {
 			return v.unordered(b, at)
 		}
 	}
-	c.consumer, c.phase, c.lane = b.id, b.phase, lane
+	c.consumer, c.phase, c.thread = b.id, b.phase, thread
 	c.waits++
 	need := c.waits - c.init
 	if v.second.shared[at] {
@@ -233,14 +233,14 @@ func (v *verifier) consume(b *blockState, lane, at int) error {
 		launches := int(a.at.launch) + 1
 		for _, e := range c.perBlock {
 			if e.block == b.id && a.from != b.id && !e.loops && !v.second.shared[at] {
-				without += v.ownBefore(b, lane, at)
+				without += v.ownBefore(b, thread, at)
 			} else if e.block != a.from {
 				without += e.n * launches
 				known = known && !e.loops // there may be any number of them
 			}
 		}
 		if known && without < need {
-			b.lanes[lane] = append(b.lanes[lane], a.knows)
+			b.threads[thread] = append(b.threads[thread], a.knows)
 		}
 		if known && without >= need || v.second.shared[at] { // no wait will ever know of the others
 			kept = append(kept, a)
@@ -250,10 +250,10 @@ func (v *verifier) consume(b *blockState, lane, at int) error {
 	return nil
 }
 
-// ownBefore bounds how often b itself may have added to a counter when its thread lane passes a wait: all additions so
+// ownBefore bounds how often b itself may have added to a counter when its thread passes a wait: all additions so
 // far, and what other threads add before all threads of b meet again, because they may run ahead of this one. What
 // comes later in the program comes later in every execution.
-func (v *verifier) ownBefore(b *blockState, lane, at int) (n int) {
+func (v *verifier) ownBefore(b *blockState, thread, at int) (n int) {
 	for _, e := range v.counters[at].sent {
 		if e.block == b.id {
 			n = e.n
@@ -265,7 +265,7 @@ func (v *verifier) ownBefore(b *blockState, lane, at int) (n int) {
 			break
 		}
 		for k := 0; s.Does.Has(plan.Adds) && k < s.Entries(); k++ {
-			if k != lane && v.counterOf(b.rank, s, k, plan.Adds) == at {
+			if k != thread && v.counterOf(b.rank, s, k, plan.Adds) == at {
 				n++
 			}
 		}
@@ -304,7 +304,7 @@ func (b *blockState) nextPhase() {
 
 // forget drops the clocks from single threads and packets after they have been joined.
 func (b *blockState) forget() {
-	clear(b.lanes)
+	clear(b.threads)
 	b.packets, b.pending = b.packets[:0], b.pending[:0]
 }
 
@@ -312,12 +312,12 @@ func (b *blockState) forget() {
 // base.
 func (v *verifier) syncAll(b *blockState) {
 	b.nextPhase()
-	if len(b.lanes) == 0 && len(b.packets) == 0 && len(b.pending) == 0 {
+	if len(b.threads) == 0 && len(b.packets) == 0 && len(b.pending) == 0 {
 		return
 	}
 	k := b.base.mutable()
-	for lane := range b.lanes {
-		for _, o := range b.lanes[lane] {
+	for thread := range b.threads {
+		for _, o := range b.threads[thread] {
 			k.learn(o)
 		}
 	}
@@ -341,24 +341,24 @@ func (v *verifier) share(b *blockState) *clock {
 	return b.shared
 }
 
-// laneClock returns the clock of thread lane of b.
-func (v *verifier) laneClock(b *blockState, lane int) *clock {
+// threadClock returns the clock of one thread of b.
+func (v *verifier) threadClock(b *blockState, thread int) *clock {
 	k := v.share(b)
-	if len(b.lanes[lane]) == 0 {
+	if len(b.threads[thread]) == 0 {
 		return k
 	}
 	k = k.mutable()
-	for _, o := range b.lanes[lane] {
+	for _, o := range b.threads[thread] {
 		k.learn(o)
 	}
 	return k
 }
 
-// portClock returns the clock of thread lane of b, including the transfers ahead of it in the port channel: those
+// portClock returns the clock of one thread of b, including the transfers ahead of it in the port channel: those
 // pushed by the same thread, or in a phase that has completed according to the clock. They have left their sources,
 // and, if delivered, arrived.
-func (v *verifier) portClock(b *blockState, lane, link int, delivered bool) *clock {
-	k := v.laneClock(b, lane)
+func (v *verifier) portClock(b *blockState, thread, link int, delivered bool) *clock {
+	k := v.threadClock(b, thread)
 	own := false
 	for _, i := range v.linkPorts[link] {
 		pt := &v.ports[i]
@@ -369,7 +369,7 @@ func (v *verifier) portClock(b *blockState, lane, link int, delivered bool) *clo
 		n := k.visible(comp)
 		for int(n) < len(pt.pushes) {
 			q := pt.pushes[n]
-			if pt.block == b.id && (q.phase < b.phase || q.phase == b.phase && q.lane == lane) || pt.block != b.id &&
+			if pt.block == b.id && (q.phase < b.phase || q.phase == b.phase && q.thread == thread) || pt.block != b.id &&
 				k.completed(pt.block) > q.phase {
 				n++
 				continue

@@ -83,42 +83,42 @@ func (v *verifier) step(b *blockState, u *unit) (bool, error) {
 	case s.Does.Has(plan.Takes):
 		return v.wait(b, s)
 	}
-	for lane := range s.Entries() {
-		if err := v.publish(b, s, lane); err != nil {
+	for thread := range s.Entries() {
+		if err := v.publish(b, s, thread); err != nil {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// publish adds to the counter of entry lane, and flushes its channel, as far as the step does that.
-func (v *verifier) publish(b *blockState, s *plan.Step, lane int) error {
+// publish adds to the counter of an entry, and flushes its channel, as far as the step does that.
+func (v *verifier) publish(b *blockState, s *plan.Step, thread int) error {
 	if s.Does.Has(plan.Adds) {
-		at := v.counterOf(b.rank, s, lane, plan.Adds)
+		at := v.counterOf(b.rank, s, thread, plan.Adds)
 		if at < 0 {
-			l := &v.links[v.link(b.rank, s.Op.ChannelType, s.Channels[lane])]
+			l := &v.links[v.link(b.rank, s.Op.ChannelType, s.Channels[thread])]
 			return v.violation(Unbalanced, fmt.Sprintf("the signal goes nowhere: rank %d has no %s channel number %d to rank %d",
 				l.Peer, l.Type, l.Nth, l.Rank), v.here(b, "signals"))
 		}
 		to, g := v.quotient.counter(at)
-		v.arrive(v.quotient.mirror(g, b), &v.counters[to], v.quotient.clock(g, v.passes(b, s, lane)))
+		v.arrive(v.quotient.mirror(g, b), &v.counters[to], v.quotient.clock(g, v.passes(b, s, thread)))
 	}
 	if s.Does.Has(plan.Flushes) {
-		b.lanes[lane] = append(b.lanes[lane], v.portClock(b, lane, v.link(b.rank, plan.PortChannel, s.Channels[lane]), false))
+		b.threads[thread] = append(b.threads[thread], v.portClock(b, thread, v.link(b.rank, plan.PortChannel, s.Channels[thread]), false))
 	}
 	return nil
 }
 
-// passes returns the clock that entry lane of a signal or release passes on.
-func (v *verifier) passes(b *blockState, s *plan.Step, lane int) *clock {
+// passes returns the clock that an entry of a signal or release passes on.
+func (v *verifier) passes(b *blockState, s *plan.Step, thread int) *clock {
 	switch {
 	case s.Kind.Semaphores:
-		return v.laneClock(b, lane)
+		return v.threadClock(b, thread)
 	case s.Kind.Relaxed() && b.entry:
 		// The signal makes nothing of this launch visible: the peer learns only that this launch has begun.
 		return v.began[b.rank]
 	}
-	return v.portClock(b, lane, v.link(b.rank, s.Op.ChannelType, s.Channels[lane]), true)
+	return v.portClock(b, thread, v.link(b.rank, s.Op.ChannelType, s.Channels[thread]), true)
 }
 
 // wait passes the counters of a step, all or none: a counter that is open stays open.
@@ -189,7 +189,7 @@ func (v *verifier) data(b *blockState, u *unit) (bool, error) {
 			link := v.link(b.rank, plan.PortChannel, s.Channels[m.Entry])
 			i := v.portOf[[2]int{b.id, link}]
 			pt := &v.ports[i]
-			w.lane = int32(m.Entry)
+			w.thread = int32(m.Entry)
 			w.know = v.portClock(b, m.Entry, link, true)
 			w.reads = stamp{int32(v.reader(i)), uint32(len(pt.pushes))}
 			w.writes = stamp{int32(v.writer(i)), uint32(len(pt.pushes))}
@@ -263,8 +263,8 @@ func (v *verifier) finish(rank int) error {
 		if fresh(b.base) {
 			k.learn(b.base)
 		}
-		for _, lane := range b.lanes {
-			for _, o := range lane {
+		for _, thread := range b.threads {
+			for _, o := range thread {
 				if fresh(o) {
 					k.learn(o)
 				}

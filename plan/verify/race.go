@@ -17,7 +17,7 @@ type walker struct {
 	self   int32 // the thread block's component, -1 for a caller
 	frame  int32 // of a quotient: the element under which the thread block is seen
 	inst   int64
-	lane   int32 // for a transfer: the thread that pushes it
+	thread int32 // for a transfer: the thread that pushes it
 	port   bool  // the transfer goes over a port channel
 
 	from    movements // proofs of the packets consumed at this offset
@@ -284,7 +284,7 @@ func (w *walker) enter(pl *plan.Place, part sub, write bool) error {
 		v.note(s.now.reads, here, false) // a check of a flag conflicts with no other access
 		return nil
 	}
-	who := [2]int32{w.writes.comp, w.lane}
+	who := [2]int32{w.writes.comp, w.thread}
 	if s.checked[who] != launch+1 {
 		a, all, found := w.unknown(s.before.writes, pl.Plane != plan.PacketPlane)
 		if found {

@@ -257,12 +257,12 @@ func (s *snapshot) block(b *blockState) {
 	}
 	s.entry(b.id, b.phase)
 	s.clock(b.base)
-	for _, lane := range slices.Sorted(maps.Keys(b.lanes)) {
+	for _, thread := range slices.Sorted(maps.Keys(b.threads)) {
 		k := s.v.newClock()
-		for _, o := range b.lanes[lane] {
+		for _, o := range b.threads[thread] {
 			k.learn(o)
 		}
-		s.num(lane)
+		s.num(thread)
 		s.clock(k)
 	}
 	k := s.v.newClock()
@@ -273,7 +273,7 @@ func (s *snapshot) block(b *blockState) {
 }
 
 func (s *snapshot) counter(c *counter) {
-	s.num(c.total+c.init-c.waits, c.consumer, c.lane)
+	s.num(c.total+c.init-c.waits, c.consumer, c.thread)
 	if c.consumer >= 0 {
 		s.stamp(stamp{int32(c.consumer), c.phase})
 	}
@@ -317,7 +317,7 @@ func (s *snapshot) port(i int) {
 	for n, q := range pt.pushes {
 		this := [4]int{s.after(v.reader(i), uint32(n)), s.after(v.writer(i), uint32(n)), s.after(pt.block, q.phase), -1}
 		if q.phase == v.blocks[pt.block].phase {
-			this[3] = q.lane
+			this[3] = q.thread
 		}
 		if n == 0 || this != last {
 			s.num(this[:]...)

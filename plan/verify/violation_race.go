@@ -30,7 +30,7 @@ func (w *walker) race(a *access, wrote bool, does string, pl *plan.Place, part s
 // lacks describes how much of the other's program happens before the walker's access.
 func (w *walker) lacks(a *access) string {
 	v := w.v
-	if w.at.block >= 0 && v.lanesKnow(v.blocks[w.at.block], a) {
+	if w.at.block >= 0 && v.threadsKnow(v.blocks[w.at.block], a) {
 		return ": single threads learned of it, but no nop tells the others before they go on"
 	}
 	switch {
@@ -56,10 +56,10 @@ func (w *walker) lacks(a *access) string {
 		e.Launch+1)
 }
 
-// lanesKnow reports whether a thread of b has received a clock that covers the access since all threads last
+// threadsKnow reports whether a thread of b has received a clock that covers the access since all threads last
 // synchronized.
-func (v *verifier) lanesKnow(b *blockState, a *access) bool {
-	for _, ks := range b.lanes {
+func (v *verifier) threadsKnow(b *blockState, a *access) bool {
+	for _, ks := range b.threads {
 		for _, k := range ks {
 			if k.visible(int(a.comp)) > a.t {
 				return true
@@ -72,7 +72,7 @@ func (v *verifier) lanesKnow(b *blockState, a *access) bool {
 func (w *walker) hint(a *access) string {
 	v := w.v
 	switch {
-	case w.at.block >= 0 && v.lanesKnow(v.blocks[w.at.block], a):
+	case w.at.block >= 0 && v.threadsKnow(v.blocks[w.at.block], a):
 		return "a nop after the wait"
 	case int(a.comp) < len(v.blocks) && a.t > 0 && w.covers(a.comp, true) == a.t && a.at.block != w.at.block:
 		return "a nop there, between the access and the signal or release that follows it"
