@@ -318,39 +318,44 @@ func (l *loader) data(in *instr, s *plan.Step, iters int64) {
 			}
 		}
 		for _, dst := range mv.Dst {
-			var carried []packets
-			if dst.Plane == plan.PacketPlane {
-				for k := range dst.Size {
-					carried = append(carried, packets{l.packetChunk(dst.Rank, dst.Index+k), share})
-				}
-			}
-			if int32(dst.Rank) == l.rank {
-				in.local += bytes
-				in.sends = append(in.sends, carried...)
-				continue
-			}
-			f := flow{peer: int32(dst.Rank), class: putFlow, bytes: bytes, arrival: carried, counter: -1}
-			switch {
-			case port:
-				f.class = portFlow
-				if len(carried) > 0 {
-					f.bytes *= packetFactor
-				}
-				id := s.Channels[min(max(mv.Entry, 0), len(s.Channels)-1)]
-				f.link = l.link(plan.PortChannel, id)
-				if s.Does.Has(plan.Adds) {
-					f.counter = l.counterOf(plan.PortChannel, id)
-				}
-				if s.Does.Has(plan.Flushes) {
-					in.flush = true
-					in.links = append(in.links, f.link)
-				}
-			case len(carried) > 0:
-				f.class = packetFlow
-			}
-			in.flows = append(in.flows, f)
+			l.send(in, s, mv, dst, bytes, share)
 		}
 	}
+}
+
+// send adds what an op moves to one destination: bytes, and a share of its packets.
+func (l *loader) send(in *instr, s *plan.Step, mv *plan.Move, dst plan.Place, bytes, share float64) {
+	var carried []packets
+	if dst.Plane == plan.PacketPlane {
+		for k := range dst.Size {
+			carried = append(carried, packets{l.packetChunk(dst.Rank, dst.Index+k), share})
+		}
+	}
+	if int32(dst.Rank) == l.rank {
+		in.local += bytes
+		in.sends = append(in.sends, carried...)
+		return
+	}
+	f := flow{peer: int32(dst.Rank), class: putFlow, bytes: bytes, arrival: carried, counter: -1}
+	switch {
+	case s.Op.ChannelType == plan.PortChannel:
+		f.class = portFlow
+		if len(carried) > 0 {
+			f.bytes *= packetFactor
+		}
+		id := s.Channels[min(max(mv.Entry, 0), len(s.Channels)-1)]
+		f.link = l.link(plan.PortChannel, id)
+		if s.Does.Has(plan.Adds) {
+			f.counter = l.counterOf(plan.PortChannel, id)
+		}
+		if s.Does.Has(plan.Flushes) {
+			in.flush = true
+			in.links = append(in.links, f.link)
+		}
+	case len(carried) > 0:
+		f.class = packetFlow
+	}
+	in.flows = append(in.flows, f)
 }
 
 // packetFactor is the size of packets per payload byte: half of a packet is flags.
