@@ -61,31 +61,12 @@ var Capacity = Limits{
 }
 
 // Portable is the limits of MSCCL++'s executor, which does not check most of them: a plan within Portable runs on both.
-var Portable = Limits{
-	Ranks:             8192,
-	ThreadBlocks:      1024,
-	ThreadsPerBlock:   1024,
-	Ops:               64,
-	ChannelsPerBlock:  16,
-	ChannelsPerOp:     8,
-	BuffersPerOp:      10,
-	RemotePerBlock:    16,
-	RemoteBuffers:     24576,
-	ChannelsPerRank:   65536,
-	Barriers:          16,
-	Semaphores:        16,
-	Hooks:             0,
-	SemaphoresPerOp:   16,
-	Chunks:            1 << 20,
-	Slices:            1024,
-	SemaphoreValue:    1 << 20,
-	Alignment:         1 << 20,
-	Iterations:        1 << 15,
-	NameBytes:         256,
-	FileBytes:         512 << 20,
-	PostcondTerms:     1 << 22,
-	TotalOps:          1 << 23,
-	TotalOperands:     1 << 25,
-	ThreadServesEntry: true,
-	MaxOffset:         1<<32 - 1,
+var Portable = portable()
+
+func portable() Limits {
+	l := Capacity
+	l.Ops, l.ChannelsPerBlock, l.ChannelsPerOp, l.BuffersPerOp, l.RemotePerBlock = 64, 16, 8, 10, 16
+	l.Barriers, l.Semaphores, l.Hooks, l.SemaphoresPerOp = 16, 16, 0, 16
+	l.Iterations, l.MaxOffset = 1<<15, 1<<32-1
+	return l
 }

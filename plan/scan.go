@@ -1,8 +1,10 @@
 package plan
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -16,7 +18,6 @@ type scanner struct {
 	off   int
 	depth int
 	err   *Error
-	buf   []byte // of the last unescaped string
 }
 
 const maxDepth = 32
@@ -174,14 +175,13 @@ func (s *scanner) escaped(start, i int) []byte {
 		case '\\':
 			i++
 		case '"':
-			v, ok := unquote(s.buf[:0], s.data[start:i])
-			if !ok {
+			var v string // a lone surrogate becomes U+FFFD
+			if !utf8.Valid(s.data[start:i]) || json.Unmarshal(s.data[start-1:i+1], &v) != nil {
 				s.fail(start, "a string with an escape that JSON does not have, or not UTF-8")
 				return nil
 			}
-			s.buf = v
 			s.off = i + 1
-			return v
+			return []byte(v)
 		}
 	}
 	s.fail(start-1, "a string without an end")
@@ -300,34 +300,10 @@ func (s *scanner) skip() {
 // number reads and discards any JSON number.
 func (s *scanner) number() {
 	at := s.off
-	digits := func() (n int) {
-		for s.off < len(s.data) && s.data[s.off] >= '0' && s.data[s.off] <= '9' {
-			s.off++
-			n++
-		}
-		return n
+	for s.off < len(s.data) && strings.IndexByte("+-.0123456789eE", s.data[s.off]) >= 0 {
+		s.off++
 	}
-	is := func(set string) bool {
-		for i := 0; s.off < len(s.data) && i < len(set); i++ {
-			if s.data[s.off] == set[i] {
-				s.off++
-				return true
-			}
-		}
-		return false
-	}
-	is("-")
-	lead := s.off
-	n := digits()
-	ok := n > 0 && (n == 1 || s.data[lead] != '0')
-	if is(".") {
-		ok = ok && digits() > 0
-	}
-	if is("eE") {
-		is("+-")
-		ok = ok && digits() > 0
-	}
-	if !ok {
+	if !json.Valid(s.data[at:s.off]) {
 		s.fail(at, "a malformed number")
 	}
 }
