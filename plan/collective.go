@@ -227,13 +227,3 @@ func (p *Plan) MovesChunks() bool {
 	}
 	return custom
 }
-
-// Expected returns, for every output chunk of a rank, the input chunks whose reduction it must contain, sorted by rank.
-// The list is empty for chunks that the collective does not constrain.
-func (p *Plan) Expected(rank int) [][]Contribution {
-	var out [][]Contribution
-	for _, d := range p.Demands(rank) {
-		out = append(out, d.Of)
-	}
-	return out
-}

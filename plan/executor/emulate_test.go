@@ -145,7 +145,8 @@ func (c *emulation) run(t *testing.T, program string) error {
 		n := l.Size(r, plan.Output)
 		got := result[:n]
 		result = result[n:]
-		for k, terms := range c.plan.Expected(r) {
+		for k, want := range c.plan.Demands(r) {
+			terms := want.Of
 			at := l.Offset(k)
 			_, size := l.Locate(k, 0)
 			if len(terms) == 0 || size == 0 || c.plan.Collective == plan.Reduce && r != c.plan.Root {

@@ -176,9 +176,9 @@ func reductionOf(p *plan.Plan) (d reduction) {
 	default:
 		d.whole = true
 		for r := range p.GPUs {
-			for _, terms := range p.Expected(r) {
-				d.some = d.some || len(terms) > 1
-				d.whole = d.whole && overAllRanks(terms, len(p.GPUs))
+			for _, want := range p.Demands(r) {
+				d.some = d.some || len(want.Of) > 1
+				d.whole = d.whole && overAllRanks(want.Of, len(p.GPUs))
 			}
 		}
 	}

@@ -106,7 +106,8 @@ type Definition struct {
 
 // Check compares a rank's output, chunk by chunk, with the definition of p's collective.
 func (d *Definition) Check(p *plan.Plan, l *plan.Layout, rank int, out []byte) error {
-	for k, terms := range p.Expected(rank) {
+	for k, want := range p.Demands(rank) {
+		terms := want.Of
 		at := l.Offset(k)
 		_, size := l.Locate(k, 0)
 		op := d.Op
@@ -117,21 +118,21 @@ func (d *Definition) Check(p *plan.Plan, l *plan.Layout, rank int, out []byte) e
 		if d.Piece > 0 {
 			piece = min(size, d.Piece)
 		}
-		srcs, want := make([][]byte, len(terms)), make([]byte, piece)
+		srcs, sum := make([][]byte, len(terms)), make([]byte, piece)
 		for off := int64(0); off < size && len(terms) > 0; off += piece {
-			want = want[:min(piece, size-off)]
+			sum = sum[:min(piece, size-off)]
 			for i, t := range terms {
-				srcs[i] = d.Input(t.Rank, l.Offset(t.Index)+off, int64(len(want)))
+				srcs[i] = d.Input(t.Rank, l.Offset(t.Index)+off, int64(len(sum)))
 			}
-			if err := hostreduce.Reduce(want, srcs, d.Type, op, d.Scalar, len(p.GPUs)); err != nil {
+			if err := hostreduce.Reduce(sum, srcs, d.Type, op, d.Scalar, len(p.GPUs)); err != nil {
 				return err
 			}
-			have := out[at+off : at+off+int64(len(want))]
-			if wrong, first := hostreduce.Check(have, want, d.Type, op, len(terms)); wrong != 0 {
+			have := out[at+off : at+off+int64(len(sum))]
+			if wrong, first := hostreduce.Check(have, sum, d.Type, op, len(terms)); wrong != 0 {
 				e := d.Type.Size()
 				return fmt.Errorf("rank %d: output chunk %d (%d bytes at %d): %d elements of those from %d on are wrong, "+
 					"the first is %d: % x, not % x", rank, k, size, at, wrong, off/e, off/e+first,
-					have[first*e:(first+1)*e], want[first*e:(first+1)*e])
+					have[first*e:(first+1)*e], sum[first*e:(first+1)*e])
 			}
 		}
 	}

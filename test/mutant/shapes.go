@@ -154,9 +154,9 @@ func otherEnd(p *plan.Plan, rng *rand.Rand) string {
 		}
 		var list []plan.Postcond
 		for r := range p.GPUs {
-			for k, of := range p.Expected(r) {
-				if len(of) > 0 {
-					list = append(list, plan.Postcond{Rank: r, Index: k, Size: 1, Of: of})
+			for k, d := range p.Demands(r) {
+				if len(d.Of) > 0 {
+					list = append(list, plan.Postcond{Rank: r, Index: k, Size: 1, Of: d.Of})
 				}
 			}
 		}
