@@ -98,7 +98,7 @@ func TestNewOp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := interp.Explore(compileNewOp(t, 2), interp.ExploreOptions{Sizes: []uint64{32}, Lanes: 2}); err != nil {
+	if _, err := interp.Explore(compileNewOp(t, 2), interp.ExploreOptions{Sizes: []uint64{32}, Threads: 2}); err != nil {
 		t.Error(err)
 	}
 	m, err := simulate.NamedMachine("h200")

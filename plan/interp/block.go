@@ -2,7 +2,7 @@ package interp
 
 import "github.com/goccl/goccl/plan"
 
-// block is a thread block, or the work of the caller at a hook: its ops, with pipelines unrolled, and lanes that each
+// block is a thread block, or the work of the caller at a hook: its ops, with pipelines unrolled, and threads that each
 // run all of them.
 type block struct {
 	m       *machine
@@ -10,7 +10,7 @@ type block struct {
 	index   int
 	steps   []plan.Step
 	program []instruction // of the running launch
-	lanes   []*lane
+	threads []*thread
 }
 
 type instruction struct {
@@ -19,9 +19,9 @@ type instruction struct {
 	unit int64 // of the pipeline; 0 outside
 }
 
-// lane is one thread of a block. met counts the block's synchronizations that it has joined; a lane that synchronizes
-// waits until all lanes have the same count.
-type lane struct {
+// thread is a thread of a block. met counts the block's synchronizations that it has joined; a thread that synchronizes
+// waits until all threads have the same count.
+type thread struct {
 	b      *block
 	index  int
 	actor  int
@@ -36,8 +36,8 @@ type lane struct {
 
 func newBlock(m *machine, r *rankState, index int, steps []plan.Step) *block {
 	b := &block{m: m, r: r, index: index, steps: steps}
-	for i := range m.cfg.Lanes {
-		b.lanes = append(b.lanes, &lane{b: b, index: i, uses: map[int]int{}})
+	for i := range m.cfg.Threads {
+		b.threads = append(b.threads, &thread{b: b, index: i, uses: map[int]int{}})
 	}
 	return b
 }
@@ -60,7 +60,7 @@ func (b *block) begin() {
 			}
 		}
 	}
-	for _, l := range b.lanes {
+	for _, l := range b.threads {
 		l.pc, l.stage, l.active = 0, 0, false
 	}
 }
@@ -69,7 +69,7 @@ func (b *block) done() bool {
 	if !b.running() {
 		return true
 	}
-	for _, l := range b.lanes {
+	for _, l := range b.threads {
 		if l.pc < len(b.program) {
 			return false
 		}
@@ -77,35 +77,35 @@ func (b *block) done() bool {
 	return true
 }
 
-// meet makes one attempt to synchronize with the other lanes: to arrive is one step, to leave is another.
-func (l *lane) meet() bool {
+// meet makes one attempt to synchronize with the other threads: to arrive is one step, to leave is another.
+func (l *thread) meet() bool {
 	if l.stage&1 == 0 {
 		l.met++
 		l.stage++
-		l.b.m.trace.arrive(l.b.m.trace.meeting(l.b, l.met))
+		l.b.m.trace.arrive(point{meetingAt, l.b.r.rank, l.b.index, l.met})
 		return false
 	}
-	for _, o := range l.b.lanes {
+	for _, o := range l.b.threads {
 		if o.met < l.met {
 			return false
 		}
 	}
-	l.b.m.trace.learn(l.b.m.trace.meeting(l.b, l.met))
+	l.b.m.trace.learn(point{meetingAt, l.b.r.rank, l.b.index, l.met})
 	l.stage++
 	return true
 }
 
-// mine returns the entries that this lane serves.
-func (l *lane) mine(n int) []int {
+// mine returns the entries that this thread serves.
+func (l *thread) mine(n int) []int {
 	var out []int
-	for e := l.index; e < n; e += l.b.m.cfg.Lanes {
+	for e := l.index; e < n; e += l.b.m.cfg.Threads {
 		out = append(out, e)
 	}
 	return out
 }
 
 // step makes one small step of the op at pc. It reports whether there was progress; otherwise nothing has changed.
-func (l *lane) step() (bool, error) {
+func (l *thread) step() (bool, error) {
 	b := l.b
 	if !b.running() || l.pc >= len(b.program) {
 		return false, nil
@@ -121,8 +121,8 @@ func (l *lane) step() (bool, error) {
 	return on || before.stage != l.stage, nil
 }
 
-// op tries the op. done: the op is complete for this lane; on: there was progress.
-func (l *lane) op(in *instruction) (done, on bool) {
+// op tries the op. done: the op is complete for this thread; on: there was progress.
+func (l *thread) op(in *instruction) (done, on bool) {
 	s := in.step
 	switch {
 	case s.Does.Has(plan.Meets):
@@ -150,7 +150,7 @@ func (l *lane) op(in *instruction) (done, on bool) {
 }
 
 // take consumes one from the counter of entry e of a step, if it is positive.
-func (l *lane) take(s *plan.Step, e int) bool {
+func (l *thread) take(s *plan.Step, e int) bool {
 	m, r := l.b.m, l.b.r
 	if s.Kind.Semaphores {
 		id := s.Op.SemaphoreIDs[e]
@@ -166,13 +166,13 @@ func (l *lane) take(s *plan.Step, e int) bool {
 		return false
 	}
 	m.trace.touch(object{kind: waitsOf, a: i})
-	m.trace.learn(m.trace.signals(i, m.waited[i]))
+	m.trace.learn(point{signalAt, i, 0, m.waited[i]})
 	m.waited[i]++
 	return true
 }
 
 // add increments the counter of entry e of a step. A signal on a port channel follows the transfers.
-func (l *lane) add(s *plan.Step, e int) {
+func (l *thread) add(s *plan.Step, e int) {
 	m, r := l.b.m, l.b.r
 	if s.Kind.Semaphores {
 		r.semaphores[s.Op.SemaphoreIDs[e]]++
@@ -188,12 +188,12 @@ func (l *lane) add(s *plan.Step, e int) {
 }
 
 // queue returns the port channel of entry e of a step.
-func (l *lane) queue(s *plan.Step, e int) *portQueue {
+func (l *thread) queue(s *plan.Step, e int) *portQueue {
 	return l.b.m.queues[l.b.m.links.Index(l.b.r.rank, plan.PortChannel, s.Channels[e])]
 }
 
-// serve handles the entries of this lane in order, one in each step. stage counts the completed ones.
-func (l *lane) serve(n int, try func(e int) bool) (done, on bool) {
+// serve handles the entries of this thread in order, one in each step. stage counts the completed ones.
+func (l *thread) serve(n int, try func(e int) bool) (done, on bool) {
 	mine := l.mine(n)
 	if l.stage < len(mine) && try(mine[l.stage]) {
 		l.stage++
@@ -202,9 +202,9 @@ func (l *lane) serve(n int, try func(e int) bool) (done, on bool) {
 	return l.stage == len(mine), on
 }
 
-// barrier: all lanes synchronize, lane 0 counts the block in, and all lanes wait until all blocks are counted equally
-// often.
-func (l *lane) barrier(op *plan.Op) bool {
+// barrier: all threads synchronize, thread 0 counts the block in, and all threads wait until all blocks are counted
+// equally often.
+func (l *thread) barrier(op *plan.Op) bool {
 	tr, r := l.b.m.trace, l.b.r
 	if l.stage < 2 && !l.meet() {
 		return false
@@ -212,7 +212,7 @@ func (l *lane) barrier(op *plan.Op) bool {
 	if l.stage == 2 {
 		l.uses[op.BarrierID]++
 		if l.index == 0 {
-			tr.arrive(tr.barrier(r.rank, op.BarrierID, r.barriers[op.BarrierID]/op.NumThreadBlocks))
+			tr.arrive(point{barrierAt, r.rank, op.BarrierID, r.barriers[op.BarrierID] / op.NumThreadBlocks})
 			r.barriers[op.BarrierID]++
 		}
 		l.stage = 3
@@ -221,14 +221,14 @@ func (l *lane) barrier(op *plan.Op) bool {
 	if r.barriers[op.BarrierID] < l.uses[op.BarrierID]*op.NumThreadBlocks {
 		return false
 	}
-	tr.learn(tr.barrier(r.rank, op.BarrierID, l.uses[op.BarrierID]-1))
+	tr.learn(point{barrierAt, r.rank, op.BarrierID, l.uses[op.BarrierID] - 1})
 	return true
 }
 
 func (m *machine) arrive(link int) {
 	if pair := m.links.All[link].Pair; pair >= 0 {
 		m.trace.touch(object{kind: signalsOf, a: pair})
-		m.trace.arrive(m.trace.signals(pair, m.counts[pair]))
+		m.trace.arrive(point{signalAt, pair, 0, m.counts[pair]})
 		m.counts[pair]++
 	}
 }

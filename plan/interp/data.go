@@ -27,15 +27,15 @@ func (b *block) pieces(in *instruction, m *plan.Move) []piece {
 	return out
 }
 
-// data moves one of this lane's remaining units that is ready.
-func (l *lane) data(in *instruction) (done, on bool) {
+// data moves one of this thread's remaining units that is ready.
+func (l *thread) data(in *instruction) (done, on bool) {
 	b, s := l.b, in.step
 	if !l.active {
 		l.active, l.work = true, l.work[:0]
 		n := 0
 		for i := range s.Moves {
 			for _, p := range b.pieces(in, &s.Moves[i]) {
-				if n%b.m.cfg.Lanes == l.index {
+				if n%b.m.cfg.Threads == l.index {
 					l.work = append(l.work, p)
 				}
 				n++

@@ -10,9 +10,9 @@ import (
 
 // ExploreOptions configures Explore.
 type ExploreOptions struct {
-	Sizes []uint64 // message size of each launch
-	Lanes int      // threads per block; 0: 2
-	Runs  int      // maximum; 0: 4096
+	Sizes   []uint64 // message size of each launch
+	Threads int      // threads per block; 0: 2
+	Runs    int      // maximum; 0: 4096
 }
 
 // Exploration describes what Explore has run.
@@ -29,7 +29,7 @@ var (
 
 // Explore runs p under every interleaving and compares each outcome with the collective's definition. It returns the
 // first error: a wrong result, a *DeadlockError, or ErrRace when two unordered steps use the same bytes and one writes
-// them. When it returns nil, no order of steps fails for these sizes and lanes.
+// them. When it returns nil, no order of steps fails for these sizes and threads.
 //
 // Orders that differ only in the order of adjacent steps that share no object have the same outcome, so only one of
 // them is run. (Dynamic partial order reduction; the sets of first steps are source sets.)
@@ -44,9 +44,9 @@ func Explore(p *plan.Plan, o ExploreOptions) (*Exploration, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Lanes = o.Lanes
-	if cfg.Lanes == 0 {
-		cfg.Lanes = 2
+	cfg.Threads = o.Threads
+	if cfg.Threads == 0 {
+		cfg.Threads = 2
 	}
 	limit := o.Runs
 	if limit == 0 {
@@ -134,39 +134,45 @@ func (e *explorer) run() error {
 		if on {
 			t.finish(a)
 		}
+		if err == nil && racing != nil {
+			err = racing
+		}
 		return on, err
 	}
 	for i := range e.path {
-		c := &e.path[i]
-		on, err := step(c.actor)
+		on, err := step(e.path[i].actor)
 		if err != nil {
 			return err
 		}
 		if !on { // the actor cannot step here; any other actor may have to step first
-			if c.todo == nil {
-				c.todo = map[int]bool{}
-			}
-			for a := range actors {
-				c.todo[a] = true
-			}
+			e.path[i].add(len(actors))
 			return nil
 		}
-		if racing != nil {
-			return racing
-		}
 	}
+	return e.extend(m, len(actors), step)
+}
+
+// add records that each of n actors may have to step at this position.
+func (c *choice) add(n int) {
+	if c.todo == nil {
+		c.todo = map[int]bool{}
+	}
+	for a := range n {
+		c.todo[a] = true
+	}
+}
+
+// extend steps actors in turn from the end of the path until all have finished.
+func (e *explorer) extend(m *machine, actors int, step func(actor int) (bool, error)) error {
 	last := 0
 	for {
 		ran := -1
 		for k := range actors {
-			a := (last + k) % len(actors)
+			a := (last + k) % actors
 			e.path = append(e.path, choice{actor: a})
 			on, err := step(a)
 			if err != nil {
 				return err
-			}
-			if racing != nil {
-				return racing
 			}
 			if on {
 				ran = a
@@ -246,7 +252,7 @@ type place struct {
 func what(a actor) place {
 	p := place{a: a}
 	switch a := a.(type) {
-	case *lane:
+	case *thread:
 		p.launch = a.b.r.launch
 		if a.b.running() && a.pc < len(a.b.program) {
 			p.in = &a.b.program[a.pc]
@@ -259,8 +265,8 @@ func what(a actor) place {
 
 func (p place) String() string {
 	switch a := p.a.(type) {
-	case *lane:
-		return fmt.Sprintf("launch %d, %s (%s), lane %d", p.launch+1, p.in.step.Pos, p.in.step.Op.Name, a.index)
+	case *thread:
+		return fmt.Sprintf("launch %d, %s (%s), thread %d", p.launch+1, p.in.step.Pos, p.in.step.Op.Name, a.index)
 	case *portQueue:
 		l := &a.m.links.All[a.link%len(a.m.links.All)]
 		return fmt.Sprintf("a transfer over port channel %d of rank %d", l.ID, l.Rank)

@@ -36,13 +36,13 @@ func TestExploreAgreesWithTheVerifier(t *testing.T) {
 		right, even := err == nil, r != nil && r.EvenOnly
 		var fault error
 		runs := 0
-		for _, lanes := range []int{1, 2, 3} {
+		for _, threads := range []int{1, 2, 3} {
 			sizes := small(p, even)
-			e, err := interp.Explore(p, interp.ExploreOptions{Sizes: sizes, Lanes: lanes, Runs: 1024})
+			e, err := interp.Explore(p, interp.ExploreOptions{Sizes: sizes, Threads: threads, Runs: 1024})
 			// two threads that store one packet double the orders in each launch
 			for errors.Is(err, interp.ErrUnexplored) && len(sizes) > 1 {
 				sizes = sizes[1:]
-				e, err = interp.Explore(p, interp.ExploreOptions{Sizes: sizes, Lanes: lanes})
+				e, err = interp.Explore(p, interp.ExploreOptions{Sizes: sizes, Threads: threads})
 			}
 			if e != nil {
 				runs += e.Runs
@@ -64,7 +64,8 @@ func TestExploreAgreesWithTheVerifier(t *testing.T) {
 	}
 }
 
-// small gives three launches of few units: chunks of one unit and of two, so that every lane has work and sizes change.
+// small gives three launches of few units: chunks of one unit and of two, so that every thread has work and sizes
+// change.
 func small(p *plan.Plan, evenOnly bool) []uint64 {
 	unit := uint64(0)
 	for _, g := range p.GPUs {

@@ -76,7 +76,7 @@ func TestFlushIsForTheSource(t *testing.T) {
 		if (err == nil) != c.right || err != nil && !errors.As(err, &wrong) {
 			t.Errorf("%+v: the verifier says %v", c, err)
 		}
-		if _, err := interp.Explore(p, interp.ExploreOptions{Sizes: []uint64{8, 8}, Lanes: 2}); (err == nil) != c.right {
+		if _, err := interp.Explore(p, interp.ExploreOptions{Sizes: []uint64{8, 8}, Threads: 2}); (err == nil) != c.right {
 			t.Errorf("%+v: the interpreter says %v", c, err)
 		}
 	}

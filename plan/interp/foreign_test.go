@@ -52,9 +52,9 @@ func TestForeignPlans(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			return
 		}
-		for lanes := 1; lanes <= 4; lanes++ {
-			if _, err := interp.Explore(p, interp.ExploreOptions{Sizes: small(p, r.EvenOnly), Lanes: lanes}); err != nil {
-				t.Errorf("%s, %d lanes: %v", name, lanes, err)
+		for threads := 1; threads <= 4; threads++ {
+			if _, err := interp.Explore(p, interp.ExploreOptions{Sizes: small(p, r.EvenOnly), Threads: threads}); err != nil {
+				t.Errorf("%s, %d threads: %v", name, threads, err)
 			}
 		}
 		for dt := range datatype.NumTypes {

@@ -70,14 +70,14 @@ func TestMutants(t *testing.T) {
 			} else {
 				a.equivalent++
 				b.equivalent++
-				for lanes := 2; lanes <= 3; lanes++ {
+				for threads := 2; threads <= 3; threads++ {
 					sizes := small(q, r.EvenOnly)
-					e, err := interp.Explore(q, interp.ExploreOptions{Sizes: sizes, Lanes: lanes, Runs: 1024})
+					e, err := interp.Explore(q, interp.ExploreOptions{Sizes: sizes, Threads: threads, Runs: 1024})
 					// two threads that signal one channel double the orders in each launch
 					for errors.Is(err, interp.ErrUnexplored) && len(sizes) > 1 {
 						sizes = sizes[1:]
 						fewer++
-						e, err = interp.Explore(q, interp.ExploreOptions{Sizes: sizes, Lanes: lanes, Runs: 1024})
+						e, err = interp.Explore(q, interp.ExploreOptions{Sizes: sizes, Threads: threads, Runs: 1024})
 					}
 					if err != nil {
 						t.Errorf("%s, mutant %d (%s) passes the verifier, and: %v", name, i, what, err)

@@ -7,8 +7,8 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-func (b *plainBlock) lane(i int) int {
-	if at, ok := b.lanes[i]; ok {
+func (b *plainBlock) thread(i int) int {
+	if at, ok := b.threads[i]; ok {
 		return at
 	}
 	return b.begin
@@ -42,17 +42,17 @@ func (m *plain) step(b *plainBlock) (bool, error) {
 		}
 		for i := range s.Entries() {
 			c := m.counter(b.rank, s, i, false)
-			same := c.block == b && (c.begin != b.begin || c.lane == i)
+			same := c.block == b && (c.begin != b.begin || c.thread == i)
 			if c.block != nil && !same || c.taken >= len(c.moments)+c.init {
 				return false, errNotPlain
 			}
-			c.block, c.begin, c.lane = b, b.begin, i
-			at := m.moment(b.lane(i))
+			c.block, c.begin, c.thread = b, b.begin, i
+			at := m.moment(b.thread(i))
 			for k := 0; k <= c.taken-c.init; k++ {
 				m.edges[at] = append(m.edges[at], edge{c.moments[k], false})
 			}
 			c.taken++
-			b.lanes[i] = at
+			b.threads[i] = at
 		}
 	case s.Does.Has(plan.Adds):
 		for i := range s.Entries() {
@@ -61,7 +61,7 @@ func (m *plain) step(b *plainBlock) (bool, error) {
 				return false, errNotPlain
 			}
 			c.from = b
-			from := b.lane(i)
+			from := b.thread(i)
 			if !s.Kind.Semaphores && s.Kind.Relaxed() && b.opening {
 				from = m.turn[b.rank]
 			}

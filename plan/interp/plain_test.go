@@ -60,16 +60,16 @@ type plainCounter struct {
 	init    int
 	taken   int
 	from    *plainBlock // that adds
-	block   *plainBlock // that takes, in its phase from begin on by thread lane
+	block   *plainBlock // that takes, in its phase from begin on by one thread
 	begin   int
-	lane    int
+	thread  int
 }
 
 type plainBlock struct {
 	rank, index, pc int
 	steps           []plainStep
 	begin, end      int         // moments of the phase
-	lanes           map[int]int // moments of single threads
+	threads         map[int]int // moments of single threads
 	arrived, done   bool
 	opening         bool
 }
@@ -219,7 +219,7 @@ func (m *plain) caller(r int) (bool, error) {
 		if b.rank == r {
 			b.steps, b.pc, b.done, b.opening = nil, 0, false, true
 			m.unroll(b, m.p.Program(r, b.index), l)
-			b.begin, b.end, b.lanes = m.moment(after), m.moment(), map[int]int{}
+			b.begin, b.end, b.threads = m.moment(after), m.moment(), map[int]int{}
 		}
 	}
 	return true, nil
@@ -275,8 +275,8 @@ func (m *plain) access(c *plainCell, d *deed) error {
 // meet ends the phase of b.
 func (m *plain) meet(b *plainBlock) {
 	m.edges[b.end] = append(m.edges[b.end], edge{b.begin, false})
-	for _, at := range b.lanes {
+	for _, at := range b.threads {
 		m.edges[b.end] = append(m.edges[b.end], edge{at, false})
 	}
-	b.begin, b.end, b.lanes = b.end, m.moment(), map[int]int{}
+	b.begin, b.end, b.threads = b.end, m.moment(), map[int]int{}
 }

@@ -21,7 +21,7 @@ type portQueue struct {
 
 func (q *portQueue) push(item func() bool) {
 	q.m.trace.touch(object{kind: pushesOf, a: q.link})
-	q.m.trace.arrive(q.m.trace.transfer(q.link, q.pushed))
+	q.m.trace.arrive(point{transferAt, q.link, 0, q.pushed})
 	q.items = append(q.items, item)
 	q.pushed++
 }
@@ -30,18 +30,18 @@ func (q *portQueue) step() (bool, error) {
 	if len(q.items) == 0 {
 		return false, nil
 	}
-	q.m.trace.learn(q.m.trace.transfer(q.link, q.over))
+	q.m.trace.learn(point{transferAt, q.link, 0, q.over})
 	if q.items[0]() {
 		q.items = q.items[1:]
-		q.m.trace.arrive(q.m.trace.transferred(q.link, q.over))
+		q.m.trace.arrive(point{transferredAt, q.link, 0, q.over})
 		q.over++
 	}
 	return true, nil
 }
 
-// flushed waits for all that was in the channel when the lane reached the flush. To arrive is one step, to leave is
+// flushed waits for all that was in the channel when the thread reached the flush. To arrive is one step, to leave is
 // another.
-func (l *lane) flushed(q *portQueue) (done, on bool) {
+func (l *thread) flushed(q *portQueue) (done, on bool) {
 	if !l.active {
 		q.m.trace.read(object{kind: pushesOf, a: q.link}, false)
 		l.active, l.target = true, q.pushed
@@ -51,15 +51,15 @@ func (l *lane) flushed(q *portQueue) (done, on bool) {
 		return false, false
 	}
 	if l.target > 0 {
-		q.m.trace.learn(q.m.trace.transferred(q.link, l.target-1))
+		q.m.trace.learn(point{transferredAt, q.link, 0, l.target - 1})
 	}
 	l.active = false
 	return true, true
 }
 
-// port serves the entries of this lane: one transfer each, then the signal and the flush that the op includes. Entry
+// port serves the entries of this thread: one transfer each, then the signal and the flush that the op includes. Entry
 // number e has stages 3e to 3e+2.
-func (l *lane) port(in *instruction) (done, on bool) {
+func (l *thread) port(in *instruction) (done, on bool) {
 	b, m, s := l.b, l.b.m, in.step
 	mine := l.mine(len(s.Moves))
 	if l.stage == 3*len(mine) {

@@ -10,11 +10,11 @@ import (
 
 // Config describes a run.
 type Config struct {
-	Sizes []uint64      // message size of each launch, as in plan.Plan.MinSize
-	Type  datatype.Type // of the elements
-	Op    datatype.Op   // for reductions whose operator the plan leaves to the caller
-	Seed  uint64        // determines the interleaving
-	Lanes int           // threads per thread block; 0: 2 to 5, chosen by the seed
+	Sizes   []uint64      // message size of each launch, as in plan.Plan.MinSize
+	Type    datatype.Type // of the elements
+	Op      datatype.Op   // for reductions whose operator the plan leaves to the caller
+	Seed    uint64        // determines the interleaving
+	Threads int           // threads per thread block; 0: 2 to 5, chosen by the seed
 
 	// Counts are how many bytes each rank sends to each, of a plan with counts; nil: all.
 	Counts [][]int64
@@ -79,11 +79,11 @@ func (m *machine) run() error {
 	}
 }
 
-// actors returns the lanes, then the port queues and their wires, then the callers.
+// actors returns the threads, then the port queues and their wires, then the callers.
 func (m *machine) actors() []actor {
 	var out []actor
 	for _, b := range m.blocks {
-		for _, l := range b.lanes {
+		for _, l := range b.threads {
 			l.actor = len(out)
 			out = append(out, l)
 		}
@@ -142,8 +142,8 @@ type rankState struct {
 func newMachine(p *plan.Plan, cfg Config) (*machine, error) {
 	m := &machine{p: p, cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x676f63636c)), links: p.Links(),
 		queues: map[int]*portQueue{}}
-	if m.cfg.Lanes == 0 {
-		m.cfg.Lanes = 2 + m.rng.IntN(4)
+	if m.cfg.Threads == 0 {
+		m.cfg.Threads = 2 + m.rng.IntN(4)
 	}
 	chunk := int64(0)
 	if !cfg.Type.Valid() {
@@ -270,10 +270,10 @@ func (m *machine) finished() bool {
 func (m *machine) deadlock() error {
 	e := &DeadlockError{Plan: m.p.Name}
 	for _, b := range m.blocks {
-		for i, l := range b.lanes {
+		for i, l := range b.threads {
 			if b.running() && l.pc < len(b.program) {
 				s := b.program[l.pc].step
-				e.Waiting = append(e.Waiting, fmt.Sprintf("launch %d, %s (%s), lane %d", b.r.launch+1, s.Pos, s.Op.Name, i))
+				e.Waiting = append(e.Waiting, fmt.Sprintf("launch %d, %s (%s), thread %d", b.r.launch+1, s.Pos, s.Op.Name, i))
 			}
 		}
 	}

@@ -190,18 +190,6 @@ func (t *trace) access(o object, write, awaited bool) {
 	h.write, h.reads = self, h.reads[:0]
 }
 
-func (t *trace) meeting(b *block, n int) point { return point{meetingAt, b.r.rank, b.index, n} }
-
-func (t *trace) barrier(rank, id, generation int) point {
-	return point{barrierAt, rank, id, generation}
-}
-
-func (t *trace) signals(link, n int) point { return point{signalAt, link, 0, n} }
-
-func (t *trace) transfer(link, n int) point { return point{transferAt, link, 0, n} }
-
-func (t *trace) transferred(link, n int) point { return point{transferredAt, link, 0, n} }
-
 // release records a release of a semaphore. The n-th acquire beyond the initial value is ordered after the n-th
 // release.
 func (t *trace) release(rank, id int) {
@@ -256,11 +244,11 @@ func (t *trace) buffers(r *rankState) {
 	t.m.user(r.rank, r.outputAt, int64(len(r.output)), true)
 }
 
-// ofRank lists the lanes and port queues of a rank.
+// ofRank lists the threads and port queues of a rank.
 func (m *machine) ofRank(r *rankState) []int {
 	var out []int
 	for _, b := range r.blocks {
-		for _, l := range b.lanes {
+		for _, l := range b.threads {
 			out = append(out, l.actor)
 		}
 	}
