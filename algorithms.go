@@ -54,9 +54,9 @@ func (c *Comm) register(ctx context.Context, b collective.Builder) error {
 	}
 	if pb, ok := b.(*executor.Builder); ok && pb.Executor == nil {
 		if r.executor == nil {
-			e, err := executor.New(executor.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Order: c.order,
-				Net: c.net, NIC: c.nic, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning,
-				OnFailure: c.planFailed})
+			e, err := executor.New(executor.Config{Job: collective.Job{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name,
+				OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning, OnFailure: c.planFailed},
+				Order: c.order, Net: c.net, NIC: c.nic})
 			if err != nil {
 				return c.wrap("register", err)
 			}

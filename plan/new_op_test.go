@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/job/bootstrap"
@@ -131,7 +132,7 @@ func runRank(ctx context.Context, boot bootstrap.Bootstrap, p *plan.Plan) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	e, err := executor.New(executor.Config{Bootstrap: boot, Device: dev})
+	e, err := executor.New(executor.Config{Job: collective.Job{Bootstrap: boot, Device: dev}})
 	if err != nil {
 		return err
 	}

@@ -52,8 +52,8 @@ func (b *Builder) Build(ctx context.Context, env collective.Environment) (collec
 	e := b.Executor
 	if e == nil {
 		var err error
-		if e, err = New(Config{Bootstrap: env.Bootstrap, Device: env.Device, OpTimeout: env.OpTimeout,
-			StallWarning: env.StallWarning, OnFailure: env.Fail}); err != nil {
+		if e, err = New(Config{Job: collective.Job{Bootstrap: env.Bootstrap, Device: env.Device,
+			OpTimeout: env.OpTimeout, StallWarning: env.StallWarning, OnFailure: env.Fail}}); err != nil {
 			return nil, err
 		}
 	}

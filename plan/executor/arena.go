@@ -24,7 +24,7 @@ func (e *Executor) newArena(ctx context.Context, dev device.Device, size int64) 
 	a, err := share.NewArena(ctx, e.here, dev, size)
 	if err != nil {
 		if p := e.localPeer(err); p >= 0 && len(e.local) < e.size {
-			err = &collective.Error{Comm: e.name, Op: "plan", Rank: e.rank, Peer: p, Err: err}
+			err = &collective.Error{Comm: e.cfg.Name, Op: "plan", Rank: e.rank, Peer: p, Err: err}
 		}
 		return nil, err
 	}

@@ -50,8 +50,8 @@ type cudaEngine struct {
 	quick    *gpuQuickArgs
 	known    int // number of regions in the kernel's table
 
-	lanes int           // couriers of a launch: 0 if the plan has no links to other hosts
-	seq   atomic.Uint64 // of the latest launch
+	couriers int           // thread blocks of a launch for what other hosts send: 0 without links to other hosts
+	seq      atomic.Uint64 // of the latest launch
 }
 
 func newCUDAEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
@@ -76,20 +76,20 @@ func (h *cudaEngine) open(ctx context.Context) error {
 	h.program = x.encoded
 	p := dev.Properties()
 	if len(x.program.distant) > 0 {
-		h.lanes = int(x.e.rings.wire.Rings().Lanes)
+		h.couriers = int(x.e.rings.wire.Rings().Lanes)
 	}
-	if most := p.SMs / h.u.sharing; h.program.blocks+h.lanes > most {
+	if most := p.SMs / h.u.sharing; h.program.blocks+h.couriers > most {
 		return fmt.Errorf("%w: %d thread blocks, and %d for what comes from other hosts; the GPU runs %d at once",
-			collective.ErrUnsupported, h.program.blocks, h.lanes, most)
+			collective.ErrUnsupported, h.program.blocks, h.couriers, most)
 	}
 	g := &x.plan.GPUs[x.e.rank]
 	h.layout = newGPUState(x.program, len(g.Semaphores), h.program)
-	order := x.e.order
-	if h.lanes > 0 {
+	order := x.e.cfg.Order
+	if h.couriers > 0 {
 		order = x.e.rings.order
 	}
 	if h.launcher, err = launcher.New(dev, launcher.Config{State: h.layout.size, Ticket: -1, Order: order,
-		Limit: x.e.timeout}); err != nil {
+		Limit: x.e.cfg.OpTimeout}); err != nil {
 		return err
 	}
 	start := make([]byte, h.layout.size)
@@ -103,7 +103,23 @@ func (h *cudaEngine) open(ctx context.Context) error {
 	if h.control, err = x.e.newArena(ctx, dev, gpuControlBytes+gpuInboundStride*int64(x.program.maxLinks)); err != nil {
 		return err
 	}
-	a := h.args
+	h.bind()
+	if x.e.rings != nil {
+		x.e.rings.plans++
+	}
+	if h.couriers > 0 {
+		h.args.far = uint64(h.launcher.State.Ptr()) + uint64(h.layout.far)
+		far := x.e.rings.far(x.program, h.program.blocks, h.args.abort)
+		if err := dev.CopyIn(device.Ptr(h.args.far), launcher.Raw(far)); err != nil {
+			return err
+		}
+	}
+	return h.learn()
+}
+
+// bind sets the arguments that no launch changes.
+func (h *cudaEngine) bind() {
+	x, a := h.x, h.args
 	for r := range x.e.size {
 		a.rank[r].control = uint64(h.control.Ptr[r])
 	}
@@ -121,17 +137,6 @@ func (h *cudaEngine) open(ctx context.Context) error {
 	a.shift = uint32(bits.TrailingZeros64(uint64(x.plan.Alignment)))
 	h.quick.program, h.quick.abort, h.quick.self, h.quick.stride, h.quick.shift = a.program, a.abort, a.self, a.stride,
 		a.shift
-	if x.e.rings != nil {
-		x.e.rings.plans++
-	}
-	if h.lanes > 0 {
-		a.far = s + uint64(h.layout.far)
-		far := x.e.rings.far(x.program, h.program.blocks, a.abort)
-		if err := dev.CopyIn(device.Ptr(a.far), launcher.Raw(far)); err != nil {
-			return err
-		}
-	}
-	return h.learn()
 }
 
 func (h *cudaEngine) launch(l *launch) error {
@@ -139,7 +144,7 @@ func (h *cudaEngine) launch(l *launch) error {
 	if !ok {
 		return invalid("the stream is no stream of a CUDA device")
 	}
-	if h.lanes > 0 {
+	if h.couriers > 0 {
 		if err := h.x.e.rings.begin(h.x, l.Seq, s); err != nil {
 			return err
 		}
@@ -151,40 +156,15 @@ func (h *cudaEngine) launch(l *launch) error {
 	return errors.Join(h.enqueue(l, s), h.launcher.Order.Leave(s)) // leave the order also when enqueue has failed half-way
 }
 
+// enqueue performs steps 2 to 5.
 func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
-	x, a := h.x, h.args
+	x := h.x
 	h.seq.Store(l.Seq)
-	var regions [2]int
-	var offsets [2]int64
-	reachable := [2]bool{true, true}
-	for k, p := range [2]device.Ptr{l.Send, l.Recv} {
-		if (x.program.touched[k] || x.plan.InPlace && x.program.touched[1-k]) && l.owns[k] {
-			_, _, reachable[k] = h.region(p, l.sizes[k])
-		}
-	}
 	factor, scaled := x.reduction.before(&l.Args, x.e.size)
 	rewrite := scaled && l.owns[0]
-	p := x.place(l, reachable, rewrite)
-	if err := x.meets(&p, l.Op); err != nil {
+	p, err := h.place(l, rewrite)
+	if err != nil {
 		return err
-	}
-	inAt, outAt := l.layout.Together(x.e.rank)
-	if p.stageIn || p.stageOut {
-		base, half, err := h.stagingOf(l)
-		if err != nil {
-			return err
-		}
-		switch {
-		case x.plan.InPlace:
-			p.input, p.output = base.Add(inAt), base.Add(outAt)
-		default:
-			if p.stageIn {
-				p.input = base
-			}
-			if p.stageOut {
-				p.output = base.Add(half)
-			}
-		}
 	}
 	if p.moveIn && p.input != l.Send {
 		if err := s.Copy(p.input, l.Send, l.sizes[0]); err != nil {
@@ -196,71 +176,12 @@ func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
 			return err
 		}
 	}
-	a.publish = 0
-	for k, q := range [2]device.Ptr{p.input, p.output} {
-		regions[k] = gpuRegions // none
-		size := [2]int64{p.inSize, p.outSize}[k]
-		if !x.program.touched[k] || size == 0 || q == 0 {
-			continue
-		}
-		if h.staging != nil {
-			if base := h.staging.Ptr[x.e.rank]; q >= base && q < base.Add(h.staged) {
-				regions[k], offsets[k] = 0, int64(q-base)
-				continue
-			}
-		}
-		r, off, ok := h.region(q, size)
-		if !ok {
-			return fmt.Errorf("%w: a buffer that peers touch is neither registered nor staged", collective.ErrInvalidUsage)
-		}
-		regions[k], offsets[k] = r, off
+	if err := h.publish(&p); err != nil {
+		return err
 	}
-	if x.program.touched != [2]bool{} {
-		a.publish = 1
-	}
-	for k := range 2 {
-		a.region[k], a.offset[k] = uint32(regions[k]), uint64(offsets[k])
-	}
-	a.counts = uint64(l.Counts)
-	a.buffer = [2]uint64{uint64(p.input), uint64(p.output)}
-	a.block, a.chunk, a.period = uint64(l.layout.Block), uint64(l.layout.Chunk), uint32(l.layout.Period)
-	a.linear = 0
-	if l.layout.Even() {
-		a.linear = 1
-	}
-	a.op = uint32(l.Op)
-	if l.Op > datatype.Min {
-		a.op = uint32(datatype.Sum)
-	}
-	a.signature = signature32(&l.Args)
-	for r := range x.e.size {
-		a.rank[r].size = [2]uint64{uint64(l.layout.Size(r, plan.Input)), uint64(l.layout.Size(r, plan.Output))}
-	}
-	a.rank[x.e.rank].size = [2]uint64{uint64(p.inSize), uint64(p.outSize)}
-	if blocks := h.program.blocks + h.lanes; blocks > 0 {
-		cfg := cuda.Launch1D(blocks, h.threads(l), 0)
-		if a.shared != 0 {
-			cfg.Shared = a.stride
-		}
-		quick := h.program.quick && h.lanes == 0 && a.linear != 0 && a.op == uint32(datatype.Sum) &&
-			(a.buffer[0]|a.buffer[1]|a.chunk|1<<a.shift)&7 == 0 && int64(h.program.chunks)*l.layout.Chunk <= 1<<32
-		if l.Type.Unsigned() {
-			a.op |= gpuUnsigned
-		}
-		a.bulk = 0
-		if !quick && h.u.bulk && int64(h.program.copies)*l.layout.Chunk >= gpuBulkBytes {
-			a.bulk = max(128, (cfg.Shared+127)&^127)
-			cfg.Shared = a.bulk + gpuBulk
-		}
-		f, params := h.u.execute[l.Type], launcher.Raw(a)
-		if quick {
-			q := h.quick
-			q.buffer, q.size, q.chunk = a.buffer, a.rank[x.e.rank].size, a.chunk
-			f, params = h.u.quick[l.Type], launcher.Raw(q)
-		}
-		if err := s.LaunchRaw(f, &cfg, params); err != nil {
-			return err
-		}
+	h.fill(l, &p)
+	if err := h.run(l, s); err != nil {
+		return err
 	}
 	if l.Op == datatype.Avg && l.owns[1] && x.reduction.some {
 		n := uint32(x.e.size)
@@ -275,6 +196,115 @@ func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
 		return s.Copy(l.Recv, p.output, l.sizes[1])
 	}
 	return nil
+}
+
+// place is step 2, without its copies.
+func (h *cudaEngine) place(l *launch, rewrite bool) (p placement, err error) {
+	x := h.x
+	reachable := [2]bool{true, true}
+	for k, at := range [2]device.Ptr{l.Send, l.Recv} {
+		if (x.program.touched[k] || x.plan.InPlace && x.program.touched[1-k]) && l.owns[k] {
+			_, _, reachable[k] = h.region(at, l.sizes[k])
+		}
+	}
+	p = x.place(l, reachable, rewrite)
+	if err := x.meets(&p, l.Op); err != nil {
+		return p, err
+	}
+	if !p.stageIn && !p.stageOut {
+		return p, nil
+	}
+	base, half, err := h.stagingOf(l)
+	if err != nil {
+		return p, err
+	}
+	inAt, outAt := l.layout.Together(x.e.rank)
+	switch {
+	case x.plan.InPlace:
+		p.input, p.output = base.Add(inAt), base.Add(outAt)
+	default:
+		if p.stageIn {
+			p.input = base
+		}
+		if p.stageOut {
+			p.output = base.Add(half)
+		}
+	}
+	return p, nil
+}
+
+// publish sets where peers find this rank's buffers: by region and offset.
+func (h *cudaEngine) publish(p *placement) error {
+	x, a := h.x, h.args
+	for k, q := range [2]device.Ptr{p.input, p.output} {
+		a.region[k], a.offset[k] = gpuRegions, 0 // none
+		size := [2]int64{p.inSize, p.outSize}[k]
+		if !x.program.touched[k] || size == 0 || q == 0 {
+			continue
+		}
+		if h.staging != nil {
+			if base := h.staging.Ptr[x.e.rank]; q >= base && q < base.Add(h.staged) {
+				a.region[k], a.offset[k] = 0, uint64(q-base)
+				continue
+			}
+		}
+		r, off, ok := h.region(q, size)
+		if !ok {
+			return fmt.Errorf("%w: a buffer that peers touch is neither registered nor staged", collective.ErrInvalidUsage)
+		}
+		a.region[k], a.offset[k] = uint32(r), uint64(off)
+	}
+	return nil
+}
+
+// fill is the rest of step 3.
+func (h *cudaEngine) fill(l *launch, p *placement) {
+	a := h.args
+	a.counts = uint64(l.Counts)
+	a.buffer = [2]uint64{uint64(p.input), uint64(p.output)}
+	a.block, a.chunk, a.period = uint64(l.layout.Block), uint64(l.layout.Chunk), uint32(l.layout.Period)
+	a.linear = 0
+	if l.layout.Even() {
+		a.linear = 1
+	}
+	a.op = uint32(l.Op)
+	if l.Op > datatype.Min {
+		a.op = uint32(datatype.Sum)
+	}
+	a.signature = signature32(&l.Args)
+	for r := range h.x.e.size {
+		a.rank[r].size = [2]uint64{uint64(l.layout.Size(r, plan.Input)), uint64(l.layout.Size(r, plan.Output))}
+	}
+	a.rank[h.x.e.rank].size = [2]uint64{uint64(p.inSize), uint64(p.outSize)}
+}
+
+// run is step 4, by the quick kernel where that takes the launch.
+func (h *cudaEngine) run(l *launch, s *cuda.Stream) error {
+	a, blocks := h.args, h.program.blocks+h.couriers
+	if blocks == 0 {
+		return nil
+	}
+	cfg := cuda.Launch1D(blocks, h.threads(l), 0)
+	if a.shared != 0 {
+		cfg.Shared = a.stride
+	}
+	quick := h.program.quick && h.couriers == 0 && a.linear != 0 && a.op == uint32(datatype.Sum) &&
+		(a.buffer[0]|a.buffer[1]|a.chunk|1<<a.shift)&7 == 0 && int64(h.program.chunks)*l.layout.Chunk <= 1<<32
+	if l.Type.Unsigned() {
+		a.op |= gpuUnsigned
+	}
+	a.bulk = 0
+	if !quick && h.u.bulk && int64(h.program.copies)*l.layout.Chunk >= gpuBulkBytes {
+		a.bulk = max(128, (cfg.Shared+127)&^127)
+		cfg.Shared = a.bulk + gpuBulk
+	}
+	f, params := h.u.execute[l.Type], launcher.Raw(a)
+	if quick {
+		q := h.quick
+		q.buffer, q.size, q.chunk = a.buffer, a.rank[h.x.e.rank].size, a.chunk
+		f, params = h.u.quick[l.Type], launcher.Raw(q)
+	}
+	return s.LaunchRaw(f, &cfg, params)
 }
 
 // threads returns the block size: a thread for each vector of the largest operand, up to the plan's limit.
@@ -334,7 +364,8 @@ func (h *cudaEngine) report(status uint32, words *abort.Block) error {
 	if far := h.x.e.across(peer); far != "" {
 		where = fmt.Sprintf("for rank %d%s %s", peer, far, where)
 	}
-	return h.x.fail(seq, peer, fmt.Errorf("%w: after %v still waiting %s", collective.ErrTimeout, h.x.e.timeout, where))
+	return h.x.fail(seq, peer, fmt.Errorf("%w: after %v still waiting %s", collective.ErrTimeout, h.x.e.cfg.OpTimeout,
+		where))
 }
 
 func (h *cudaEngine) counter(link int) device.Ptr {

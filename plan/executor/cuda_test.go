@@ -114,7 +114,8 @@ func TestGPUAbsentRank(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e, err := executor.New(executor.Config{Bootstrap: j.boots[r], Device: dev, OpTimeout: 300 * time.Millisecond})
+			e, err := executor.New(executor.Config{Job: collective.Job{Bootstrap: j.boots[r], Device: dev,
+				OpTimeout: 300 * time.Millisecond}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -88,15 +88,6 @@ func check(p *plan.Plan, hash [sha256.Size]byte) (*verify.Report, error) {
 	return v.report, v.err
 }
 
-// LoadJSON is Load for a plan file.
-func (e *Executor) LoadJSON(ctx context.Context, file []byte, opts ...Option) (*ExecutionPlan, error) {
-	p, err := plan.Decode(file)
-	if err != nil {
-		return nil, err
-	}
-	return e.Load(ctx, p, opts...)
-}
-
 // Load prepares p to run. It is collective: all ranks load the same plans in the same order. p must not be changed
 // afterwards. The error is the verifier's, with its counterexample, or an *collective.Error.
 func (e *Executor) Load(ctx context.Context, p *plan.Plan, opts ...Option) (*ExecutionPlan, error) {
@@ -113,19 +104,19 @@ func (e *Executor) Load(ctx context.Context, p *plan.Plan, opts ...Option) (*Exe
 	if err := e.meet(ctx); err != nil {
 		return nil, x.fail(0, -1, err)
 	}
-	remote := e.here != e.boot
+	remote := e.here != e.cfg.Bootstrap
 	if remote {
 		if err := x.agree(ctx, e.connect(ctx, x.program.distant)); err != nil {
 			return nil, x.fail(0, -1, err)
 		}
 	}
-	switch e.dev.ID().Kind {
+	switch e.cfg.Device.ID().Kind {
 	case device.Host:
 		x.engine, err = newHostEngine(ctx, x)
 	case device.CUDA:
 		x.engine, err = newCUDAEngine(ctx, x)
 	default:
-		err = fmt.Errorf("%w: device %v", collective.ErrUnsupported, e.dev.ID())
+		err = fmt.Errorf("%w: device %v", collective.ErrUnsupported, e.cfg.Device.ID())
 	}
 	if remote {
 		if agreed := x.agree(ctx, err); err == nil && agreed != nil {
@@ -174,7 +165,7 @@ func (x *ExecutionPlan) prepare(o *options) error {
 	}
 	x.reduction, x.counted = reductionOf(p), p.Counted()
 	var err error
-	if x.program, err = compile(p, x.e.rank, x.e.hosts); err == nil && x.e.dev.ID().Kind == device.CUDA {
+	if x.program, err = compile(p, x.e.rank, x.e.hosts); err == nil && x.e.cfg.Device.ID().Kind == device.CUDA {
 		x.encoded, err = encode(x.program, p.Period())
 	}
 	return err
@@ -192,7 +183,7 @@ func (x *ExecutionPlan) agree(ctx context.Context, mine error) error {
 	if mine != nil {
 		word = append([]byte{0}, mine.Error()[:min(len(mine.Error()), 1000)]...)
 	}
-	all, err := x.e.boot.AllGather(ctx, word)
+	all, err := x.e.cfg.Bootstrap.AllGather(ctx, word)
 	var wrong *verify.Violation
 	switch {
 	case errors.As(mine, &wrong) && x.e.rank > 0 && err == nil && bytes.Equal(all[0], word):
@@ -255,15 +246,15 @@ func (x *ExecutionPlan) Poison(ctx context.Context, message uint64, with byte) e
 	if err := x.Reserve(ctx, message); err != nil {
 		return err
 	}
-	if err := x.e.boot.Barrier(ctx); err != nil { // the peers' launches have ended, too
+	if err := x.e.cfg.Bootstrap.Barrier(ctx); err != nil { // the peers' launches have ended, too
 		return err
 	}
 	if at, n := x.engine.ownScratch(); n > 0 {
-		if err := x.e.dev.CopyIn(at, bytes.Repeat([]byte{with}, int(n))); err != nil {
+		if err := x.e.cfg.Device.CopyIn(at, bytes.Repeat([]byte{with}, int(n))); err != nil {
 			return err
 		}
 	}
-	return x.e.boot.Barrier(ctx)
+	return x.e.cfg.Bootstrap.Barrier(ctx)
 }
 
 // grow makes scratch fit chunk. All ranks call it with the same chunk.

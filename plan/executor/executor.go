@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/collective/fault"
@@ -20,19 +19,11 @@ import (
 
 // Config configures an Executor.
 type Config struct {
-	// Bootstrap connects the ranks. The executor uses it in Load, in Reserve and whenever a message needs more scratch
-	// than any before. There must be no other use of it at the same time.
-	Bootstrap bootstrap.Bootstrap
-	// Device is a *host.Device or a *cuda.Device; the same kind on all ranks.
-	Device device.Device
-	// Name is the communicator's name, for errors.
-	Name string
-	// OpTimeout bounds each launch's wait for its peers; 0 means no bound.
-	OpTimeout time.Duration
-	// StallWarning is how long a launch on the host device waits for its peers before it logs a warning; 0 disables it.
-	StallWarning time.Duration
-	// OnFailure, when not nil, is called once, from any goroutine, with the cause of the first Abort or failure.
-	OnFailure func(cause error)
+	// Job is what the executor shares with the engines of its process. It uses the Bootstrap in Load, in Reserve and
+	// whenever a message needs more scratch than any before; there must be no other use of it at the same time. The Device
+	// is a *host.Device or a *cuda.Device, of one kind on all ranks. OnFailure is called once, with the cause of the first
+	// Abort or failure. Names, Settings, Timeout, Explain and the kinds of order are not used.
+	collective.Job
 	// Order, on a GPU, is the order of the communicator whose operations the executor runs: plans and the
 	// communicator's other work run in the order of the calls, and the calls must be serialized. It must live as long
 	// as the executor. If it is nil, each plan has its own order.
@@ -45,17 +36,9 @@ type Config struct {
 
 // Executor runs plans for one rank of one communicator.
 type Executor struct {
-	boot    bootstrap.Bootstrap
-	dev     device.Device
-	name    string
-	rank    int
-	size    int
-	timeout time.Duration
-	stall   time.Duration // Config.StallWarning
-	failed  func(error)   // Config.OnFailure
-	order   *cuda.Order   // Config.Order
-	net     transport.Net // Config.Net
-	nic     int
+	cfg  Config
+	rank int
+	size int
 
 	hosts []int               // by rank; nil if there is one
 	local []int               // the ranks of this host; set by the first Load, as the next two
@@ -81,9 +64,7 @@ func New(cfg Config) (*Executor, error) {
 	if cfg.Bootstrap == nil || cfg.Device == nil {
 		return nil, fmt.Errorf("executor: %w: Config needs a Bootstrap and a Device", collective.ErrInvalidArgument)
 	}
-	e := &Executor{name: cfg.Name, boot: cfg.Bootstrap, dev: cfg.Device, rank: cfg.Bootstrap.Rank(),
-		size: cfg.Bootstrap.WorldSize(), timeout: cfg.OpTimeout, stall: cfg.StallWarning, failed: cfg.OnFailure,
-		order: cfg.Order, net: cfg.Net, nic: cfg.NIC, ending: make(chan struct{})}
+	e := &Executor{cfg: cfg, rank: cfg.Bootstrap.Rank(), size: cfg.Bootstrap.WorldSize(), ending: make(chan struct{})}
 	r, err := bootstrap.OtherHost(cfg.Bootstrap)
 	if err == nil {
 		return e, nil
@@ -119,8 +100,8 @@ func (e *Executor) Abort(cause error) {
 		x.engine.wake()
 	}
 	e.mu.Unlock()
-	if e.failed != nil {
-		e.failed(cause)
+	if e.cfg.OnFailure != nil {
+		e.cfg.OnFailure(cause)
 	}
 }
 
@@ -162,7 +143,7 @@ func (e *Executor) Close() error {
 		errs = append(errs, e.gpu.close())
 	}
 	errs = append(errs, e.buffers.close(), e.network.close(), e.rings.close())
-	if e.here != nil && e.here != e.boot {
+	if e.here != nil && e.here != e.cfg.Bootstrap {
 		errs = append(errs, e.here.Close())
 	}
 	return errors.Join(errs...)
@@ -193,7 +174,7 @@ func (x *ExecutionPlan) fail(seq uint64, peer int, err error) error {
 	if peer < 0 {
 		peer = fault.PeerOf(err)
 	}
-	return &collective.Error{Comm: x.e.name, Op: "plan " + x.plan.Name, Rank: x.e.rank, Peer: peer, Seq: seq, Err: err}
+	return &collective.Error{Comm: x.e.cfg.Name, Op: "plan " + x.plan.Name, Rank: x.e.rank, Peer: peer, Seq: seq, Err: err}
 }
 
 func invalid(format string, args ...any) error {
@@ -207,7 +188,7 @@ func mismatch(format string, args ...any) error {
 // ended turns the end of a wait into an error that names the place of the wait.
 func (e *Executor) ended(err error, where string) error {
 	if errors.Is(err, wait.ErrTimeout) {
-		return fmt.Errorf("%w: after %v still %s", collective.ErrTimeout, e.timeout, where)
+		return fmt.Errorf("%w: after %v still %s", collective.ErrTimeout, e.cfg.OpTimeout, where)
 	}
 	if cause := e.cause.Err(); cause != nil {
 		return fmt.Errorf("%w, while %s: %w", collective.ErrAborted, where, cause)

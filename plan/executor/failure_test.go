@@ -30,7 +30,7 @@ func failing(t *testing.T, program string, timeout time.Duration) (j *job, xs []
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := executor.New(executor.Config{Bootstrap: j.boots[r], Device: dev, OpTimeout: timeout})
+		e, err := executor.New(executor.Config{Job: collective.Job{Bootstrap: j.boots[r], Device: dev, OpTimeout: timeout}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,7 +41,10 @@ func foreign(t *testing.T, open func(int) (device.Device, error), ranks int) {
 			j := newJob(t, n, open)
 			xs := make([]*executor.ExecutionPlan, n)
 			if err := j.each(func(r int) (err error) {
-				xs[r], err = j.execs[r].LoadJSON(bounded(t), data)
+				p, err := plan.Decode(data)
+				if err == nil {
+					xs[r], err = j.execs[r].Load(bounded(t), p)
+				}
 				return err
 			}); err != nil {
 				t.Fatal(err)

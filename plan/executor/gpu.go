@@ -48,16 +48,16 @@ const gpuUnsigned = 8
 // The device never becomes idle while another rank's kernel waits for this rank. So all kernels are loaded before any
 // runs.
 func openGPU(ctx context.Context, e *Executor) (*gpu, error) {
-	dev, ok := e.dev.(*cuda.Device)
+	dev, ok := e.cfg.Device.(*cuda.Device)
 	if !ok {
-		return nil, invalid("%v is no CUDA device", e.dev.ID())
+		return nil, invalid("%v is no CUDA device", e.cfg.Device.ID())
 	}
 	if e.size > gpuRanks {
 		return nil, fmt.Errorf("%w: %d ranks; plans on GPUs have up to %d", collective.ErrUnsupported, e.size, gpuRanks)
 	}
 	p := dev.Properties()
 	// Containers of one machine may count as different hosts and have the same GPU.
-	sharing, err := bootstrap.MostAlike(ctx, e.boot, ipc.Machine()+" "+p.BusID)
+	sharing, err := bootstrap.MostAlike(ctx, e.cfg.Bootstrap, ipc.Machine()+" "+p.BusID)
 	if err != nil {
 		return nil, err
 	}
@@ -73,20 +73,18 @@ func openGPU(ctx context.Context, e *Executor) (*gpu, error) {
 	}
 	for t, name := range gpuTypes {
 		signed := strings.TrimPrefix(name, "u")
-		if u.execute[t], err = module.Function(kernels.Entry("execute_" + signed)); err == nil {
-			u.scale[t], err = module.Function(kernels.Entry("scale_" + name))
-		}
-		if err == nil {
-			u.quick[t], err = module.Function(kernels.Entry("quick_" + signed))
-		}
-		if err == nil {
-			err = u.quick[t].SetMaxDynamicShared(gpuShared)
-		}
-		if err == nil {
-			err = u.execute[t].SetMaxDynamicShared(shared)
-		}
-		if err != nil {
-			return nil, err
+		for _, k := range []struct {
+			f      **cuda.Function
+			name   string
+			shared int
+		}{{&u.execute[t], "execute_" + signed, shared}, {&u.quick[t], "quick_" + signed, gpuShared},
+			{&u.scale[t], "scale_" + name, 0}} {
+			if *k.f, err = module.Function(kernels.Entry(k.name)); err == nil && k.shared > 0 {
+				err = (*k.f).SetMaxDynamicShared(k.shared)
+			}
+			if err != nil {
+				return nil, err
+			}
 		}
 	}
 	u.watch.Add(1)
@@ -150,13 +148,13 @@ func (u *gpu) close() error {
 // them without copies. It is collective. The allocations may differ in size and need not be used together. On the host
 // device it does nothing, because buffers are mapped on first use. Registered memory must not be freed before Close.
 func (e *Executor) Register(ctx context.Context, p device.Ptr) error {
-	if e.dev.ID().Kind != device.CUDA {
+	if e.cfg.Device.ID().Kind != device.CUDA {
 		return nil
 	}
 	if err := e.meet(ctx); err != nil {
-		return &collective.Error{Comm: e.name, Op: "register", Rank: e.rank, Peer: -1, Err: err}
+		return &collective.Error{Comm: e.cfg.Name, Op: "register", Rank: e.rank, Peer: -1, Err: err}
 	}
-	r, err := share.Exchange(ctx, e.here, e.dev, p, 0)
+	r, err := share.Exchange(ctx, e.here, e.cfg.Device, p, 0)
 	if err == nil && e.gpu == nil {
 		e.gpu, err = openGPU(ctx, e)
 	}
@@ -164,14 +162,14 @@ func (e *Executor) Register(ctx context.Context, p device.Ptr) error {
 		err = e.gpu.add(region{r, e.byRank(r.Ptr)})
 	}
 	if err != nil {
-		return &collective.Error{Comm: e.name, Op: "register", Rank: e.rank, Peer: e.localPeer(err),
+		return &collective.Error{Comm: e.cfg.Name, Op: "register", Rank: e.rank, Peer: e.localPeer(err),
 			Err: errors.Join(err, r.Close())}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, x := range e.plans {
 		if err := x.engine.(*cudaEngine).learn(); err != nil {
-			return &collective.Error{Comm: e.name, Op: "register", Rank: e.rank, Peer: -1, Err: err}
+			return &collective.Error{Comm: e.cfg.Name, Op: "register", Rank: e.rank, Peer: -1, Err: err}
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/job/bootstrap"
@@ -57,7 +58,7 @@ func fill(t testing.TB, j *job, open func(int) (device.Device, error), set func(
 			t.Fatal(err)
 		}
 		j.devs = append(j.devs, dev)
-		cfg := executor.Config{Bootstrap: j.boots[r], Device: dev}
+		cfg := executor.Config{Job: collective.Job{Bootstrap: j.boots[r], Device: dev}}
 		set(r, &cfg)
 		e, err := executor.New(cfg)
 		if err != nil {

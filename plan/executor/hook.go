@@ -85,7 +85,7 @@ func (x *ExecutionPlan) AwaitHook(s device.Stream, id int, n uint64) error {
 	own := engine.arenas[x.e.rank]
 	return hs.Launch("await hook", 1, func(b *host.Block) error {
 		there := func() bool { return int64(own.inbound(link).Load()-n) >= 0 || b.Abort.Load() != 0 }
-		limit := wait.Limit{Deadline: wait.After(x.e.timeout), Abort: &x.e.aborted}
+		limit := wait.Limit{Deadline: wait.After(x.e.cfg.OpTimeout), Abort: &x.e.aborted}
 		if err := wait.Until(own.door(), there, limit, engine.policy); err != nil {
 			return x.fail(0, -1, x.e.ended(err, fmt.Sprintf("waiting for hook %d of launch %d", id, n)))
 		}

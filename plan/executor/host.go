@@ -59,9 +59,9 @@ type scratch struct {
 }
 
 func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
-	dev, ok := x.e.dev.(*host.Device)
+	dev, ok := x.e.cfg.Device.(*host.Device)
 	if !ok {
-		return nil, invalid("%v is no host device", x.e.dev.ID())
+		return nil, invalid("%v is no host device", x.e.cfg.Device.ID())
 	}
 	h := &hostEngine{x: x, dev: dev, scratch: &scratch{}, idle: make(chan struct{})}
 	var err error
@@ -104,8 +104,8 @@ func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
 		p.GoschedEvery = 1
 		h.policy = &p
 	}
-	if x.e.stall > 0 {
-		h.stall = &wait.Stall{After: x.e.stall, Report: h.run.warn}
+	if x.e.cfg.StallWarning > 0 {
+		h.stall = &wait.Stall{After: x.e.cfg.StallWarning, Report: h.run.warn}
 	}
 	return h, nil
 }

@@ -51,8 +51,8 @@ func (x *ExecutionPlan) Execute(ctx context.Context, a Args) error {
 	if err := x.e.cause.Err(); err != nil {
 		return err
 	}
-	if a.Stream == nil || a.Stream.Device() == nil || a.Stream.Device().ID().Kind != x.e.dev.ID().Kind {
-		return x.fail(a.Seq, -1, invalid("a stream of the %v device is needed", x.e.dev.ID().Kind))
+	if a.Stream == nil || a.Stream.Device() == nil || a.Stream.Device().ID().Kind != x.e.cfg.Device.ID().Kind {
+		return x.fail(a.Seq, -1, invalid("a stream of the %v device is needed", x.e.cfg.Device.ID().Kind))
 	}
 	layout, err := x.takes(a.Message, a.Type, a.Op)
 	if err != nil {

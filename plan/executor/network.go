@@ -50,15 +50,15 @@ type outbound struct {
 }
 
 func openNetwork(e *Executor) (*network, error) {
-	port, err := e.net.Open(e.nic)
+	port, err := e.cfg.Net.Open(e.cfg.NIC)
 	if err != nil {
 		return nil, err
 	}
-	n := &network{e: e, name: e.net.Name(), port: port, out: make([]atomic.Pointer[outbound], e.size),
+	n := &network{e: e, name: e.cfg.Net.Name(), port: port, out: make([]atomic.Pointer[outbound], e.size),
 		ends: map[int]*link.End{}}
 	n.receiver = link.NewReceiver(port, link.ReceiverOptions{
 		Lost: func(from uint64, err error) { n.lost(int(from), err) }})
-	n.links = links.New(links.Config{Bootstrap: e.boot, Port: port, Tag: tags.PlanLinks, Timeout: connectTimeout,
+	n.links = links.New(links.Config{Bootstrap: e.cfg.Bootstrap, Port: port, Tag: tags.PlanLinks, Timeout: connectTimeout,
 		Offer: n.offer, Ready: n.ready})
 	return n, nil
 }
@@ -77,7 +77,7 @@ func (n *network) offer(peer int, half transport.Peer) ([]byte, error) {
 func (n *network) ready(peer int, _ transport.Peer, offer []byte) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l, err := n.ends[peer].Open(offer, link.Options{Timeout: n.e.timeout,
+	l, err := n.ends[peer].Open(offer, link.Options{Timeout: n.e.cfg.OpTimeout,
 		Broken: func(err error) { n.lost(peer, err) }})
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (n *network) ready(peer int, _ transport.Peer, offer []byte) error {
 func (n *network) connect(ctx context.Context, peers []int) error {
 	err := n.links.Connect(ctx, peers)
 	if peer := fault.PeerOf(err); peer >= 0 {
-		return &collective.Error{Comm: n.e.name, Op: "connect", Rank: n.e.rank, Peer: peer,
+		return &collective.Error{Comm: n.e.cfg.Name, Op: "connect", Rank: n.e.rank, Peer: peer,
 			Err: links.Kind(fmt.Errorf("over %s: %w", n.name, err))}
 	}
 	return err
@@ -126,7 +126,7 @@ func (n *network) lost(peer int, err error) {
 		select {
 		case <-n.e.ending:
 		case <-time.After(linkGrace):
-			n.e.Abort(&collective.Error{Comm: n.e.name, Op: "plan", Rank: n.e.rank, Peer: peer,
+			n.e.Abort(&collective.Error{Comm: n.e.cfg.Name, Op: "plan", Rank: n.e.rank, Peer: peer,
 				Err: links.Kind(fmt.Errorf("the %s link to rank %d broke: %w", n.name, peer, err))})
 		}
 	})
@@ -171,19 +171,19 @@ func (e *Executor) meet(ctx context.Context) (err error) {
 	if e.here != nil {
 		return nil
 	}
-	e.local = bootstrap.LocalRanks(e.boot)
+	e.local = bootstrap.LocalRanks(e.cfg.Bootstrap)
 	if len(e.local) == e.size {
-		e.here = e.boot
+		e.here = e.cfg.Bootstrap
 		return nil
 	}
-	group, err := bootstrap.SplitByHost(ctx, e.boot)
+	group, err := bootstrap.SplitByHost(ctx, e.cfg.Bootstrap)
 	if err != nil {
 		return err
 	}
 	bootstrap.NameAs(group, e.local)
 	var n *network
 	var r *rings
-	if e.dev.ID().Kind == device.CUDA {
+	if e.cfg.Device.ID().Kind == device.CUDA {
 		r, err = openRings(e)
 	} else {
 		n, err = openNetwork(e)
@@ -246,5 +246,5 @@ func (e *Executor) across(r int) string {
 	if r < 0 || !e.otherHost(r) {
 		return ""
 	}
-	return fmt.Sprintf(", on another host (%s link),", e.net.Name())
+	return fmt.Sprintf(", on another host (%s link),", e.cfg.Net.Name())
 }

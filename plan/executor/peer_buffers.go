@@ -121,7 +121,7 @@ func (r *run) resolve(peer int) error {
 }
 
 func (r *run) mapLimit() time.Duration {
-	if t := r.h.x.e.timeout; t > 0 {
+	if t := r.h.x.e.cfg.OpTimeout; t > 0 {
 		return min(mapTimeout, t)
 	}
 	return mapTimeout

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/job/bootstrap"
@@ -52,7 +53,7 @@ func child(rank string) error {
 		return err
 	}
 	defer func() { _ = dev.Close() }()
-	e, err := executor.New(executor.Config{Bootstrap: boot, Device: dev, OpTimeout: 20 * time.Second})
+	e, err := executor.New(executor.Config{Job: collective.Job{Bootstrap: boot, Device: dev, OpTimeout: 20 * time.Second}})
 	if err != nil {
 		return err
 	}

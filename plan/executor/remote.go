@@ -93,7 +93,7 @@ func (f *remote) offer(ctx context.Context, s *scratch, failed error) error {
 	if failed != nil {
 		word = append([]byte{0}, failed.Error()...)
 	}
-	all, err := e.boot.AllGather(ctx, word)
+	all, err := e.cfg.Bootstrap.AllGather(ctx, word)
 	if failed != nil || err != nil {
 		return errors.Join(failed, err)
 	}

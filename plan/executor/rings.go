@@ -28,11 +28,11 @@ type rings struct {
 const connectTimeout = 30 * time.Second
 
 func openRings(e *Executor) (*rings, error) {
-	dev, ok := e.dev.(*cuda.Device)
+	dev, ok := e.cfg.Device.(*cuda.Device)
 	if !ok {
-		return nil, invalid("%v is no CUDA device", e.dev.ID())
+		return nil, invalid("%v is no CUDA device", e.cfg.Device.ID())
 	}
-	r := &rings{e: e, order: e.order}
+	r := &rings{e: e, order: e.cfg.Order}
 	if err := r.open(dev); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
@@ -46,9 +46,10 @@ func (r *rings) open(dev *cuda.Device) (err error) {
 			return err
 		}
 	}
-	if r.wire, err = cudawire.New(cudawire.Config{Job: collective.Job{Bootstrap: e.boot, Device: dev,
-		Name: e.name, Timeout: connectTimeout, OpTimeout: e.timeout, StallWarning: e.stall, OnFailure: e.Abort},
-		Net: e.net, NIC: e.nic, Order: r.order, Tag: tags.PlanLinks}); err != nil {
+	job := e.cfg.Job
+	job.Timeout, job.OnFailure = connectTimeout, e.Abort
+	if r.wire, err = cudawire.New(cudawire.Config{Job: job, Net: e.cfg.Net, NIC: e.cfg.NIC, Order: r.order,
+		Tag: tags.PlanLinks}); err != nil {
 		return err
 	}
 	locks := int64(e.size) * int64(r.wire.Rings().Lanes)
@@ -104,7 +105,7 @@ func (r *rings) close() error {
 	if r.state != nil {
 		errs = append(errs, r.state.Close())
 	}
-	if r.order != nil && r.order != r.e.order {
+	if r.order != nil && r.order != r.e.cfg.Order {
 		errs = append(errs, r.order.Close())
 	}
 	return errors.Join(errs...)

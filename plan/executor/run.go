@@ -89,7 +89,8 @@ func (r *run) warn() {
 		}
 	}
 	slog.Warn("a plan waits long for a peer: does that one execute it, too? GOCCL_OP_TIMEOUT ends the wait",
-		"plan", r.h.x.plan.Name, "seq", r.Seq, "rank", r.h.x.e.rank, "waits_for", peer, "op", where, "for", r.h.x.e.stall)
+		"plan", r.h.x.plan.Name, "seq", r.Seq, "rank", r.h.x.e.rank, "waits_for", peer, "op", where,
+		"for", r.h.x.e.cfg.StallWarning)
 }
 
 // failed records the first failure and aborts the executor: counters are out of step from now on.
@@ -99,12 +100,12 @@ func (r *run) failed(err error) error {
 	return err
 }
 
-// takeBack revokes access to the caller's buffers from peers of other processes, after a failure: a peer that was
+// revoke ends the access to the caller's buffers from peers of other processes, after a failure: a peer that was
 // stopped and continues may still write to buffers that it has mapped.
-func (r *run) takeBack() (err error) {
+func (r *run) revoke() (err error) {
 	touched := r.h.x.program.touched
-	in, out := lent{r.input, r.inSize}, lent{r.output, r.outSize}
-	list := []lent{}
+	in, out := granted{r.input, r.inSize}, granted{r.output, r.outSize}
+	list := []granted{}
 	if touched[0] && !r.stageIn {
 		list = append(list, in)
 	}
@@ -114,7 +115,7 @@ func (r *run) takeBack() (err error) {
 	// input and output are one memory, and only the whole has pages that nothing else is in
 	if r.h.x.plan.InPlace && len(list) > 0 {
 		at := min(in.at, out.at)
-		list = []lent{{at, int64(max(in.at+device.Ptr(in.size), out.at+device.Ptr(out.size)) - at)}}
+		list = []granted{{at, int64(max(in.at+device.Ptr(in.size), out.at+device.Ptr(out.size)) - at)}}
 	}
 	for _, l := range list {
 		if r.h.local || l.size == 0 {
@@ -129,8 +130,8 @@ func (r *run) takeBack() (err error) {
 	return err
 }
 
-// lent is memory of the caller that peers may write to.
-type lent struct {
+// granted is memory of the caller that peers may write to.
+type granted struct {
 	at   device.Ptr
 	size int64
 }

@@ -78,7 +78,7 @@ func (t *ticket) begin() error {
 	}()
 	r := h.run
 	r.launch, r.scratch, r.workers = t.launch, t.scratch, t.workers
-	r.limit = wait.Limit{Deadline: wait.After(e.timeout), Abort: &e.aborted, Stall: h.stall}
+	r.limit = wait.Limit{Deadline: wait.After(e.cfg.OpTimeout), Abort: &e.aborted, Stall: h.stall}
 	if err := r.begin(); err != nil {
 		err = h.x.fail(t.Seq, -1, err)
 		e.Abort(err)
@@ -100,7 +100,7 @@ func (t *ticket) end(err error) error {
 	if err != nil {
 		err = r.failed(err)
 		h.quit()
-		err = errors.Join(err, r.takeBack())
+		err = errors.Join(err, r.revoke())
 	}
 	runtime.KeepAlive(r.Stream)
 	r.launch = launch{}

@@ -66,7 +66,8 @@ func ExecutorCreate(b *Bootstrap, d *Device, opTimeout time.Duration) (*Executor
 	if err != nil {
 		return nil, err
 	}
-	e, err := newExecutor(ctx, executor.Config{Bootstrap: sub, Device: d.device, OpTimeout: cfg.OpTimeout}, cfg.Timeout)
+	e, err := newExecutor(ctx, executor.Config{Job: collective.Job{Bootstrap: sub, Device: d.device,
+		OpTimeout: cfg.OpTimeout}}, cfg.Timeout)
 	if err != nil {
 		_ = sub.Close()
 		return nil, err

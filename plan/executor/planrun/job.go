@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/plan"
@@ -63,7 +64,8 @@ func Join(ctx context.Context, boot bootstrap.Bootstrap, o Options) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	e, err := executor.New(executor.Config{Bootstrap: boot, Device: dev, OpTimeout: o.Timeout, Net: o.Net})
+	e, err := executor.New(executor.Config{
+		Job: collective.Job{Bootstrap: boot, Device: dev, OpTimeout: o.Timeout}, Net: o.Net})
 	if err != nil {
 		return err
 	}

@@ -115,6 +115,16 @@ func Rank(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.D
 			return 0, err
 		}
 	}
+	if took, err = timed(ctx, x, args, s, c, user); err != nil {
+		return 0, err
+	}
+	runtime.KeepAlive(b)
+	return took, b.check(p, l, rank, inputs, c)
+}
+
+// timed runs the executions of a case, and returns the time of one.
+func timed(ctx context.Context, x *executor.ExecutionPlan, args executor.Args, s device.Stream, c Case,
+	user *caller) (time.Duration, error) {
 	times := max(1, c.Times)
 	start := time.Now()
 	var batches []time.Duration // time of one execution in each batch
@@ -124,12 +134,7 @@ func Rank(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.D
 			if err := user.launches((times - 1) * c.Replays); err != nil {
 				return 0, err
 			}
-			took, err := replay(ctx, x, args, s, times-1, c.Replays)
-			if err != nil {
-				return 0, err
-			}
-			runtime.KeepAlive(b)
-			return took, b.check(p, l, rank, inputs, c)
+			return replay(ctx, x, args, s, times-1, c.Replays)
 		}
 		args.Seq = uint64(i) + 1
 		if err := errors.Join(x.Execute(ctx, args), user.launches(1)); err != nil {
@@ -147,9 +152,7 @@ func Rank(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.D
 		}
 	}
 	slices.Sort(batches)
-	took = batches[len(batches)/2]
-	runtime.KeepAlive(b)
-	return took, b.check(p, l, rank, inputs, c)
+	return batches[len(batches)/2], nil
 }
 
 // batchEnds returns the executions after which Rank synchronizes the stream: the first, which also publishes buffers to
