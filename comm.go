@@ -112,7 +112,7 @@ func join(ctx, last context.Context, op string, cfg Config, parent bootstrap.Boo
 	if err != nil {
 		return nil, membership.Wrap(cfg.Name, op, parent.Rank(), err)
 	}
-	bootstrap.NameAs(boot, ranks)
+	bootstrap.NameAsAbove(boot, true)
 	cfg.ranks = numbered(cfg.ranks, ranks)
 	group := membership.New(boot, membership.Config{Name: cfg.Name, Timeout: cfg.Timeout, OpTimeout: cfg.OpTimeout})
 	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize(), group: group,
@@ -132,7 +132,7 @@ func join(ctx, last context.Context, op string, cfg Config, parent bootstrap.Boo
 		group.GiveUp(err, ranks)
 		return nil, errors.Join(err, c.Close())
 	}
-	bootstrap.NameAs(boot, nil)
+	bootstrap.NameAsAbove(boot, false)
 	return c, nil
 }
 

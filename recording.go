@@ -74,7 +74,8 @@ func (c *Comm) explain(message bool, err *Error) *Verdict {
 }
 
 // explainLate is explain across hosts, where a rank that another one waits for may wait itself, with the same deadline.
-// If the ranks have found that a third one is dead or stopped, or has not called the operation, err blames it instead.
+// If the ranks have found that a third one is dead or stopped, or has not called the operation, err blames it instead,
+// and also if the communicator ends meanwhile because of a third one.
 func (c *Comm) explainLate(message bool, err *Error) *Verdict {
 	v := c.explain(message, err)
 	if !errors.Is(err.Err, ErrTimeout) {
@@ -82,6 +83,10 @@ func (c *Comm) explainLate(message bool, err *Error) *Verdict {
 	}
 	if v == nil {
 		v = c.watchdog.late(message, err.Seq)
+	}
+	if end := fault.Of(c.status.Err()); v == nil && end != nil && end.Peer >= 0 && end.Peer != c.rank {
+		err.Err, err.Peer = end.Err, end.Peer
+		return end.Verdict
 	}
 	if v == nil || v.Rank == c.rank || slices.Contains(v.Blamed(), err.Peer) {
 		return v

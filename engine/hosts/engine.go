@@ -95,7 +95,7 @@ func New(ctx context.Context, cfg Config) (e *Engine, err error) {
 	if e.boot, err = bootstrap.SplitByHost(ctx, cfg.Bootstrap); err != nil {
 		return e, err
 	}
-	bootstrap.NameAs(e.boot, e.mine())
+	bootstrap.NameAsAbove(e.boot, true)
 	if e.local, err = cfg.Local(ctx, e.boot, e.mine(), e.fail); err != nil {
 		e.local = nil // it may hold a nil pointer
 		return e, err

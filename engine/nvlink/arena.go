@@ -15,15 +15,15 @@ import (
 	"github.com/goccl/goccl/job/share"
 )
 
-// climb makes the arenas on the best link kind that works for all pairs, and enters it into the terms. All ranks choose
-// the same one.
+// selectLink makes the arenas on the best link kind that works for all pairs, and enters it into the terms. All ranks
+// choose the same one.
 //
 //  1. Take the worst of the links that GPUs and environment allow.
 //  2. Make the arenas.
 //  3. Probe that data arrives in them, unless every rank knows it from an earlier communicator.
 //  4. If ranks cannot map each other's memory, or data does not arrive, start again with the next worse kind.
-func climb(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, t *terms) (*share.Arena, error) {
-	l := &t.ladder
+func selectLink(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, t *terms) (*share.Arena, error) {
+	l := &t.links
 	for {
 		worst := l.worst()
 		t.gpu.Link = worst.Kind
@@ -41,13 +41,14 @@ func climb(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, t *term
 }
 
 // try makes and probes arenas. The arena is nil if a worse link kind is to be tried.
-func (l *ladder) try(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, worst Pair) (*share.Arena, error) {
+func (l *linkSelection) try(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, worst Pair) (*share.Arena,
+	error,
+) {
 	n, rank, m := len(l.all), b.Rank(), worst.Kind.medium()
 	at, newArena := layout{n, worst.Kind == NVLink}, share.NewArena
 	switch worst.Kind {
 	case Network:
-		return nil, &collective.Error{Op: "init", Rank: rank, Peer: -1, Err: fmt.Errorf("%w: %s: %s", ErrNetwork,
-			l.names(worst.A, worst.B), worst.Reason)}
+		return nil, fmt.Errorf("%w: %s: %s", ErrNetwork, l.names(worst.A, worst.B), worst.Reason)
 	case HostMemory:
 		newArena = func(ctx context.Context, b bootstrap.Bootstrap, _ device.Device, size int64) (*share.Arena, error) {
 			return share.NewHostArena(ctx, b, dev, size, dev.Node())
@@ -75,16 +76,16 @@ func (l *ladder) try(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Devic
 		return arena, nil
 	}
 	if err = arena.Close(); err == nil && l.forced() {
-		err = l.refuse(rank, m)
+		err = l.refuse(m)
 	}
 	return nil, err
 }
 
 // forced reports whether GOCCL_LINK names the link.
-func (l *ladder) forced() bool { return l.all[0].Link != setting.LinkBest }
+func (l *linkSelection) forced() bool { return l.all[0].Link != setting.LinkBest }
 
 // lose rules out a medium for all pairs.
-func (l *ladder) lose(m medium, cause error) {
+func (l *linkSelection) lose(m medium, cause error) {
 	for a := range l.paths {
 		for b := range l.paths[a] {
 			if a != b {
@@ -95,14 +96,13 @@ func (l *ladder) lose(m medium, cause error) {
 }
 
 // refuse is the error of a forced link that a probe has found broken.
-func (l *ladder) refuse(rank int, m medium) error {
+func (l *linkSelection) refuse(m medium) error {
 	_, name := forced(l.all[0].Link)
 	for a := range l.all {
 		for b := range l.all {
 			if why := l.broken(a, b, m); why != "" {
-				return &collective.Error{Op: "init", Rank: rank, Peer: -1, Err: fmt.Errorf(
-					"%w: GOCCL_LINK=%s does not work between %s: %s; unset it to use the best link that works",
-					collective.ErrUnsupported, name, l.names(a, b), why)}
+				return fmt.Errorf("%w: GOCCL_LINK=%s does not work between %s: %s; unset it to use the best link that works",
+					collective.ErrUnsupported, name, l.names(a, b), why)
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func (l *ladder) refuse(rank int, m medium) error {
 
 // announce logs the links in one line, at INFO if a pair has no NVLink. There is then a warning, too, unless GOCCL_LINK
 // names a link.
-func (l *ladder) announce(worst Pair) {
+func (l *linkSelection) announce(worst Pair) {
 	at := slog.LevelDebug
 	if worst.Kind > NVLink {
 		at = slog.LevelInfo

@@ -93,8 +93,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 			collective.ErrUnsupported, n, maxRanks)
 	}
 	if r, err := bootstrap.OtherHost(cfg.Bootstrap); err != nil {
-		return nil, &collective.Error{Comm: cfg.Name, Op: "init", Rank: rank, Peer: r,
-			Err: fmt.Errorf("%w: %w", collective.ErrUnsupported, err)}
+		return nil, fault.Blame("nvlink", bootstrap.NameOf(cfg.Bootstrap, r), "%w: %w", collective.ErrUnsupported, err)
 	}
 	env := cfg.Settings
 	if env == nil {
@@ -119,7 +118,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap,
 		args:     new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs),
 		stream: new(p2pArgs)}
-	if e.arena, err = climb(ctx, cfg.Bootstrap, dev, &terms); err != nil {
+	if e.arena, err = selectLink(ctx, cfg.Bootstrap, dev, &terms); err != nil {
 		return nil, err
 	}
 	if terms.copies != copyNever && n > 1 && terms.gpu.Link < HostMemory {
@@ -143,7 +142,7 @@ func (e *Engine) choose(t *terms, forced string) error {
 	if err != nil {
 		return err
 	}
-	e.gpu, e.links, e.batch.from = t.gpu, t.ladder.pairs(), streamFrom
+	e.gpu, e.links, e.batch.from = t.gpu, t.links.pairs(), streamFrom
 	e.tableName = fmt.Sprintf("%s, %d ranks", table.GPU, table.Ranks)
 	if e.table, err = table.compile(); err != nil {
 		return err

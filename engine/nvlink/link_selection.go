@@ -3,7 +3,6 @@ package nvlink
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -39,32 +38,19 @@ func meetPaths(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, all
 		failed = errors.Join(failed, err)
 		row[r] = path{l, dev.Apart(all[r].BusID), known(all[b.Rank()].BusID, all[r].BusID)}
 	}
-	record, err := json.Marshal(row)
-	if err != nil {
-		return nil, err
-	}
-	records, err := b.AllGather(ctx, record)
-	if err = errors.Join(failed, err); err != nil {
-		return nil, err
-	}
-	rows := make([][]path, len(all))
-	for r, x := range records {
-		if err := json.Unmarshal(x, &rows[r]); err != nil || len(rows[r]) != len(all) {
-			return nil, &collective.Error{Op: "init", Rank: b.Rank(), Peer: r, Err: fmt.Errorf(
-				"%w: rank %d sends nothing about its links: do all ranks run one version of goccl?", collective.ErrMismatch, r)}
-		}
-	}
-	return rows, nil
+	rows, err := exchange(ctx, b, row, "links", func(row *[]path) bool { return len(*row) == len(all) })
+	return rows, cmp.Or(failed, err)
 }
 
-// ladder chooses the link of each pair. All ranks have the same hellos and paths, so they make the same choice.
-type ladder struct {
+// linkSelection chooses the link of each pair. All ranks have the same hellos and paths, so they make the same choice.
+type linkSelection struct {
+	boot  bootstrap.Bootstrap // names the ranks; nil: by their index
 	all   []hello
 	paths [][]path
 }
 
 // pairs returns the link of each pair.
-func (l *ladder) pairs() []Pair {
+func (l *linkSelection) pairs() []Pair {
 	var out []Pair
 	for b := range l.all {
 		for a := range b {
@@ -75,7 +61,7 @@ func (l *ladder) pairs() []Pair {
 }
 
 // pair chooses the best link kind that the GPUs have and that no rank's environment excludes.
-func (l *ladder) pair(a, b int) Pair {
+func (l *linkSelection) pair(a, b int) Pair {
 	p, way := Pair{A: a, B: b}, min(l.paths[a][b].Link, l.paths[b][a].Link)
 	if want := l.all[0].Link; want != setting.LinkBest {
 		kind, name := forced(want)
@@ -96,10 +82,10 @@ func (l *ladder) pair(a, b int) Pair {
 		switch {
 		case p.Kind >= HostMemory || way == cuda.SameGPU:
 		case h.NoP2P:
-			p.Kind, p.Reason = HostMemory, fmt.Sprintf("NCCL_P2P_DISABLE=1 on rank %d", r)
+			p.Kind, p.Reason = HostMemory, fmt.Sprintf("NCCL_P2P_DISABLE=1 on rank %d", l.name(r))
 		case h.P2PLevel == setting.P2PNever,
 			h.P2PLevel != setting.P2PAny && p.Kind == PCIe && (apart > h.P2PLevel || h.P2PLevel == setting.P2PNVLink):
-			p.Kind, p.Reason = HostMemory, fmt.Sprintf("further apart than NCCL_P2P_LEVEL of rank %d allows", r)
+			p.Kind, p.Reason = HostMemory, fmt.Sprintf("further apart than NCCL_P2P_LEVEL of rank %d allows", l.name(r))
 		}
 	}
 	if why := l.broken(a, b, peerMemory); p.Kind < HostMemory && why != "" {
@@ -107,7 +93,7 @@ func (l *ladder) pair(a, b int) Pair {
 	}
 	for r := range l.all {
 		if p.Kind == HostMemory && l.all[r].NoHostMemory {
-			p.Kind, p.Reason = Network, p.Reason+fmt.Sprintf(", and NCCL_SHM_DISABLE=1 on rank %d", r)
+			p.Kind, p.Reason = Network, p.Reason+fmt.Sprintf(", and NCCL_SHM_DISABLE=1 on rank %d", l.name(r))
 		}
 	}
 	if why := l.broken(a, b, hostMemory); p.Kind == HostMemory && why != "" {
@@ -118,12 +104,12 @@ func (l *ladder) pair(a, b int) Pair {
 
 // broken returns why no data passes between two ranks by a medium, although the driver promises it; "" if it does or
 // was not probed.
-func (l *ladder) broken(a, b int, m medium) string {
+func (l *linkSelection) broken(a, b int, m medium) string {
 	return cmp.Or(l.paths[a][b].Verdicts[m].Broken, l.paths[b][a].Verdicts[m].Broken)
 }
 
 // proven reports whether all ranks know from an earlier probe that data passes between all of them.
-func (l *ladder) proven(m medium) bool {
+func (l *linkSelection) proven(m medium) bool {
 	for a := range l.paths {
 		for b := range l.paths[a] {
 			if a != b && !l.paths[a][b].Verdicts[m].Proven {
@@ -135,14 +121,14 @@ func (l *ladder) proven(m medium) bool {
 }
 
 // learn enters the results of a probe, by rank and source. It reports whether data passes between all ranks.
-func (l *ladder) learn(rank int, m medium, results [][]uint32) bool {
+func (l *linkSelection) learn(rank int, m medium, results [][]uint32) bool {
 	good := true
 	for a := range l.paths {
 		for b := range l.paths {
 			if a == b {
 				continue
 			}
-			why := cmp.Or(found(results[b][a], a, b), found(results[a][b], b, a))
+			why := cmp.Or(found(results[b][a], l.name(a), l.name(b)), found(results[a][b], l.name(b), l.name(a)))
 			v := verdict{Proven: why == "", Broken: why}
 			l.paths[a][b].Verdicts[m], good = v, good && v.Proven
 			if a == rank {
@@ -154,13 +140,13 @@ func (l *ladder) learn(rank int, m medium, results [][]uint32) bool {
 }
 
 // possible returns the reason why a forced link kind cannot work for some pair, or nil.
-func (l *ladder) possible(rank int) error {
+func (l *linkSelection) possible() error {
 	want := l.all[0].Link
 	kind, name := forced(want)
 	for r := range l.all {
 		if l.all[r].Link != want {
-			return &collective.Error{Op: "init", Rank: rank, Peer: r, Err: fmt.Errorf(
-				"%w: rank %d has another GOCCL_LINK than rank 0: set the same on all ranks", collective.ErrMismatch, r)}
+			return blame(l.boot, r, "%w: rank %d has another GOCCL_LINK than rank %d: set the same on all ranks",
+				collective.ErrMismatch, l.name(0))
 		}
 		for p := range l.all {
 			way := l.paths[r][p].Link
@@ -173,9 +159,8 @@ func (l *ladder) possible(rank int) error {
 				why = "they are connected by PCIe only"
 			}
 			if why != "" {
-				return &collective.Error{Op: "init", Rank: rank, Peer: -1, Err: fmt.Errorf(
-					"%w: GOCCL_LINK=%s cannot work between %s: %s; unset it to use the best link that works",
-					collective.ErrUnsupported, name, l.names(r, p), why)}
+				return fmt.Errorf("%w: GOCCL_LINK=%s cannot work between %s: %s; unset it to use the best link that works",
+					collective.ErrUnsupported, name, l.names(r, p), why)
 			}
 		}
 	}
@@ -185,7 +170,7 @@ func (l *ladder) possible(rank int) error {
 // Expect returns the links that the GPUs of a machine, one rank each, would use in an environment if all of them work
 // as the driver says. It probes nothing.
 func Expect(m *topo.Machine, env *setting.Config) ([]Pair, error) {
-	l := &ladder{all: make([]hello, len(m.GPUs)), paths: make([][]path, len(m.GPUs))}
+	l := &linkSelection{all: make([]hello, len(m.GPUs)), paths: make([][]path, len(m.GPUs))}
 	for a, g := range m.GPUs {
 		l.all[a] = hello{GPU: g.Name, BusID: g.BusID, Link: env.Link, P2PLevel: env.P2PLevel, NoP2P: env.NoP2P,
 			NoHostMemory: env.NoHostMemory}
@@ -200,7 +185,7 @@ func Expect(m *topo.Machine, env *setting.Config) ([]Pair, error) {
 	if len(l.all) == 0 {
 		return nil, nil
 	}
-	return l.pairs(), l.possible(0)
+	return l.pairs(), l.possible()
 }
 
 func expectPath(link topo.Link) path {
@@ -225,7 +210,7 @@ func expectPath(link topo.Link) path {
 }
 
 // worst is a pair with the worst link. One rank alone has NVLink to itself.
-func (l *ladder) worst() Pair {
+func (l *linkSelection) worst() Pair {
 	worst := Pair{}
 	for _, p := range l.pairs() {
 		if p.Kind > worst.Kind || worst.Reason == "" {
@@ -236,7 +221,10 @@ func (l *ladder) worst() Pair {
 }
 
 // names describes two ranks.
-func (l *ladder) names(a, b int) string {
-	return fmt.Sprintf("rank %d (%s at %s) and rank %d (%s at %s)", a, l.all[a].GPU, l.all[a].BusID, b, l.all[b].GPU,
-		l.all[b].BusID)
+func (l *linkSelection) names(a, b int) string {
+	return fmt.Sprintf("rank %d (%s at %s) and rank %d (%s at %s)", l.name(a), l.all[a].GPU, l.all[a].BusID, l.name(b),
+		l.all[b].GPU, l.all[b].BusID)
 }
+
+// name is the number of a rank in messages.
+func (l *linkSelection) name(r int) int { return bootstrap.NameOf(l.boot, r) }

@@ -17,8 +17,8 @@ import (
 var errDeaf = errors.New("it is deaf")
 
 // twoPairs are four ranks: NVLink within 0, 1 and within 2, 3; PCIe of another NUMA node between them.
-func twoPairs() *ladder {
-	l := &ladder{all: make([]hello, 4), paths: make([][]path, 4)}
+func twoPairs() *linkSelection {
+	l := &linkSelection{all: make([]hello, 4), paths: make([][]path, 4)}
 	for a := range l.paths {
 		l.paths[a] = make([]path, 4)
 		for b := range l.paths[a] {
@@ -38,29 +38,33 @@ func twoPairs() *ladder {
 func TestLinkSelection(t *testing.T) {
 	for _, c := range []struct {
 		name        string
-		change      func(l *ladder)
+		change      func(l *linkSelection)
 		near, far   LinkKind // within a pair of NVLink, and between the two
 		why, whyFar string
 	}{
-		{"as it is", func(*ladder) {}, NVLink, PCIe, "", "no NVLink"},
-		{"NCCL_P2P_DISABLE of one rank", func(l *ladder) { l.all[2].NoP2P = true }, HostMemory, HostMemory,
+		{"as it is", func(*linkSelection) {}, NVLink, PCIe, "", "no NVLink"},
+		{"NCCL_P2P_DISABLE of one rank", func(l *linkSelection) { l.all[2].NoP2P = true }, HostMemory, HostMemory,
 			"NCCL_P2P_DISABLE=1 on rank 2", "rank 2"},
-		{"NCCL_P2P_LEVEL=NVL", func(l *ladder) { l.all[1].P2PLevel = setting.P2PNVLink }, NVLink, HostMemory, "",
+		{"NCCL_P2P_LEVEL=NVL", func(l *linkSelection) { l.all[1].P2PLevel = setting.P2PNVLink }, NVLink, HostMemory, "",
 			"NCCL_P2P_LEVEL of rank 1"},
-		{"NCCL_P2P_LEVEL=PHB", func(l *ladder) { l.all[1].P2PLevel = setting.P2PHostBridge }, NVLink, HostMemory, "",
+		{"NCCL_P2P_LEVEL=PHB", func(l *linkSelection) { l.all[1].P2PLevel = setting.P2PHostBridge }, NVLink, HostMemory, "",
 			"NCCL_P2P_LEVEL"},
-		{"NCCL_P2P_LEVEL=SYS", func(l *ladder) { l.all[1].P2PLevel = setting.P2PSystem }, NVLink, PCIe, "", "no NVLink"},
-		{"NCCL_P2P_LEVEL=LOC", func(l *ladder) { l.all[3].P2PLevel = setting.P2PNever }, HostMemory, HostMemory,
+		{"NCCL_P2P_LEVEL=SYS", func(l *linkSelection) { l.all[1].P2PLevel = setting.P2PSystem }, NVLink, PCIe, "",
+			"no NVLink"},
+		{"NCCL_P2P_LEVEL=LOC", func(l *linkSelection) { l.all[3].P2PLevel = setting.P2PNever }, HostMemory, HostMemory,
 			"NCCL_P2P_LEVEL of rank 3", "NCCL_P2P_LEVEL"},
-		{"one direction is missing", func(l *ladder) { l.paths[3][0].Link = cuda.NoLink }, NVLink, HostMemory, "",
+		{"one direction is missing", func(l *linkSelection) { l.paths[3][0].Link = cuda.NoLink }, NVLink, HostMemory, "",
 			"no peer access"},
-		{"no bytes arrive", func(l *ladder) { l.lose(peerMemory, errDeaf) }, HostMemory, HostMemory, "deaf", "deaf"},
-		{"no link is left", func(l *ladder) { l.lose(peerMemory, errDeaf); l.all[1].NoHostMemory = true }, Network, Network,
+		{"no bytes arrive", func(l *linkSelection) { l.lose(peerMemory, errDeaf) }, HostMemory, HostMemory, "deaf",
+			"deaf"},
+		{"no link is left", func(l *linkSelection) { l.lose(peerMemory, errDeaf); l.all[1].NoHostMemory = true }, Network,
+			Network,
 			"deaf, and NCCL_SHM_DISABLE=1 on rank 1", "deaf"},
-		{"no medium works", func(l *ladder) { l.lose(peerMemory, errDeaf); l.lose(hostMemory, errDeaf) }, Network, Network,
+		{"no medium works", func(l *linkSelection) { l.lose(peerMemory, errDeaf); l.lose(hostMemory, errDeaf) }, Network,
+			Network,
 			"deaf, and it is deaf", "deaf"},
-		{"NCCL_SHM_DISABLE alone", func(l *ladder) { l.all[1].NoHostMemory = true }, NVLink, PCIe, "", "no NVLink"},
-		{"GOCCL_LINK=host", func(l *ladder) {
+		{"NCCL_SHM_DISABLE alone", func(l *linkSelection) { l.all[1].NoHostMemory = true }, NVLink, PCIe, "", "no NVLink"},
+		{"GOCCL_LINK=host", func(l *linkSelection) {
 			for r := range l.all {
 				l.all[r].Link = setting.LinkHost
 			}
@@ -73,7 +77,7 @@ func TestLinkSelection(t *testing.T) {
 			!strings.Contains(far.Reason, c.whyFar) {
 			t.Errorf("%s: %+v, %+v", c.name, near, far)
 		}
-		if err := l.possible(0); err != nil {
+		if err := l.possible(); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if worst := l.worst(); worst.Kind != c.far || len(l.pairs()) != 6 {
@@ -103,19 +107,17 @@ func TestForcedLinkRefused(t *testing.T) {
 		{setting.LinkNVLink, cuda.NoLink, "no peer access"}, {setting.LinkPCIe, cuda.NoLink, "no peer access"},
 		{setting.LinkNVLink, cuda.NVLink, ""}, {setting.LinkPCIe, cuda.NVLink, ""}, {setting.LinkHost, cuda.NoLink, ""},
 	} {
-		l := &ladder{all: []hello{{GPU: "A", BusID: "1", Link: c.link}, {GPU: "A", BusID: "2", Link: c.link}},
+		l := &linkSelection{all: []hello{{GPU: "A", BusID: "1", Link: c.link}, {GPU: "A", BusID: "2", Link: c.link}},
 			paths: [][]path{{{Link: cuda.SameGPU}, {Link: c.way}}, {{Link: c.way}, {Link: cuda.SameGPU}}}}
-		for rank := range 2 {
-			err := l.possible(rank)
-			if (err == nil) != (c.want == "") ||
-				err != nil && (!errors.Is(err, collective.ErrUnsupported) || !strings.Contains(err.Error(), c.want)) {
-				t.Errorf("rank %d: %v; want %q", rank, err, c.want)
-			}
+		err := l.possible()
+		if (err == nil) != (c.want == "") ||
+			err != nil && (!errors.Is(err, collective.ErrUnsupported) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v; want %q", err, c.want)
 		}
 	}
 	l := twoPairs()
 	l.all[2].Link = setting.LinkHost
-	if err := l.possible(1); !errors.Is(err, collective.ErrMismatch) || !strings.Contains(err.Error(), "GOCCL_LINK") {
+	if err := l.possible(); !errors.Is(err, collective.ErrMismatch) || !strings.Contains(err.Error(), "GOCCL_LINK") {
 		t.Errorf("%v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/job/bootstrap"
@@ -176,27 +177,26 @@ func TestConclude(t *testing.T) {
 		return []hello{{GPU: "A", Major: 9, BusID: "1"}, {GPU: "A", Major: 9, BusID: "2", Blocks: 7},
 			{GPU: "A", Major: 9, BusID: "1"}}
 	}
-	got, err := conclude(0, good())
+	got, err := conclude(nil, 0, good())
 	if err != nil || got.gpu != (GPU{Name: "A", Major: 9}) || got.sharing != 2 || got.blocks != 7 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	mixed := good()
 	mixed[1].GPU, mixed[1].Major, mixed[1].Minor = "B", 8, 6
-	if got, err := conclude(0, mixed); err != nil || got.gpu != (GPU{Major: 8, Minor: 6}) {
+	if got, err := conclude(nil, 0, mixed); err != nil || got.gpu != (GPU{Major: 8, Minor: 6}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for rank := range 3 { // all ranks report it, including the one whose peers differ
 		other := good()
 		other[2].Tuning = 5
-		if _, err := conclude(rank, other); !errors.Is(err, collective.ErrMismatch) ||
+		if _, err := conclude(nil, rank, other); !errors.Is(err, collective.ErrMismatch) ||
 			!strings.Contains(err.Error(), "GOCCL_TUNING") {
 			t.Errorf("rank %d: %v", rank, err)
 		}
 	}
 	broken := good()
 	broken[1].Error = "it is tired"
-	var e *collective.Error
-	if _, err := conclude(2, broken); !errors.As(err, &e) || e.Peer != 1 || !strings.Contains(err.Error(), "tired") {
+	if _, err := conclude(nil, 2, broken); fault.PeerOf(err) != 1 || !strings.Contains(err.Error(), "tired") {
 		t.Errorf("%v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/job/bootstrap"
@@ -22,7 +23,7 @@ type terms struct {
 	least   int64    // the maximum over the ranks' lower limits, at most blocks; 0: none
 	sms     int      // the minimum over the ranks' GPUs
 	gpu     GPU      // selects the table
-	ladder  ladder   // chooses the links
+	links   linkSelection
 
 	policy collective.CTAPolicy // the maximum over the ranks
 }
@@ -94,17 +95,25 @@ func meetRanks(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, env
 	case err != nil:
 		return t, err
 	}
-	if t, err = conclude(b.Rank(), all); err != nil {
+	if t, err = conclude(b, b.Rank(), all); err != nil {
 		return t, err
 	}
-	t.ladder.all = all
-	if t.ladder.paths, err = meetPaths(ctx, b, dev, all); err != nil {
+	t.links.boot, t.links.all = b, all
+	if t.links.paths, err = meetPaths(ctx, b, dev, all); err != nil {
 		return t, err
 	}
-	return t, t.ladder.possible(b.Rank())
+	return t, t.links.possible()
 }
 
 func helloAll(ctx context.Context, b bootstrap.Bootstrap, own hello) ([]hello, error) {
+	return exchange(ctx, b, own, "GPU", func(h *hello) bool { return h.BusID != "" })
+}
+
+// exchange gathers a record of each rank about a subject, as JSON. A record that is not valid is the error of every
+// rank.
+func exchange[T any](ctx context.Context, b bootstrap.Bootstrap, own T, subject string, valid func(*T) bool) ([]T,
+	error,
+) {
 	record, err := json.Marshal(own)
 	if err != nil {
 		return nil, err
@@ -113,34 +122,35 @@ func helloAll(ctx context.Context, b bootstrap.Bootstrap, own hello) ([]hello, e
 	if err != nil {
 		return nil, err
 	}
-	all := make([]hello, len(records))
+	all := make([]T, len(records))
 	for r, x := range records {
-		if err := json.Unmarshal(x, &all[r]); err != nil || all[r].BusID == "" {
-			return nil, &collective.Error{Op: "init", Rank: b.Rank(), Peer: r,
-				Err: fmt.Errorf("%w: rank %d sends nothing about its GPU: do all ranks run one version of goccl?",
-					collective.ErrMismatch, r)}
+		if err := json.Unmarshal(x, &all[r]); err != nil || !valid(&all[r]) {
+			return nil, blame(b, r, "%w: rank %d sends nothing about its %s: do all ranks run one version of goccl?",
+				collective.ErrMismatch, subject)
 		}
 	}
 	return all, nil
 }
 
+// blame is a set-up error of rank r of b. The format begins with the kind of the error and the number of the rank.
+func blame(b bootstrap.Bootstrap, r int, format string, kind error, args ...any) error {
+	r = bootstrap.NameOf(b, r)
+	return fault.Blame("nvlink", r, format, append([]any{kind, r}, args...)...)
+}
+
 // conclude derives the terms from the hellos.
-func conclude(rank int, all []hello) (terms, error) {
+func conclude(b bootstrap.Bootstrap, rank int, all []hello) (terms, error) {
 	t := terms{sharing: 1, copies: copyAlways, sms: all[0].SMs,
 		gpu: GPU{Name: all[0].GPU, Major: all[0].Major, Minor: all[0].Minor}}
 	own, count := &all[rank], map[string]int{}
 	for r := range all {
 		h := &all[r]
-		var err error
 		switch {
 		case h.Error != "":
-			err = fmt.Errorf("%w: rank %d cannot go on: %s", collective.ErrUnsupported, r, h.Error)
+			return t, blame(b, r, "%w: rank %d cannot go on: %s", collective.ErrUnsupported, h.Error)
 		case h.Tuning != own.Tuning:
-			err = fmt.Errorf("%w: rank %d has another GOCCL_TUNING or GOCCL_ALGO than rank %d and would run different "+
-				"kernels: set the same on all ranks", collective.ErrMismatch, r, rank)
-		}
-		if err != nil {
-			return t, &collective.Error{Op: "init", Rank: rank, Peer: r, Err: err}
+			return t, blame(b, r, "%w: rank %d has another GOCCL_TUNING or GOCCL_ALGO than rank %d and would run different "+
+				"kernels: set the same on all ranks", collective.ErrMismatch, bootstrap.NameOf(b, rank))
 		}
 		t.copies = min(t.copies, h.Copies)
 		if n := int64(h.Blocks); n > 0 && (t.blocks == 0 || n < t.blocks) {

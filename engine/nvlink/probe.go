@@ -2,7 +2,6 @@ package nvlink
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -107,23 +106,15 @@ func meetProbe(ctx context.Context, b bootstrap.Bootstrap, mine []uint32, own er
 	if own != nil {
 		rec.Error = own.Error()
 	}
-	text, err := json.Marshal(rec)
-	if err != nil {
-		return err
-	}
-	records, err := b.AllGather(ctx, text)
+	records, err := exchange(ctx, b, rec, "probe", func(rec *probeRecord) bool {
+		return rec.Error != "" || all == nil || len(rec.Results) == len(all)
+	})
 	if err = errors.Join(own, err); err != nil {
 		return err
 	}
-	for r, x := range records {
-		var rec probeRecord
-		if err := json.Unmarshal(x, &rec); err != nil || rec.Error == "" && all != nil && len(rec.Results) != len(all) {
-			return &collective.Error{Op: "init", Rank: b.Rank(), Peer: r, Err: fmt.Errorf(
-				"%w: rank %d sends nothing about its probe: do all ranks run one version of goccl?", collective.ErrMismatch, r)}
-		}
+	for r, rec := range records {
 		if rec.Error != "" {
-			return &collective.Error{Op: "init", Rank: b.Rank(), Peer: r, Err: fmt.Errorf(
-				"%w: rank %d could not probe its links: %s", collective.ErrUnsupported, r, rec.Error)}
+			return blame(b, r, "%w: rank %d could not probe its links: %s", collective.ErrUnsupported, rec.Error)
 		}
 		if all != nil {
 			all[r] = rec.Results

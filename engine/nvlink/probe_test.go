@@ -77,7 +77,7 @@ func TestDeafPeers(t *testing.T) {
 // A probe's findings count for their pair, and for later communicators of the process.
 func TestLearn(t *testing.T) {
 	forget(t)
-	l := &ladder{all: []hello{{BusID: "1"}, {BusID: "1"}, {BusID: "2"}},
+	l := &linkSelection{all: []hello{{BusID: "1"}, {BusID: "1"}, {BusID: "2"}},
 		paths: [][]path{make([]path, 3), make([]path, 3), make([]path, 3)}}
 	results := [][]uint32{{1, 1, 2}, {1, 1, 1}, {1, 3, 1}}
 	if l.learn(0, peerMemory, results) {

@@ -82,8 +82,8 @@ type Engine struct {
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	n, rank := cfg.Bootstrap.WorldSize(), cfg.Bootstrap.Rank()
 	if r, err := bootstrap.OtherHost(cfg.Bootstrap); err != nil {
-		return nil, &collective.Error{Comm: cfg.Name, Op: "init", Rank: rank, Peer: r,
-			Err: fmt.Errorf("%w: the host device's collectives need all ranks on one host: %w", collective.ErrUnsupported, err)}
+		return nil, fault.Blame("shm", bootstrap.NameOf(cfg.Bootstrap, r),
+			"%w: the host device's collectives need all ranks on one host: %w", collective.ErrUnsupported, err)
 	}
 	e := &Engine{name: cfg.Name, names: cfg.Names, onFailure: cfg.OnFailure, record: cfg.Record, explain: cfg.Explain,
 		recorded: newRecorded(cfg.Record), rank: rank, size: n, timeout: cfg.OpTimeout,

@@ -3,7 +3,6 @@ package bootstrap
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -25,7 +24,9 @@ type group struct {
 	collectiveMu sync.Mutex
 	sequence     uint64
 
-	callers atomic.Pointer[[]int] // group rank → the number that errors use; nil: the group rank
+	above      *group // the group that Sub divided; nil: the whole job
+	aboveRanks []int  // group rank → rank of above
+	nameAbove  atomic.Bool
 
 	subMu sync.Mutex
 	subs  map[string]uint64 // number of calls of each Sub, so that a repeated Sub gets a new space
@@ -74,25 +75,27 @@ func (g *group) peer(op string, peer int) (int, error) {
 	return g.members[peer], nil
 }
 
-// NameAs makes the errors of b use the number ranks[r] for rank r of b, until NameAs(b, nil). A set-up on a Sub uses it
-// to report ranks in the numbering of its caller. The ranks in PeerFailure keep b's numbering. NameAs ignores a
-// Bootstrap of another package.
-func NameAs(b Bootstrap, ranks []int) {
-	g, ok := b.(*group)
-	switch {
-	case !ok:
-	case ranks == nil:
-		g.callers.Store(nil)
-	default:
-		ranks = slices.Clone(ranks)
-		g.callers.Store(&ranks)
+// NameAsAbove makes the errors of b, the result of a Sub, name ranks as the errors of its parent do (NameOf), or again
+// by their numbers in b. A set-up on a Sub uses it to report ranks in the numbering of its caller. The ranks in
+// PeerFailure keep b's numbering. NameAsAbove ignores a Bootstrap of another package.
+func NameAsAbove(b Bootstrap, above bool) {
+	if g, ok := b.(*group); ok && g.above != nil {
+		g.nameAbove.Store(above)
 	}
+}
+
+// NameOf returns the number that errors use for rank r of b. Errors that blame a member of b need it.
+func NameOf(b Bootstrap, r int) int {
+	if g, ok := b.(interface{ name(r int) int }); ok {
+		return g.name(r)
+	}
+	return r
 }
 
 // name returns the number that errors use for rank r.
 func (g *group) name(r int) int {
-	if c := g.callers.Load(); c != nil && r >= 0 && r < len(*c) {
-		return (*c)[r]
+	if g.nameAbove.Load() && r >= 0 && r < len(g.aboveRanks) {
+		return g.above.name(g.aboveRanks[r])
 	}
 	return r
 }

@@ -33,13 +33,14 @@ func (g *group) Sub(ctx context.Context, ranks []int, tagSpace int) (Bootstrap, 
 	if err != nil {
 		return nil, fail("Sub", g.rank, -1, err)
 	}
-	NameAs(sub, ranks)
+	sub.above, sub.aboveRanks = g, slices.Clone(ranks)
+	NameAsAbove(sub, true)
 	if _, err := sub.exchange(ctx, opSub, nil); err != nil {
 		sub.giveUp(sub.failure(err))
 		_ = sub.Close()
 		return nil, err
 	}
-	NameAs(sub, nil)
+	NameAsAbove(sub, false)
 	return sub, nil
 }
 

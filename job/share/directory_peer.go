@@ -105,7 +105,7 @@ func (d *Directory) find(r int, number uint32) *Held {
 func (d *Directory) load(ctx context.Context, r int, number uint32) (*Held, error) {
 	s := d.tables[r].of(number)
 	if s.number.Load() != number {
-		return nil, fmt.Errorf("entry %d of rank %d: %w", number, r, errRetired)
+		return nil, fmt.Errorf("entry %d: %w", number, errRetired)
 	}
 	body := slices.Clone(s.body[:min(int(s.size), len(s.body))])
 	h, err := d.open(ctx, body)
@@ -113,7 +113,7 @@ func (d *Directory) load(ctx context.Context, r int, number uint32) (*Held, erro
 		if s.number.Load() != number {
 			err = errRetired // the owner wrote the slot meanwhile
 		}
-		return nil, fmt.Errorf("entry %d of rank %d: %w", number, r, err)
+		return nil, fmt.Errorf("entry %d: %w", number, err)
 	}
 	h.number = number
 	d.peers[r].maps = append(d.peers[r].maps, h)

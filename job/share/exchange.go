@@ -25,6 +25,7 @@ const (
 
 // exchange runs the protocol for one part of every rank.
 type exchange struct {
+	boot       bootstrap.Bootstrap
 	dev        device.Device
 	rank, size int
 	// gather sends this rank's record of a round and returns the records of all ranks.
@@ -75,7 +76,7 @@ func Exchange(ctx context.Context, b bootstrap.Bootstrap, dev device.Device, p d
 
 // blocking makes an exchange whose rounds are collective calls of the bootstrap.
 func blocking(b bootstrap.Bootstrap, dev device.Device, options []Option) *exchange {
-	x := &exchange{dev: dev, rank: b.Rank(), size: b.WorldSize()}
+	x := &exchange{boot: b, dev: dev, rank: b.Rank(), size: b.WorldSize()}
 	x.gather = func(ctx context.Context, _ int, record []byte) ([][]byte, error) { return b.AllGather(ctx, record) }
 	for _, o := range options {
 		o(x)
@@ -103,7 +104,7 @@ func (x *exchange) run(ctx context.Context, own *part) (*Parts, error) {
 	err = errors.Join(err, gatherErr)
 	for r, rec := range records {
 		if err == nil && r != x.rank {
-			err = verdict(r, rec)
+			err = x.verdict(r, rec)
 		}
 	}
 	if err != nil {
@@ -111,6 +112,9 @@ func (x *exchange) run(ctx context.Context, own *part) (*Parts, error) {
 	}
 	return all, nil
 }
+
+// name is the number of a rank in errors.
+func (x *exchange) name(r int) int { return bootstrap.NameOf(x.boot, r) }
 
 func (o *part) encode() []byte {
 	var w wire.Writer
@@ -143,7 +147,7 @@ func (x *exchange) decode(records [][]byte, own *part) ([]part, error) {
 			}
 			err = body.Done()
 		}
-		switch h := &o.desc.Handle; {
+		switch h, r := &o.desc.Handle, x.name(r); {
 		case err != nil:
 			return nil, blame(r, "%w: rank %d: %w", fault.ErrMismatch, r, err)
 		case o.err != nil:
@@ -157,14 +161,16 @@ func (x *exchange) decode(records [][]byte, own *part) ([]part, error) {
 	}
 	for r := range parts {
 		if x.uniform && parts[r].size != own.size { // the caller's mistake, so it goes first
-			return nil, blame(r, "%w: %d bytes here and %d on rank %d", fault.ErrMismatch, own.size, parts[r].size, r)
+			return nil, blame(x.name(r), "%w: %d bytes here and %d on rank %d", fault.ErrMismatch, own.size, parts[r].size,
+				x.name(r))
 		}
 	}
 	return parts, first
 }
 
 // verdict returns the error that another rank has met.
-func verdict(r int, rec []byte) error {
+func (x *exchange) verdict(r int, rec []byte) error {
+	r = x.name(r)
 	body, err := wire.Open(rec, recordKind, recordVersion)
 	if err != nil {
 		return blame(r, "%w: rank %d: %w", fault.ErrMismatch, r, err)

@@ -81,6 +81,32 @@ func TestExchangeOfAllocations(t *testing.T) {
 	}
 }
 
+// Errors name the ranks of a host's group as errors of the whole communicator do: the bootstrap knows their numbers.
+func TestExchangeBlamesByNameOfBootstrap(t *testing.T) {
+	hosts := bootstrap.NewLocalHosts([]int{7, 7, 3, 3}).Ranks
+	errs := make([]error, 4)
+	var ranks sync.WaitGroup
+	for r, b := range hosts {
+		ranks.Go(func() {
+			group, err := bootstrap.SplitByHost(t.Context(), b)
+			if err != nil {
+				errs[r] = err
+				return
+			}
+			defer func() { _ = group.Close() }()
+			bootstrap.NameAsAbove(group, true)
+			_, errs[r] = NewArena(t.Context(), group, failing{Device: open(t), imports: r == 3}, 4096)
+		})
+	}
+	ranks.Wait()
+	for r, want := range []int{-1, -1, 3, 2} {
+		if e := fault.PartOf(errs[r], Part); fault.PeerOf(errs[r]) != want ||
+			e != nil && !strings.Contains(e.Error(), fmt.Sprintf("rank %d", want)) {
+			t.Errorf("rank %d: %v, want rank %d to blame", r, errs[r], want)
+		}
+	}
+}
+
 // failing is a device on which one step fails.
 type failing struct {
 	device.Device

@@ -36,14 +36,14 @@ func (x *exchange) mapFlat(ctx context.Context, parts []part) (all *Parts, err e
 	}
 	shift := func(r int) int64 { return before - parts[r].desc.Handle.Offset }
 	for r := range parts {
-		h := &parts[r].desc.Handle
+		h, who := &parts[r].desc.Handle, x.name(r)
 		switch {
 		case h.Size > flatMost:
-			return nil, blame(r, "%w: an allocation of %d bytes on rank %d", device.ErrUnsupported, h.Size, r)
+			return nil, blame(who, "%w: an allocation of %d bytes on rank %d", device.ErrUnsupported, h.Size, who)
 		case shift(r)%flatPage != 0:
-			return nil, blame(r, "%w: the memory of rank %d begins %d bytes into its allocation, another rank's %d: "+
+			return nil, blame(who, "%w: the memory of rank %d begins %d bytes into its allocation, another rank's %d: "+
 				"share memory at the same offset on all ranks, as at the start of an allocation",
-				device.ErrUnsupported, r, h.Offset, before)
+				device.ErrUnsupported, who, h.Offset, before)
 		}
 		extent = max(extent, shift(r)+h.Size)
 	}
@@ -57,7 +57,7 @@ func (x *exchange) mapFlat(ctx context.Context, parts []part) (all *Parts, err e
 	all.Base, all.Stride, all.flat = addresses.Ptr().Add(before), stride, addresses
 	for r := range parts {
 		if err := x.place(ctx, addresses, &parts[r].desc, int64(r)*stride+shift(r)); err != nil {
-			return nil, errors.Join(blame(r, "map the memory of rank %d: %w", r, err), all.Close())
+			return nil, errors.Join(blame(x.name(r), "map the memory of rank %d: %w", x.name(r), err), all.Close())
 		}
 		all.Ptr[r] = all.Base.Add(int64(r) * stride)
 	}

@@ -64,7 +64,7 @@ func (x *exchange) mapAll(ctx context.Context, parts []part) (*Parts, error) {
 		}
 		m, err := mapOn(ctx, x.dev, &parts[r].desc)
 		if err != nil {
-			return nil, errors.Join(blame(r, "%w of rank %d: %w", ErrNotMapped, r, err), all.Close())
+			return nil, errors.Join(blame(x.name(r), "%w of rank %d: %w", ErrNotMapped, x.name(r), err), all.Close())
 		}
 		all.mappings, all.Ptr[r] = append(all.mappings, m), m.Ptr
 	}

@@ -122,8 +122,8 @@ func (w *Window) Await() (bool, error) {
 	defer g.mu.Unlock()
 	for p := range g.size {
 		if g.shape.disjoint && p != g.rank && w.gone[p] {
-			return false, blame(p, "%w: window %d is in use here and closed on rank %d: "+
-				"close windows at the same place among the operations on every rank", fault.ErrMismatch, w.number, p)
+			return false, blame(g.shape.name(p), "%w: window %d is in use here and closed on rank %d: "+
+				"close windows at the same place among the operations on every rank", fault.ErrMismatch, w.number, g.shape.name(p))
 		}
 	}
 	return w.parts != nil, w.err
@@ -137,6 +137,7 @@ func (w *Window) late() error {
 	for round, missing := range [rounds]string{"registered it: all ranks register the same windows in the same order",
 		"reported whether it could map the other ranks' parts"} {
 		if p := slices.IndexFunc(w.records[round], func(b []byte) bool { return b == nil }); p >= 0 && p != g.rank {
+			p = g.shape.name(p)
 			return blame(p, "%w: after %v rank %d has not, for window %d (%d bytes at %#x here), %s",
 				bootstrap.ErrTimeout, g.limit, p, w.number, w.bytes, w.base, missing)
 		}

@@ -47,7 +47,7 @@ type Windows struct {
 // NewWindows returns no windows yet. Its bootstrap messages carry tag, which nothing else may use. limit bounds Await.
 func NewWindows(b bootstrap.Bootstrap, tag int, dev device.Device, limit time.Duration, options ...Option) *Windows {
 	g := &Windows{boot: b, dev: dev, tag: tag, rank: b.Rank(), size: b.WorldSize(), limit: limit}
-	g.shape = exchange{dev: dev, rank: g.rank, size: g.size, uniform: true, disjoint: true}
+	g.shape = exchange{boot: b, dev: dev, rank: g.rank, size: g.size, uniform: true, disjoint: true}
 	for _, o := range options {
 		o(&g.shape)
 	}

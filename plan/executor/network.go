@@ -180,7 +180,7 @@ func (e *Executor) meet(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	bootstrap.NameAs(group, e.local)
+	bootstrap.NameAsAbove(group, true)
 	var n *network
 	var r *rings
 	if e.cfg.Device.ID().Kind == device.CUDA {

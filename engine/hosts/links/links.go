@@ -97,9 +97,9 @@ func (l *Links) Connect(ctx context.Context, peers []int) error {
 				return e.err
 			}
 		case <-ctx.Done():
-			return failed(p, fmt.Errorf("it has not answered within %v: %w", l.cfg.Timeout, ctx.Err()))
+			return l.failed(p, fmt.Errorf("it has not answered within %v: %w", l.cfg.Timeout, ctx.Err()))
 		case <-l.ctx.Done():
-			return failed(p, transport.ErrClosed)
+			return l.failed(p, transport.ErrClosed)
 		}
 	}
 	return nil
@@ -121,7 +121,8 @@ func (l *Links) Close() error {
 	return errors.Join(errs...)
 }
 
-func failed(peer int, err error) error {
+func (l *Links) failed(peer int, err error) error {
+	peer = bootstrap.NameOf(l.cfg.Bootstrap, peer)
 	return fault.Blame("link", peer, "connecting rank %d: %w", peer, err)
 }
 
@@ -178,11 +179,12 @@ func (l *Links) hello(ctx context.Context, peer int) error {
 }
 
 // finish ends the making of a connection. Only the first call has an effect; the result is whether this is it.
-func (e *end) finish(peer int, err error) (first bool) {
+func (l *Links) finish(peer int, err error) (first bool) {
+	e := l.end(peer)
 	e.over.Do(func() {
 		first = true
 		if err != nil {
-			e.err = failed(peer, err)
+			e.err = l.failed(peer, err)
 		}
 		close(e.ready)
 	})
@@ -197,7 +199,7 @@ const refuseWait = 500 * time.Millisecond
 
 // refuse fails a connection on both sides.
 func (l *Links) refuse(peer int, err error) {
-	if !l.end(peer).finish(peer, err) {
+	if !l.finish(peer, err) {
 		return
 	}
 	ctx, stop := context.WithTimeout(l.ctx, refuseWait)
@@ -207,7 +209,6 @@ func (l *Links) refuse(peer int, err error) {
 
 // answer waits for the hello of one peer and connects. Until that is done it hears a refusal.
 func (l *Links) answer(peer int) {
-	e := l.end(peer)
 	ctx, stop := context.WithCancel(l.ctx) // of the connection
 	defer stop()
 	for connecting := false; ; {
@@ -223,7 +224,7 @@ func (l *Links) answer(peer int) {
 			err = fmt.Errorf("%w: it could not connect: %s", transport.ErrPeerClosed, b[4:])
 			fallthrough
 		case err != nil:
-			e.finish(peer, err)
+			l.finish(peer, err)
 			return
 		case !connecting:
 			connecting = true
@@ -256,5 +257,5 @@ func (l *Links) connect(ctx context.Context, peer int, b []byte) {
 		l.refuse(peer, err)
 		return
 	}
-	e.finish(peer, nil)
+	l.finish(peer, nil)
 }
