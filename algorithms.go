@@ -46,17 +46,13 @@ func (c *Comm) RegisterAlgorithm(ctx context.Context, b collective.Builder) erro
 func (c *Comm) register(ctx context.Context, b collective.Builder) error {
 	bounded, stop := c.status.Bound(ctx)
 	defer stop()
-	env := collective.Environment{Bootstrap: c.boot, Device: c.dev, OpTimeout: c.cfg.OpTimeout,
-		StallWarning: c.cfg.settings.StallWarning, Fail: c.status.End}
 	r := c.registered
 	if r == nil {
 		r = &registered{collection: collective.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot), c.cfg.forced)}
 	}
 	if pb, ok := b.(*executor.Builder); ok && pb.Executor == nil {
 		if r.executor == nil {
-			e, err := executor.New(executor.Config{Job: collective.Job{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name,
-				OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning, OnFailure: c.planFailed},
-				Order: c.order, Net: c.net, NIC: c.nic})
+			e, err := executor.New(executor.Config{Job: c.job(c.planFailed), Order: c.order, Net: c.net, NIC: c.nic})
 			if err != nil {
 				return c.wrap("register", err)
 			}
@@ -69,7 +65,7 @@ func (c *Comm) register(ctx context.Context, b collective.Builder) error {
 		b = &shared
 	}
 	c.registered = r
-	a, err := b.Build(bounded, env)
+	a, err := b.Build(bounded, c.job(c.status.End))
 	if err != nil {
 		return c.wrap("register", err)
 	}

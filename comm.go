@@ -198,11 +198,8 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	made, err := engine.New(ctx, engine.Config{Job: collective.Job{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name,
-		Settings: c.cfg.settings, Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout,
-		StallWarning: c.cfg.settings.StallWarning, SeparateGraphs: c.cfg.SeparateGraphs,
-		UnorderedCaptures: c.cfg.UnorderedCaptures, Explain: c.explain, OnFailure: c.failAlone},
-		Net: c.cfg.Net, Record: c.record, ExplainLate: c.explainLate})
+	made, err := engine.New(ctx, engine.Config{Job: c.job(c.failAlone), Net: c.cfg.Net, Record: c.record,
+		ExplainLate: c.explainLate})
 	if err != nil {
 		return err
 	}
@@ -217,6 +214,14 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 		return err
 	}
 	return c.loadPlanFolder(ctx, c.plans)
+}
+
+// job is the configuration of the engine, and of what works beside it. failed is called with the cause of a failure.
+func (c *Comm) job(failed func(error)) collective.Job {
+	return collective.Job{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Settings: c.cfg.settings,
+		Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning,
+		SeparateGraphs: c.cfg.SeparateGraphs, UnorderedCaptures: c.cfg.UnorderedCaptures, Explain: c.explain,
+		OnFailure: failed}
 }
 
 // NetworkName names the network that carries messages between hosts: "tcp", "ib", or a plugin's name. It is "" if all

@@ -8,7 +8,6 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/fused"
-	"github.com/goccl/goccl/engine/nvlink"
 )
 
 // FusedRequest is a fused all-reduce of one rank: an all-reduce, a residual sum, RMSNorm and quantisation. Package
@@ -46,9 +45,9 @@ func (c *Comm) NewFusion(ctx context.Context, cfg FusionConfig) (*Fusion, error)
 
 // newFusion requires mu.
 func (c *Comm) newFusion(ctx context.Context, cfg FusionConfig) (*Fusion, error) {
-	gpus, _ := c.engine.(*nvlink.Engine)
-	w, err := fused.New(ctx, fused.Comm{Rank: c.rank, Size: c.size, Bootstrap: c.boot, Device: c.dev, Engine: gpus,
-		Enqueue: c.enqueueSelected, Follow: c.engine.Follow}, cfg)
+	gpus, _ := c.engine.(fused.Engine)
+	w, err := fused.New(ctx, fused.Comm{Job: c.job(c.status.End), Engine: gpus, Enqueue: c.enqueueSelected,
+		Follow: c.engine.Follow}, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +111,7 @@ func (f *Fusion) Tune(ctx context.Context, shape FusionShape) error {
 // addLamport gives the engine its all-reduce by packets without flags, if it wants to choose that. The communicator
 // closes the workspace after its engine.
 func (c *Comm) addLamport(ctx context.Context) error {
-	e, ok := c.engine.(*nvlink.Engine)
+	e, ok := c.engine.(fused.Engine)
 	if !ok || !e.WantsLamport() || !e.Reaches() {
 		return nil
 	}

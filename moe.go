@@ -19,9 +19,7 @@ type MoE struct {
 func (c *Comm) NewMoE(ctx context.Context, size moe.Size) (*MoE, error) {
 	m := &MoE{c: c}
 	err := c.bounded(ctx, "moe", func(ctx context.Context) (err error) {
-		if m.b, err = moe.New(ctx, moe.Config{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Order: c.order,
-			OpTimeout: c.cfg.OpTimeout, OnFailure: c.status.End, Stages: c.cfg.settings.MoEStages,
-			Size: size}); err != nil {
+		if m.b, err = moe.New(ctx, moe.Config{Job: c.job(c.status.End), Order: c.order, Size: size}); err != nil {
 			return err
 		}
 		c.own(m)

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // Algorithm runs one collective in one way: an executor plan, or a user's own kernels. A value is one rank's part; all
@@ -36,20 +34,10 @@ type Algorithm interface {
 	Close() error
 }
 
-// Builder makes an Algorithm for a communicator. Build is collective.
+// Builder makes an Algorithm for a communicator. Build is collective. Build and Run may use the job's Bootstrap. Algorithms
+// call its OnFailure, which ends the communicator, when they detect a failure while their work runs.
 type Builder interface {
-	Build(ctx context.Context, env Environment) (Algorithm, error)
-}
-
-// Environment is the part of the communicator that a Builder gets. Build and Run may use the Bootstrap.
-type Environment struct {
-	Bootstrap bootstrap.Bootstrap
-	Device    device.Device
-	OpTimeout time.Duration
-	// StallWarning is how long an operation waits for a peer before a warning is logged; 0 disables the warning.
-	StallWarning time.Duration
-	// Fail ends the communicator. Algorithms call it when they detect a failure while their work runs.
-	Fail func(cause error)
+	Build(ctx context.Context, job Job) (Algorithm, error)
 }
 
 // Constraint restricts where an algorithm works; 0 is no restriction.

@@ -34,15 +34,16 @@ func (w *Workspace) apart(seq uint64, r *Request) error {
 
 // apartDivided reduces the rows of each owner to it. The owner normalises them, and broadcasts the norms.
 func (w *Workspace) apartDivided(seq uint64, r *Request) error {
-	for owner := range w.comm.Size {
-		first, end := r.Slice(owner, w.comm.Size)
+	size := w.comm.Bootstrap.WorldSize()
+	for owner := range size {
+		first, end := r.Slice(owner, size)
 		for from := first; from < end; from += w.pieces(r) {
 			to := min(end, from+w.pieces(r))
 			rows := w.scratch.Ptr().Add(-from * r.RowBytes())
 			if err := w.collective(seq, r, collective.Reduce, owner, r.Input, rows, from, to); err != nil {
 				return err
 			}
-			if owner == w.comm.Rank {
+			if owner == w.comm.Bootstrap.Rank() {
 				if err := w.finish(seq, r, normalising, rows, from, to); err != nil {
 					return err
 				}

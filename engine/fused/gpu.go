@@ -13,7 +13,6 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/engine/nvlink"
-	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/share"
 	"github.com/goccl/goccl/kernels"
 )
@@ -21,7 +20,7 @@ import (
 // gpu is the half of a Workspace on a GPU.
 type gpu struct {
 	dev    *cuda.Device
-	engine *nvlink.Engine                 // nil: the communicator has another engine, and nothing runs in its order
+	engine Engine                         // nil: the communicator has another engine, and nothing runs in its order
 	rows   [numWhats][3][3]*cuda.Function // by type and by groups a thread: 1, 2, 4
 	reduce [3]*cuda.Function              // by type, for this number of ranks
 	blocks int64                          // of kernels that wait for peers
@@ -57,9 +56,8 @@ func typeIndex(t datatype.Type) int {
 
 // newGPU loads the kernels and, where ranks reach each other's memory, makes the arenas: filled with ones, before any
 // peer can write to them.
-func newGPU(ctx context.Context, dev *cuda.Device, engine *nvlink.Engine, boot bootstrap.Bootstrap, cfg Config) (
-	g *gpu, err error,
-) {
+func newGPU(ctx context.Context, dev *cuda.Device, comm *Comm, cfg Config) (g *gpu, err error) {
+	engine, boot := comm.Engine, comm.Bootstrap
 	g = &gpu{dev: dev, engine: engine, args: new(kernelArgs), blocks: mostBlocks}
 	defer func() {
 		if err != nil {

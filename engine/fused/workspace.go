@@ -8,7 +8,6 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/engine/nvlink"
-	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // The algorithms of a Request: see the package's documentation.
@@ -44,15 +43,28 @@ func (c *Config) fill() error {
 	return nil
 }
 
-// Comm is what a Workspace needs of its communicator. Engine is the communicator's nvlink engine, nil for other
-// engines. Enqueue and Follow pass work to whichever engine the communicator has.
+// Comm is what a Workspace needs of its communicator. Enqueue and Follow pass work to its engine, whichever that is.
 type Comm struct {
-	Rank, Size int
-	Bootstrap  bootstrap.Bootstrap
-	Device     device.Device
-	Engine     *nvlink.Engine
-	Enqueue    func(seq uint64, reqs []collective.Request) error
-	Follow     func(device.Stream) error
+	collective.Job
+	Engine  Engine // the communicator's, if it runs kernels of a Workspace; else nil
+	Enqueue func(seq uint64, reqs []collective.Request) error
+	Follow  func(device.Stream) error
+}
+
+// Engine is an engine in whose order kernels of a Workspace run: engine/nvlink.
+type Engine interface {
+	// Reaches reports whether kernels of every rank can address the memory of all ranks.
+	Reaches() bool
+	// ForeignBlocks is the largest grid of a kernel that waits for peers, and AbortBlock what it polls.
+	ForeignBlocks() int
+	AbortBlock() device.Ptr
+	// LaunchForeign launches a kernel as a request of its own number, Submit as a part of the engine's request.
+	LaunchForeign(seq uint64, op collective.Collective, s *cuda.Stream, f *cuda.Function, blocks, threads int,
+		params []byte) error
+	Submit(s *cuda.Stream, f *cuda.Function, blocks, threads int, params []byte) error
+	// WantsLamport reports whether the engine would choose the all-reduce that SetLamport gives it.
+	WantsLamport() bool
+	SetLamport(nvlink.Lamport)
 }
 
 // Workspace is one rank's memory and kernels for fused all-reduces.
@@ -74,7 +86,7 @@ func New(ctx context.Context, comm Comm, cfg Config) (w *Workspace, err error) {
 		return nil, err
 	}
 	if dev, ok := comm.Device.(*cuda.Device); ok {
-		if w.gpu, err = newGPU(ctx, dev, comm.Engine, comm.Bootstrap, cfg); err != nil {
+		if w.gpu, err = newGPU(ctx, dev, &comm, cfg); err != nil {
 			return nil, errors.Join(err, w.scratch.Close())
 		}
 	}
@@ -88,9 +100,9 @@ func (w *Workspace) Enqueue(seq uint64, r *Request) error {
 	}
 	switch w.choose(r) {
 	case OneShot:
-		return w.gpu.packets(seq, r, oneShot, w.cfg.RowBytes, w.comm.Size)
+		return w.gpu.packets(seq, r, oneShot, w.cfg.RowBytes, w.comm.Bootstrap.WorldSize())
 	case TwoShot:
-		return w.gpu.packets(seq, r, twoShot, w.cfg.RowBytes, w.comm.Size)
+		return w.gpu.packets(seq, r, twoShot, w.cfg.RowBytes, w.comm.Bootstrap.WorldSize())
 	}
 	return w.apart(seq, r)
 }

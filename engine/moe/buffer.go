@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/collective/fault"
-	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/abort"
@@ -20,19 +18,9 @@ import (
 
 // Config configures a Buffer. All ranks give the same sizes.
 type Config struct {
-	Bootstrap bootstrap.Bootstrap
-	Device    device.Device
-	// Name is the communicator's, for errors.
-	Name string
-	// OpTimeout bounds each wait of an operation for a peer; 0 is no bound.
-	OpTimeout time.Duration
-	// OnFailure, when not nil, is called once with the first failure of this rank's work.
-	OnFailure func(cause error)
+	collective.Job // OnFailure is called once, with the first failure of this rank's work
 	// Order, on a GPU, orders the operations with the communicator's other work.
 	Order *cuda.Order
-	// Stages: on GPUs of compute capability 9.0 and later, plain rows go by bulk copies. Ranks may differ.
-	Stages bool
-
 	Size
 }
 

@@ -33,7 +33,7 @@ type cudaEngine struct {
 	dev      *cuda.Device
 	launcher *launcher.Launcher
 	moved    struct{ notify, dispatch, rows, experts, quantize, count *cuda.Function }
-	staged   staging // nothing unless Config.Stages
+	staged   staging // nothing unless the setting MoEStages is on
 	blocks   int     // that are resident together, at most
 	alone    bool    // no rank shares the GPU
 
@@ -85,7 +85,7 @@ func (e *cudaEngine) open(ctx context.Context) error {
 			return err
 		}
 	}
-	if e.b.cfg.Stages {
+	if e.b.cfg.Environment().MoEStages {
 		return e.staged.open(module, p)
 	}
 	return nil

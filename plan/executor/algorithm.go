@@ -39,7 +39,7 @@ var collectives = map[plan.Collective]collective.Collective{
 }
 
 // Build loads the plan. It is collective.
-func (b *Builder) Build(ctx context.Context, env collective.Environment) (collective.Algorithm, error) {
+func (b *Builder) Build(ctx context.Context, job collective.Job) (collective.Algorithm, error) {
 	c, ok := collectives[b.Plan.Collective]
 	if !ok {
 		return nil, fmt.Errorf("%w: a plan for %q cannot be selected by a request", collective.ErrUnsupported,
@@ -52,8 +52,7 @@ func (b *Builder) Build(ctx context.Context, env collective.Environment) (collec
 	e := b.Executor
 	if e == nil {
 		var err error
-		if e, err = New(Config{Job: collective.Job{Bootstrap: env.Bootstrap, Device: env.Device,
-			OpTimeout: env.OpTimeout, StallWarning: env.StallWarning, OnFailure: env.Fail}}); err != nil {
+		if e, err = New(Config{Job: job}); err != nil {
 			return nil, err
 		}
 	}

@@ -179,7 +179,7 @@ func TestHooksRefuse(t *testing.T) {
 }
 
 func build(j *job, p *plan.Plan) error {
-	_, err := (&executor.Builder{Plan: p, Executor: j.execs[0]}).Build(context.Background(), collective.Environment{})
+	_, err := (&executor.Builder{Plan: p, Executor: j.execs[0]}).Build(context.Background(), collective.Job{})
 	return err
 }
 

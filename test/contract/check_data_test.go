@@ -54,7 +54,7 @@ type oracle struct {
 	flip func(rank int, result []byte)
 }
 
-func (o *oracle) Build(context.Context, collective.Environment) (collective.Algorithm, error) {
+func (o *oracle) Build(context.Context, collective.Job) (collective.Algorithm, error) {
 	return o, nil
 }
 func (o *oracle) Name() string                       { return "oracle" }

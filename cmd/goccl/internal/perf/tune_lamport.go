@@ -22,8 +22,7 @@ func lamportOf(ctx context.Context, e *nvlink.Engine, boot bootstrap.Bootstrap, 
 	if boot.WorldSize() == 1 || !e.Reaches() {
 		return lamportTuned{}, func() error { return nil }, nil
 	}
-	w, err := fused.New(ctx, fused.Comm{Rank: boot.Rank(), Size: boot.WorldSize(), Bootstrap: boot, Device: dev,
-		Engine: e}, fused.Config{})
+	w, err := fused.New(ctx, fused.Comm{Job: collective.Job{Bootstrap: boot, Device: dev}, Engine: e}, fused.Config{})
 	if err != nil {
 		return lamportTuned{}, nil, err
 	}
