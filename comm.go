@@ -128,7 +128,7 @@ func join(ctx, last context.Context, op string, cfg Config, parent bootstrap.Boo
 		err = c.boot.Barrier(boundedLast)
 	}
 	if err != nil {
-		err = group.Blame(op, err, ranks)
+		err = group.Blame(op, err, cmp.Or(context.Cause(ctx), context.Cause(last)), ranks)
 		group.GiveUp(err, ranks)
 		return nil, errors.Join(err, c.Close())
 	}

@@ -61,28 +61,33 @@ func (c *Comm) observe(kind string) {
 }
 
 // explain returns the verdict on an operation that fails with err, nil if there is none. The engine calls it.
-func (c *Comm) explain(message bool, err *Error) *Verdict {
+func (c *Comm) explain(err *Error) *Verdict {
 	switch {
 	case errors.Is(err.Err, ErrPeerDead) && err.Peer >= 0:
 		return c.group.Dead(err.Peer)
 	case errors.Is(err.Err, ErrTimeout):
-		return c.record.VerdictOn(message, err.Seq)
+		return c.record.VerdictOn(isMessage(err), err.Seq)
 	case errors.Is(err.Err, ErrMismatch) && c.watchdog != nil:
-		return c.watchdog.mismatch(message, err)
+		return c.watchdog.mismatch(err)
 	}
 	return nil
+}
+
+// isMessage reports whether err is of a send or receive. These have numbers apart from those of collectives.
+func isMessage(err *Error) bool {
+	return err.Op == collective.Send.String() || err.Op == collective.Recv.String()
 }
 
 // explainLate is explain across hosts, where a rank that another one waits for may wait itself, with the same deadline.
 // If the ranks have found that a third one is dead or stopped, or has not called the operation, err blames it instead,
 // and also if the communicator ends meanwhile because of a third one.
-func (c *Comm) explainLate(message bool, err *Error) *Verdict {
-	v := c.explain(message, err)
+func (c *Comm) explainLate(err *Error) *Verdict {
+	v := c.explain(err)
 	if !errors.Is(err.Err, ErrTimeout) {
 		return v
 	}
 	if v == nil {
-		v = c.watchdog.late(message, err.Seq)
+		v = c.watchdog.late(err)
 	}
 	if end := fault.Of(c.status.Err()); v == nil && end != nil && end.Peer >= 0 && end.Peer != c.rank {
 		err.Err, err.Peer = end.Err, end.Peer

@@ -3,8 +3,10 @@ package goccl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/membership"
@@ -19,13 +21,31 @@ func TestLateNamesTheRankThatEndedTheCommunicator(t *testing.T) {
 	c := &Comm{rank: 1, status: &group.Status}
 	late := func() *Error { return &Error{Op: "all_reduce", Rank: 1, Peer: 0, Seq: 4, Err: ErrTimeout} }
 	e := late()
-	if v := c.explainLate(false, e); v != nil || e.Peer != 0 {
+	if v := c.explainLate(e); v != nil || e.Peer != 0 {
 		t.Errorf("while the communicator works: %v, %v", e, v)
 	}
 	verdict := &Verdict{Kind: "stopped", Rank: 2}
 	c.status.End(&Error{Op: "communicator", Rank: 1, Peer: 2, Err: ErrTimeout, Verdict: verdict})
-	if v := c.explainLate(false, e); v != verdict || e.Peer != 2 || !errors.Is(e, ErrTimeout) {
+	if v := c.explainLate(e); v != verdict || e.Peer != 2 || !errors.Is(e, ErrTimeout) {
 		t.Errorf("rank 2 has ended it: %v, %v", e, v)
+	}
+}
+
+// TestBlameOfSplit: the errors of a new group number its ranks, and the error that has ended the caller's context those of
+// the parent.
+func TestBlameOfSplit(t *testing.T) {
+	boots := bootstrap.NewLocalGroup(3)
+	group := membership.New(boots[2], membership.Config{})
+	defer func() { _ = errors.Join(boots[0].Close(), boots[1].Close(), boots[2].Close()); group.Wait() }()
+	ended := &Error{Op: "split", Rank: 3, Peer: 2, Err: ErrTimeout}
+	for _, c := range []struct{ err, ended error }{
+		{fmt.Errorf("AllGather: %w", ended), ended},
+		{&Error{Op: "init", Rank: 2, Peer: 1, Err: ErrTimeout}, nil},
+	} {
+		e := fault.Of(group.Blame("split", c.err, c.ended, []int{0, 2, 3}))
+		if e.Rank != 3 || e.Peer != 2 || !errors.Is(e, ErrTimeout) {
+			t.Errorf("%v: want rank 3, peer 2", e)
+		}
 	}
 }
 

@@ -139,8 +139,8 @@ func (w *watchdog) send(peer int, n note) {
 
 // mismatch judges an operation that an engine has found to differ from the peers', on the caller's goroutine. Peers
 // that have found it, too, may have ended already: then the engine's own reason is the verdict.
-func (w *watchdog) mismatch(message bool, err *Error) *Verdict {
-	o := w.c.record.Find(message, err.Seq)
+func (w *watchdog) mismatch(err *Error) *Verdict {
+	o := w.c.record.Find(isMessage(err), err.Seq)
 	if o == nil || !w.take() {
 		return nil
 	}
@@ -159,11 +159,11 @@ func (w *watchdog) mismatch(message bool, err *Error) *Verdict {
 }
 
 // late judges an operation whose wait has ended by its deadline, on the caller's goroutine. It accepts a nil w.
-func (w *watchdog) late(message bool, number uint64) *Verdict {
+func (w *watchdog) late(err *Error) *Verdict {
 	if w == nil {
 		return nil
 	}
-	o := w.c.record.Find(message, number)
+	o := w.c.record.Find(isMessage(err), err.Seq)
 	if o == nil || !w.take() {
 		return nil
 	}

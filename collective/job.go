@@ -31,7 +31,7 @@ type Job struct {
 	// the order of work on several streams of one capture.
 	SeparateGraphs, UnorderedCaptures bool
 	// Explain, when not nil, gives an operation's error its verdict, and may change the rank that it blames.
-	Explain func(message bool, err *Error) *fault.Verdict
+	Explain func(err *Error) *fault.Verdict
 	// OnFailure, when not nil, is called, from any goroutine, when work of this rank has failed for a reason that its
 	// peers may not find out by themselves. It must not block.
 	OnFailure func(error)

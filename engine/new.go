@@ -25,7 +25,7 @@ type Config struct {
 	Record *record.Recorder
 	// ExplainLate takes the place of Explain across hosts, where a rank that another one waits for may wait itself, with
 	// the same deadline.
-	ExplainLate func(message bool, err *collective.Error) *fault.Verdict
+	ExplainLate func(err *collective.Error) *fault.Verdict
 }
 
 // Made is an engine, and what other work of the communicator needs of it.

@@ -70,7 +70,7 @@ type Engine struct {
 	counts  device.Allocation // of an all-to-all-v with counts in device memory
 
 	check   func(seq uint64, reqs []collective.Request) error
-	explain func(message bool, err *collective.Error) *fault.Verdict
+	explain func(*collective.Error) *fault.Verdict
 	onFail  func(error)
 	once    sync.Once
 	tasks   sync.WaitGroup
@@ -197,7 +197,7 @@ func (e *Engine) fail(cause error) {
 	e.once.Do(func() {
 		if ce := fault.Of(cause); e.explain != nil && ce != nil && ce.Verdict == nil {
 			explained := *ce
-			explained.Verdict = e.explain(ce.Op == collective.Send.String() || ce.Op == collective.Recv.String(), &explained)
+			explained.Verdict = e.explain(&explained)
 			cause = &explained
 		}
 		e.failed.Set(cause)

@@ -36,7 +36,7 @@ type Engine struct {
 	names      []int // Config.Names
 	onFailure  func(error)
 	record     *record.Recorder
-	explain    func(message bool, err *collective.Error) *fault.Verdict
+	explain    func(*collective.Error) *fault.Verdict
 	recorded   recorded
 	rank, size int
 	timeout    time.Duration

@@ -138,7 +138,7 @@ func (o *op) named(peer int, err error) *collective.Error {
 	e := &collective.Error{Comm: o.e.name, Op: o.req.Called().String(), Rank: o.e.global(o.e.rank), Peer: peer,
 		Seq: o.seq, Err: err}
 	if o.e.explain != nil {
-		e.Verdict = o.e.explain(o.req.PointToPoint(), e)
+		e.Verdict = o.e.explain(e)
 	}
 	return e
 }

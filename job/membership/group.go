@@ -126,8 +126,9 @@ const BlameDelay = 200 * time.Millisecond
 
 // Blame converts err, the error of a failed set-up, to an error in which rank r is called ranks[r]. If a rank has died
 // or given up, that is the cause and is returned instead of err, which is only its consequence. A deadline that names
-// no rank is blamed on a rank of this host that is stopped.
-func (g *Group) Blame(op string, err error, ranks []int) error {
+// no rank is blamed on a rank of this host that is stopped. ended, if not nil, is why the caller has ended the set-up: it
+// comes from the parent, so it has the right names already.
+func (g *Group) Blame(op string, err, ended error, ranks []int) error {
 	renamed := func(e *collective.Error, kind error) error {
 		peer := e.Peer
 		if peer >= 0 && peer < len(ranks) {
@@ -136,7 +137,11 @@ func (g *Group) Blame(op string, err error, ranks []int) error {
 		return &collective.Error{Op: op, Rank: ranks[g.rank], Peer: peer, Err: kind}
 	}
 	own := func() error {
-		if ae := fault.Of(err); ae != nil {
+		switch ae := fault.Of(err); {
+		case ae == nil:
+		case ae == fault.Of(ended):
+			return &collective.Error{Op: op, Rank: ranks[g.rank], Peer: ae.Peer, Err: ae.Err}
+		default:
 			return renamed(ae, ae.Err)
 		}
 		return Wrap(g.Name, op, ranks[g.rank], err)

@@ -44,8 +44,8 @@ type Wire struct {
 	peers   []*peer // by rank; nil for ranks of this host
 	slot    int64   // bytes of a slot in each peer's inbox
 	policy  *wait.Policy
-	explain func(message bool, err *collective.Error) *fault.Verdict // Config.Explain
-	onFail  func(error)                                              // Config.OnFailure
+	explain func(*collective.Error) *fault.Verdict // Config.Explain
+	onFail  func(error)                            // Config.OnFailure
 
 	bell    wait.Cell     // grows with every event that a phase may wait for
 	abort   atomic.Uint32 // abort word of all waits; nonzero once aborted is set
@@ -163,7 +163,7 @@ func (w *Wire) exchange(op wire.Op, ph *wire.Phase) (err error) {
 func (w *Wire) error(op wire.Op, peer int, err error) error {
 	e := &collective.Error{Comm: w.name, Op: op.Name, Rank: w.rank, Peer: peer, Seq: op.Seq, Err: err}
 	if w.explain != nil && op.Seq != 0 {
-		e.Verdict = w.explain(op.Name == collective.Send.String() || op.Name == collective.Recv.String(), e)
+		e.Verdict = w.explain(e)
 	}
 	return e
 }
