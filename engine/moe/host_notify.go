@@ -124,10 +124,9 @@ func routeOf(i, entries, ranks int, all bool, entry func(i, k int) (uint32, int)
 
 // learn is step 3.
 func (t *task) learn(a *NotifyArgs, h *handle, n uint32) error {
-	b, local, k := t.b, h.local(), h.shape.entries()
+	b, local := t.b, h.local()
 	tokens, counts := at[int32](a.Memory, offTokens, MaxRanks), at[int32](a.Memory, offCounts, MaxRanks)
 	prefix := at[int32](a.Memory, offPrefix, b.size*b.size)
-	totals := at[int32](a.Memory, offTotals, local)
 	ranges := at[int64](a.Memory, h.ranges(), local*b.size)
 	clear(ranges)
 	total := int32(0)
@@ -148,39 +147,14 @@ func (t *task) learn(a *NotifyArgs, h *handle, n uint32) error {
 				prefix[s*b.size+p] += prefix[(s-1)*b.size+p]
 			}
 		}
-		row := int32(0)
-		places := at[int32](a.Memory, h.places()+int64(s*h.tokens*h.entries())*4, int(tokens[s])*h.entries())
-		for i := range int(tokens[s]) {
-			here := false
-			list := m.lists[i*k : (i+1)*k]
-			for j, x := range list {
-				if x != none {
-					here = true
-					if !slices.Contains(list[:j], x) { // a repeated expert shares the place of its first mention
-						ranges[int(x)*b.size+s]++
-					}
-				}
-				if a.Layout == Experts {
-					places[i*k+j] = -1
-					if x != none {
-						places[i*k+j] = int32(x)<<placeBits | int32(ranges[int(x)*b.size+s]-1)
-					}
-				}
-			}
-			if a.Layout == Rows {
-				places[i] = -1
-				if here {
-					places[i] = row
-					row++
-				}
-			}
-		}
+		t.placeRows(a, h, s, &m, ranges)
 		if a.TopK == 0 {
 			for x := range local {
 				ranges[x*b.size+s] = int64(m.words[noteTotals+x])
 			}
 		}
 	}
+	totals := at[int32](a.Memory, offTotals, local)
 	for x := range local {
 		begin := int64(0)
 		for s := range b.size {
@@ -192,4 +166,35 @@ func (t *task) learn(a *NotifyArgs, h *handle, n uint32) error {
 	}
 	at[int32](a.Memory, offTotal, 1)[0] = total
 	return nil
+}
+
+// placeRows stores the places of the rows of source s, and counts them in the ranges of the experts.
+func (t *task) placeRows(a *NotifyArgs, h *handle, s int, m *note, ranges []int64) {
+	size, k, row := t.b.size, h.shape.entries(), int32(0)
+	tokens := int(m.words[noteTokens])
+	places := at[int32](a.Memory, h.places()+int64(s*h.tokens*h.entries())*4, tokens*h.entries())
+	for i := range tokens {
+		here := false
+		list := m.lists[i*k : (i+1)*k]
+		for j, x := range list {
+			place := int32(-1)
+			if x != none {
+				here = true
+				if !slices.Contains(list[:j], x) { // a repeated expert shares the place of its first mention
+					ranges[int(x)*size+s]++
+				}
+				place = int32(x)<<placeBits | int32(ranges[int(x)*size+s]-1)
+			}
+			if a.Layout == Experts {
+				places[i*k+j] = place
+			}
+		}
+		if a.Layout == Rows {
+			places[i] = -1
+			if here {
+				places[i] = row
+				row++
+			}
+		}
+	}
 }

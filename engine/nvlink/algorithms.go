@@ -15,66 +15,69 @@ func (e *Engine) TableName() string { return e.tableName }
 // for them.
 func (e *Engine) Algorithms() []collective.Info {
 	var list []collective.Info
-	packets := map[string]uint64{"shots": 1, "ll128": uint64(btoi(!e.table.noLines))}
+	add := func(c collective.Collective, name string, least, most uint64, chosen []collective.Span, tags ...string) {
+		info := collective.Info{Name: name, Collective: c, Least: least, Most: most, Chosen: chosen,
+			Tags: map[string]uint64{"shots": 1}}
+		for _, t := range tags {
+			info.Tags[t] = 1
+		}
+		list = append(list, info)
+	}
+	packets := func(c collective.Collective, most uint64) {
+		add(c, "packets", 0, most, []collective.Span{{Most: most}})
+		list[len(list)-1].Tags["ll128"] = uint64(btoi(!e.table.noLL128))
+	}
 	for c := collective.AllReduce; c < collective.Barrier; c++ {
 		for _, name := range e.Variants(c) {
-			v, _ := parseVariant(c, name)
-			tags := map[string]uint64{"shots": 1, "ll128": 0}
-			if v.twoShot {
-				tags["shots"] = 2
-			}
-			if v.protocol == ll128 {
-				tags["ll128"] = 1
-			}
-			if v.protocol == ring {
-				tags["ring"] = 1
-			}
-			most := collective.AnySize
-			if v.protocol == lamport {
-				most = uint64(e.lamport.MostBytes())
-			}
-			if (c == collective.AllGather || c == collective.AllToAll) && e.size > 1 && v.protocol != ring {
-				most = uint64(e.sliceFrom())*uint64(e.size) - 1
-			}
-			list = append(list, collective.Info{Name: name, Collective: c, Most: most, Tags: tags, Forceable: true,
-				Chosen: e.table.spans(c, 0, most, func(x variant) bool {
-					return x.twoShot == v.twoShot &&
-						x.protocol == v.protocol
-				})})
-		}
-		if most := e.broadcastMessages(); c == collective.Broadcast && most > 0 {
-			list[len(list)-1].Chosen = []collective.Span{{Least: uint64(most) + 1, Most: collective.AnySize}}
-			list = append(list, collective.Info{Name: "packets", Collective: c, Most: uint64(most), Tags: packets,
-				Chosen: []collective.Span{{Most: uint64(most)}}})
+			list = append(list, e.infoOf(c, name))
 		}
 		switch c {
+		case collective.Broadcast:
+			if most := uint64(e.broadcastMessages()); most > 0 {
+				list[len(list)-1].Chosen = []collective.Span{{Least: most + 1, Most: collective.AnySize}}
+				packets(c, most)
+			}
 		case collective.AllGather, collective.AllToAll:
 			if e.size == 1 {
 				continue
 			}
 			if e.windows != nil {
-				list = append(list, collective.Info{Name: "copy_engine", Collective: c,
-					Least: uint64(e.copyMode.from(c, e.own.policy)) * uint64(e.size), Most: collective.AnySize,
-					Tags: map[string]uint64{"shots": 1, "copy_engine": 1}})
+				add(c, "copy_engine", uint64(e.copyMode.from(c, e.own.policy))*uint64(e.size), collective.AnySize, nil,
+					"copy_engine")
 			}
 			from := uint64(e.sliceFrom()) * uint64(e.size)
-			list = append(list, collective.Info{Name: "stream", Collective: c, Least: from, Most: collective.AnySize,
-				Tags:   map[string]uint64{"shots": 1, "stream": 1},
-				Chosen: e.table.spans(c, from, collective.AnySize, func(x variant) bool { return x.protocol != ring })})
+			add(c, "stream", from, collective.AnySize, e.table.spans(c, from, collective.AnySize,
+				func(x variant) bool { return x.protocol != ring }), "stream")
 		case collective.AllToAllV, collective.Gather, collective.Scatter, collective.Send, collective.Recv:
 			from := uint64(e.batch.from)
-			list = append(list, collective.Info{Name: "packets", Collective: c, Most: from - 1,
-				Tags: packets, Chosen: []collective.Span{{Most: from - 1}}})
-			list = append(list, collective.Info{Name: "stream", Collective: c, Least: from, Most: collective.AnySize,
-				Tags:   map[string]uint64{"shots": 1, "stream": 1},
-				Chosen: []collective.Span{{Least: from, Most: collective.AnySize}}})
+			packets(c, from-1)
+			add(c, "stream", from, collective.AnySize, []collective.Span{{Least: from, Most: collective.AnySize}}, "stream")
 		}
 	}
-	list = append(list, collective.Info{Name: "one_shot_ll", Collective: collective.Barrier,
-		Tags: map[string]uint64{"shots": 1, "ll128": 0}, Chosen: []collective.Span{{}}})
-	return append(list,
-		collective.Info{Name: "packets", Collective: collective.AllToAllVDevice, Most: collective.AnySize, Tags: packets,
-			Chosen: []collective.Span{{Most: collective.AnySize}}})
+	add(collective.Barrier, "one_shot_ll", 0, 0, []collective.Span{{}})
+	list[len(list)-1].Tags["ll128"] = 0
+	packets(collective.AllToAllVDevice, collective.AnySize)
+	return list
+}
+
+// infoOf describes a variant that a table can name.
+func (e *Engine) infoOf(c collective.Collective, name string) collective.Info {
+	v, _ := parseVariant(c, name)
+	tags := map[string]uint64{"shots": 1 + uint64(btoi(v.twoShot)), "ll128": uint64(btoi(v.protocol == ll128))}
+	if v.protocol == ring {
+		tags["ring"] = 1
+	}
+	most := collective.AnySize
+	if v.protocol == lamport {
+		most = uint64(e.lamport.MostBytes())
+	}
+	if (c == collective.AllGather || c == collective.AllToAll) && e.size > 1 && v.protocol != ring {
+		most = uint64(e.sliceFrom())*uint64(e.size) - 1
+	}
+	return collective.Info{Name: name, Collective: c, Most: most, Tags: tags, Forceable: true,
+		Chosen: e.table.spans(c, 0, most, func(x variant) bool {
+			return x.twoShot == v.twoShot && x.protocol == v.protocol
+		})}
 }
 
 // spans lists the sizes from least to most for which a wanted variant is chosen in eager calls with 4-byte elements.

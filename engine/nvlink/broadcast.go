@@ -12,7 +12,7 @@ const broadcastSplit = 32 << 10
 // broadcastMessages is the largest broadcast that goes as messages of LL instead of around the ring: below NVLink the
 // first part of a ring costs several round trips. A forced ring is a ring at every size.
 func (e *Engine) broadcastMessages() int64 {
-	if !e.table.noLines || e.table.forced[collective.Broadcast] || e.size == 1 {
+	if !e.table.noLL128 || e.table.forced[collective.Broadcast] || e.size == 1 {
 		return 0
 	}
 	return (slowStreamFrom - 1) / int64(e.size-1)

@@ -162,59 +162,54 @@ func (a *collectiveArgs) operands(r *collective.Request) {
 }
 
 func (e *Engine) launchReduction(r *collective.Request, s *cuda.Stream, what reduction, v variant, work int64) error {
-	made := special(r.Type, r.Op, e.size)
-	if (!made || !e.wholeWords()) && !e.table.noLines {
-		v.protocol = ll128 // general kernels exist for this protocol only, except on PCIe
-	}
-	fast := btoi(made && e.words())
-	f := e.kernels.reduce[what][v.protocol][r.Type][fast]
+	specialised := special(r.Type, r.Op, e.size)
+	aligned := e.kernelFor(&v, specialised)
+	f := e.kernels.reduce[what][v.protocol][r.Type][aligned]
 	if f == nil {
-		return missing(reductionName(what, v.protocol, r.Type, fast, e.size))
+		return missing(reductionName(what, v.protocol, r.Type, aligned, e.size))
 	}
-	cfg := e.grid(v, work, btoi(made && e.wholeWords()))
+	cfg := e.grid(v, work, btoi(specialised && e.sizesAligned()))
 	return s.LaunchInOrder(f, &cfg, launcher.Raw(e.args), e.launcher.Order)
 }
 
-// words reports whether all addresses and sizes of the next launch are multiples of 8 bytes, as the kernels specialized
-// for n ranks need.
-func (e *Engine) words() bool {
-	a := e.args
-	return (a.send|a.recv|a.bytes|a.sendStride|a.recvStride)&7 == 0
+// kernelFor returns 1 if the next launch runs a kernel specialised for the number of ranks, if there is one: all addresses
+// and sizes must be multiples of 8 bytes. General kernels exist for LL128 only, except on PCIe. The protocol must be the
+// same on all ranks, so it depends on the sizes only: the alignment of buffers may differ between ranks.
+func (e *Engine) kernelFor(v *variant, specialised bool) int {
+	if (!specialised || !e.sizesAligned()) && !e.table.noLL128 {
+		v.protocol = ll128
+	}
+	return btoi(specialised && e.sizesAligned() && (e.args.send|e.args.recv)&7 == 0)
 }
 
-// wholeWords is words for the sizes alone, which are the same on all ranks. The protocol must be the same on all ranks,
-// so it depends on the sizes only: the alignment of buffers may differ between ranks.
-func (e *Engine) wholeWords() bool {
-	a := e.args
-	return (a.bytes|a.sendStride|a.recvStride)&7 == 0
+// sizesAligned reports whether all sizes of the next launch, which are the same on all ranks, are multiples of 8 bytes.
+func (e *Engine) sizesAligned() bool {
+	return (e.args.bytes|e.args.sendStride|e.args.recvStride)&7 == 0
 }
 
 // launchMove launches a kernel that moves data, independent of its type.
 func (e *Engine) launchMove(s *cuda.Stream, what movement, v variant, work int64) error {
-	made := e.size == 2 || e.size == 4 || e.size == 8
-	if (!made || !e.wholeWords()) && !e.table.noLines {
-		v.protocol = ll128
-	}
-	fast := btoi(made && e.words())
-	f := e.kernels.move[what][v.protocol][fast]
+	specialised := e.size == 2 || e.size == 4 || e.size == 8
+	aligned := e.kernelFor(&v, specialised)
+	f := e.kernels.move[what][v.protocol][aligned]
 	if f == nil {
-		return missing(movementName(what, v.protocol, fast, e.size))
+		return missing(movementName(what, v.protocol, aligned, e.size))
 	}
-	cfg := e.grid(v, work, btoi(made && e.wholeWords()))
+	cfg := e.grid(v, work, btoi(specialised && e.sizesAligned()))
 	return s.LaunchInOrder(f, &cfg, launcher.Raw(e.args), e.launcher.Order)
 }
 
 // grid is the shape of a launch with args, and chooses the area of the arena that its protocol uses. For work bytes
-// per slice it has one thread per unit, up to the limit of blocks. All ranks must choose the same grid, so made, which
+// per slice it has one thread per unit, up to the limit of blocks. All ranks must choose the same grid, so specialised, which
 // selects the limit, does not depend on the alignment of this rank's buffers.
-func (e *Engine) grid(v variant, work int64, made int) cuda.Config {
+func (e *Engine) grid(v variant, work int64, specialised int) cuda.Config {
 	units := v.protocol.units(work)
 	threads := min(int64(v.threads), e.slotUnits)
 	if units < threads {
 		threads = max(32, (units+31)&^31)
 	}
 	threads = e.call.spread(units, threads)
-	blocks := min(e.maxBlocks[made], e.call.most, (units+threads-1)/threads)
+	blocks := min(e.maxBlocks[specialised], e.call.most, (units+threads-1)/threads)
 	if v.protocol == ll {
 		blocks = min(blocks, llBlocks)
 	}

@@ -149,7 +149,7 @@ func (e *Engine) choose(t *terms, forced string) error {
 	}
 	if t.gpu.Link > NVLink {
 		e.batch.from = slowStreamFrom
-		if err := e.table.avoidLines(); err != nil {
+		if err := e.table.avoidLL128(); err != nil {
 			return err
 		}
 	}
@@ -169,7 +169,7 @@ func (e *Engine) load(graphs cuda.GraphOrder) error {
 		return err
 	}
 	groups := []string{"collective"}
-	if e.table.noLines {
+	if e.table.noLL128 {
 		groups = append(groups, "pcie")
 	}
 	where := map[string]*cuda.Module{}
@@ -182,7 +182,7 @@ func (e *Engine) load(graphs cuda.GraphOrder) error {
 			where[name] = m
 		}
 	}
-	if err := e.kernels.load(where, e.size, e.table.noLines); err != nil {
+	if err := e.kernels.load(where, e.size, e.table.noLL128); err != nil {
 		return err
 	}
 	return e.loadChosen()

@@ -279,7 +279,7 @@ func TestKernelsHaveOneCarveout(t *testing.T) {
 			check(f[1])
 		}
 	}
-	for _, f := range []*cuda.Function{k.words[0], k.words[1], k.bytes[0], k.bytes[1], k.counted} {
+	for _, f := range []*cuda.Function{k.aligned[0], k.aligned[1], k.unaligned[0], k.unaligned[1], k.counted} {
 		check(f)
 	}
 	if n < 50 {

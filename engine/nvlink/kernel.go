@@ -40,25 +40,25 @@ type kernelTable struct {
 	reduce [numReductions][numProtocols][datatype.NumTypes][2]*cuda.Function
 	move   [numMovements][numProtocols][2]*cuda.Function
 
-	// Point-to-point kernels. The index of words and bytes is 1 for few messages. Without NVLink both are the LL
-	// kernels, which take messages of any address and size.
-	words, bytes [2]*cuda.Function
-	stream       *cuda.Function
+	// Point-to-point kernels for messages whose addresses and sizes are multiples of 8, and for others. The index is 1 for
+	// few messages. Without NVLink both are the LL kernels, which take messages of any address and size.
+	aligned, unaligned [2]*cuda.Function
+	stream             *cuda.Function
 
 	counted *cuda.Function // all-to-all-v with the counts on the device
 }
 
-func reductionName(what reduction, p protocol, t datatype.Type, fast, ranks int) string {
+func reductionName(what reduction, p protocol, t datatype.Type, specialised, ranks int) string {
 	name := fmt.Sprintf("%s_%s_%s", reductionNames[what], p, typeNames[t])
-	if fast != 0 {
+	if specialised != 0 {
 		name += fmt.Sprintf("_sum_n%d", ranks)
 	}
 	return name
 }
 
-func movementName(what movement, p protocol, fast, ranks int) string {
+func movementName(what movement, p protocol, specialised, ranks int) string {
 	name := fmt.Sprintf("%s_%s", movementNames[what], p)
-	if fast != 0 {
+	if specialised != 0 {
 		name += fmt.Sprintf("_n%d", ranks)
 	}
 	return name
@@ -83,7 +83,7 @@ func function(m *cuda.Module, name string) (*cuda.Function, error) {
 // load finds the kernels for a number of ranks in the modules that have them. It loads each kernel onto the device now.
 // Otherwise the driver would load it at its first use, and might then wait until the device is idle, which never
 // happens while another rank's kernel waits for ours.
-func (k *kernelTable) load(where map[string]*cuda.Module, ranks int, noLines bool) error {
+func (k *kernelTable) load(where map[string]*cuda.Module, ranks int, noLL128 bool) error {
 	var err error
 	find := func(name string) (f *cuda.Function) {
 		name = kernels.Entry(name)
@@ -93,26 +93,26 @@ func (k *kernelTable) load(where map[string]*cuda.Module, ranks int, noLines boo
 		return f
 	}
 	for p := range numProtocols {
-		for fast := range 2 {
+		for specialised := range 2 {
 			for what := range numReductions {
 				for t := range datatype.NumTypes {
-					k.reduce[what][p][t][fast] = find(reductionName(what, p, t, fast, ranks))
+					k.reduce[what][p][t][specialised] = find(reductionName(what, p, t, specialised, ranks))
 				}
 			}
 			for what := range numMovements {
-				k.move[what][p][fast] = find(movementName(what, p, fast, ranks))
+				k.move[what][p][specialised] = find(movementName(what, p, specialised, ranks))
 			}
 		}
 	}
-	words, bytes, counted := "words", "bytes", "all_to_all_v_device"
-	if noLines {
-		words, bytes, counted = "ll", "ll", counted+"_ll"
+	aligned, unaligned, counted := "words", "bytes", "all_to_all_v_device"
+	if noLL128 {
+		aligned, unaligned, counted = "ll", "ll", counted+"_ll"
 	}
 	for _, x := range []struct {
 		f    **cuda.Function
 		name string
-	}{{&k.words[0], "point_to_point_" + words}, {&k.words[1], "point_to_point_few_" + words},
-		{&k.bytes[0], "point_to_point_" + bytes}, {&k.bytes[1], "point_to_point_few_" + bytes},
+	}{{&k.aligned[0], "point_to_point_" + aligned}, {&k.aligned[1], "point_to_point_few_" + aligned},
+		{&k.unaligned[0], "point_to_point_" + unaligned}, {&k.unaligned[1], "point_to_point_few_" + unaligned},
 		{&k.stream, "point_to_point_stream"}, {&k.counted, counted}} {
 		if *x.f = find(x.name); *x.f == nil && err == nil {
 			err = fmt.Errorf("%w: no kernel %s in the embedded module", collective.ErrUnsupported, x.name)

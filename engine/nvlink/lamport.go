@@ -34,7 +34,7 @@ func (e *Engine) without(v variant, r *collective.Request) variant {
 		return v
 	}
 	v.protocol = ll128
-	if e.table.noLines {
+	if e.table.noLL128 {
 		v.protocol = ll
 	}
 	return v

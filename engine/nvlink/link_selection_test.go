@@ -138,8 +138,8 @@ func TestLinkKindsOfEngines(t *testing.T) {
 			t.Setenv(k, v)
 		}
 		for _, e := range mockEngines(t, 3) {
-			if e.gpu.Link != c.link || e.table.noLines != (c.link != NVLink) || e.windows != nil != (c.link < HostMemory) {
-				t.Errorf("%v: %v, lines %v, windows %v", c.env, e.gpu.Link, !e.table.noLines, e.windows != nil)
+			if e.gpu.Link != c.link || e.table.noLL128 != (c.link != NVLink) || e.windows != nil != (c.link < HostMemory) {
+				t.Errorf("%v: %v, lines %v, windows %v", c.env, e.gpu.Link, !e.table.noLL128, e.windows != nil)
 			}
 		}
 		for k := range c.env {

@@ -236,12 +236,12 @@ func TestDerivedTables(t *testing.T) {
 			must(t, err)
 			s, err := got.compile()
 			must(t, err)
-			if err := s.avoidLines(); err != nil || !got.standIn || got.GPU != link.table() {
+			if err := s.avoidLL128(); err != nil || !got.standIn || got.GPU != link.table() {
 				t.Errorf("%d ranks over %v: %s: %v", n, link, got.GPU, err)
 			}
 		}
 	}
-	if s, err := base.compile(); err != nil || s.avoidLines() == nil {
+	if s, err := base.compile(); err != nil || s.avoidLL128() == nil {
 		t.Error(fmt.Sprint("lines of a measured table pass over PCIe: ", err))
 	}
 }

@@ -126,7 +126,7 @@ const streamSliceFrom = 16 << 20
 const slowStreamFrom = 128 << 10
 
 func (e *Engine) sliceFrom() int64 {
-	if e.table.noLines {
+	if e.table.noLL128 {
 		return slowStreamFrom
 	}
 	return streamSliceFrom
@@ -210,7 +210,7 @@ func (e *Engine) list(a *lists) (aligned, more bool) {
 // channels is how many channels a packet message would use if there were enough.
 func (e *Engine) channels(bytes int64) int64 {
 	spread := int64(p2pSpreadBytes)
-	if e.table.noLines {
+	if e.table.noLL128 {
 		spread = p2pSpreadLL
 	}
 	return (bytes + spread - 1) / spread
@@ -247,9 +247,9 @@ func (e *Engine) launchPackets(s *cuda.Stream, own []int32) (more bool, rest []i
 	}
 	aligned, more := e.list(&a)
 	_, rest = e.listOwn(&a, own)
-	f := e.kernels.words[few]
+	f := e.kernels.aligned[few]
 	if !aligned {
-		f = e.kernels.bytes[few]
+		f = e.kernels.unaligned[few]
 	}
 	blocks := 0
 	for i := range a.lane[:a.lanes] {

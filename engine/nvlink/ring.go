@@ -36,11 +36,13 @@ type ringTable struct {
 	move   [2][2]*cuda.Function
 }
 
-func ringReductionName(job int, t datatype.Type, fast int) string {
-	return ringReductions[job] + "_" + typeNames[t] + []string{"", "_sum"}[fast]
+func ringReductionName(job int, t datatype.Type, aligned int) string {
+	return ringReductions[job] + "_" + typeNames[t] + []string{"", "_sum"}[aligned]
 }
 
-func ringMovementName(job, fast int) string { return ringMovements[job] + []string{"", "_words"}[fast] }
+func ringMovementName(job, aligned int) string {
+	return ringMovements[job] + []string{"", "_words"}[aligned]
+}
 
 // loadChosen loads the ring kernels if the table may choose them and they are not loaded.
 func (e *Engine) loadChosen() error {
@@ -69,14 +71,14 @@ func (e *Engine) loadRing() error {
 		}
 		return f
 	}
-	for fast := range 2 {
+	for aligned := range 2 {
 		for job := range ringReductions {
 			for t := range datatype.NumTypes {
-				k.reduce[job][t][fast] = find(ringReductionName(job, t, fast))
+				k.reduce[job][t][aligned] = find(ringReductionName(job, t, aligned))
 			}
 		}
 		for job := range ringMovements {
-			k.move[job][fast] = find(ringMovementName(job, fast))
+			k.move[job][aligned] = find(ringMovementName(job, aligned))
 		}
 	}
 	return err
@@ -111,7 +113,7 @@ func (e *Engine) canUseRing(r *collective.Request) bool {
 
 // packets is the packet variant that replaces the ring if the ring cannot run a request.
 func (s *selection) packets(c collective.Collective) variant {
-	if s.noLines {
+	if s.noLL128 {
 		return variant{twoShot: c == collective.AllReduce, protocol: ll, threads: 512}
 	}
 	return variant{twoShot: c == collective.AllReduce || c == collective.Reduce ||
@@ -170,19 +172,19 @@ func (a *collectiveArgs) aligned() bool {
 
 func (e *Engine) launchRingReduction(r *collective.Request, s *cuda.Stream, job int, v variant, w ringWork) error {
 	k := &e.ringKernels.reduce[job][r.Type]
-	fast := btoi(k[1] != nil && (r.Op == datatype.Sum || r.Op == datatype.Avg) && e.ring.aligned())
-	if k[fast] == nil {
-		return missing(ringReductionName(job, r.Type, fast))
+	aligned := btoi(k[1] != nil && (r.Op == datatype.Sum || r.Op == datatype.Avg) && e.ring.aligned())
+	if k[aligned] == nil {
+		return missing(ringReductionName(job, r.Type, aligned))
 	}
 	cfg := e.ringGrid(v, w)
-	return s.LaunchInOrder(k[fast], &cfg, launcher.Raw(e.ring), e.launcher.Order)
+	return s.LaunchInOrder(k[aligned], &cfg, launcher.Raw(e.ring), e.launcher.Order)
 }
 
 func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, w ringWork) error {
-	fast := btoi(e.ring.aligned())
-	f := e.ringKernels.move[job][fast]
+	aligned := btoi(e.ring.aligned())
+	f := e.ringKernels.move[job][aligned]
 	if f == nil {
-		return missing(ringMovementName(job, fast))
+		return missing(ringMovementName(job, aligned))
 	}
 	cfg := e.ringGrid(v, w)
 	return s.LaunchInOrder(f, &cfg, launcher.Raw(e.ring), e.launcher.Order)

@@ -35,7 +35,7 @@ func (e *Engine) Resume(ctx context.Context) (err error) {
 // zeros is the state up to the ticket.
 var zeros [stateTicket]byte
 
-func (e *Engine) layout() layout { return layout{e.size, !e.table.noLines} }
+func (e *Engine) layout() layout { return layout{e.size, !e.table.noLL128} }
 
 // Memory returns the bytes of the arena, and of the state.
 func (e *Engine) Memory() (suspendable, persistent int64) { return e.layout().arenaBytes(), stateBytes }

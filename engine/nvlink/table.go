@@ -198,7 +198,7 @@ type selection struct {
 	modes [collective.NumCollectives]bool                   // eager and captured differ
 	// forced is set if GOCCL_ALGO names a variant of the collective.
 	forced  [collective.NumCollectives]bool
-	noLines bool // LL128 must not be used: no NVLink between some pair
+	noLL128 bool // LL128 must not be used: no NVLink between some pair
 }
 
 type choice struct {
@@ -312,10 +312,10 @@ func choices(name string, rows []Row) (collective.Collective, []choice, error) {
 	return c, list, nil
 }
 
-// avoidLines restricts s to variants for ranks without NVLink between every pair. It refuses LL128 rows: there a line
+// avoidLL128 restricts s to variants for ranks without NVLink between every pair. It refuses LL128 rows: there a line
 // of 128 bytes need not arrive as a whole.
-func (s *selection) avoidLines() error {
-	s.noLines = true
+func (s *selection) avoidLL128() error {
+	s.noLL128 = true
 	for c := range s.rows {
 		for m := range s.rows[c] {
 			for w := range s.rows[c][m] {
@@ -332,7 +332,7 @@ func (s *selection) avoidLines() error {
 
 // allows returns nil if the links of these ranks support v.
 func (s *selection) allows(c collective.Collective, v variant) error {
-	if s.noLines && v.protocol == ll128 {
+	if s.noLL128 && v.protocol == ll128 {
 		return fmt.Errorf("%w: %v by %v needs NVLink between every pair of ranks, which they do not have: choose a name "+
 			"with ll, or ring (GOCCL_ALGO, GOCCL_TUNING)", collective.ErrUnsupported, c, v)
 	}
@@ -392,7 +392,7 @@ func (s *selection) pick(c collective.Collective, t datatype.Type, bytes int64, 
 			return r.variant
 		}
 	}
-	if s.noLines {
+	if s.noLL128 {
 		return variant{protocol: ring, threads: ringChannels}
 	}
 	return variant{twoShot: c == collective.AllReduce || c == collective.Broadcast &&

@@ -76,49 +76,21 @@ func (o *op) pointToPoint(all []*transfer) error {
 		return err
 	}
 	for {
-		open, moved, waitsFor := false, false, -1
-		for q := range queues {
-			for len(queues[q]) > 0 {
-				t := queues[q][0]
-				m, err := o.advance(t)
-				if err != nil {
-					return err
-				}
-				moved = moved || m
-				if !t.over {
-					open, waitsFor = true, t.peer
-					break
-				}
-				queues[q] = queues[q][1:]
-			}
-		}
-		if !open {
-			return nil
+		waitsFor, moved, err := o.advanceAll(queues)
+		if err != nil || waitsFor < 0 {
+			return err
 		}
 		if moved {
 			continue
 		}
 		o.waitsFor = waitsFor
 		left := -1 // a peer that can no longer become ready
-		ready := func() bool {
-			for q := range queues {
-				if len(queues[q]) == 0 {
-					continue
-				}
-				t := queues[q][0]
-				if o.canAdvance(t) {
-					return true
-				}
-				// Data that a peer moved before it left counts.
-				if e.gone(t.peer) && !o.canAdvance(t) {
-					left = t.peer
-					return true
-				}
-			}
-			return false
+		ready := func() (ok bool) {
+			ok, left = o.ready(queues)
+			return ok || left >= 0
 		}
 		e.recorded.waitsFor.Store(int64(waitsFor) + 1)
-		err := wait.Until(e.arenas[e.rank].door(), ready, o.limit, e.policy)
+		err = wait.Until(e.arenas[e.rank].door(), ready, o.limit, e.policy)
 		e.recorded.waitsFor.Store(0)
 		if err != nil {
 			return o.fail(waitsFor, err)
@@ -127,6 +99,44 @@ func (o *op) pointToPoint(all []*transfer) error {
 			return o.left(left)
 		}
 	}
+}
+
+// advanceAll moves pieces of the first transfer of each queue, and then of the next ones while they end. It returns a
+// peer that is still waited for, or -1 if all transfers have ended.
+func (o *op) advanceAll(queues [][]*transfer) (waitsFor int, moved bool, err error) {
+	waitsFor = -1
+	for q := range queues {
+		for len(queues[q]) > 0 {
+			t := queues[q][0]
+			m, err := o.advance(t)
+			if err != nil {
+				return t.peer, moved, err
+			}
+			moved = moved || m
+			if !t.over {
+				waitsFor = t.peer
+				break
+			}
+			queues[q] = queues[q][1:]
+		}
+	}
+	return waitsFor, moved, nil
+}
+
+// ready reports whether the first transfer of a queue can advance, or else returns a peer that has left, or -1. Data
+// that a peer moved before it left counts.
+func (o *op) ready(queues [][]*transfer) (ok bool, left int) {
+	for _, queue := range queues {
+		if len(queue) == 0 {
+			continue
+		}
+		if t := queue[0]; o.canAdvance(t) {
+			return true, -1
+		} else if o.e.gone(t.peer) && !o.canAdvance(t) {
+			return false, t.peer
+		}
+	}
+	return false, -1
 }
 
 // compareCounts is the count phase of an all-to-all-v. A rank's slot holds the bytes it sends to each rank, then the
