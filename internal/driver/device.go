@@ -8,26 +8,20 @@ type Attribute int
 // The attributes that goccl reads.
 const (
 	MaxSharedPerBlock      Attribute = 8
-	WarpSize               Attribute = 10
 	ClockRate              Attribute = 13 // kHz
 	MultiprocessorCount    Attribute = 16
-	Integrated             Attribute = 18
 	L2CacheSize            Attribute = 38 // bytes
 	MaxThreadsPerMP        Attribute = 39
 	AsyncEngineCount       Attribute = 40
-	UnifiedAddressing      Attribute = 41
 	ComputeMajor           Attribute = 75
 	ComputeMinor           Attribute = 76
 	MaxSharedPerMP         Attribute = 81
-	CooperativeLaunch      Attribute = 95
 	MaxSharedPerBlockOptin Attribute = 97
 	VMMSupported           Attribute = 102
 	PosixFDSupported       Attribute = 103
 	RDMAWithVMM            Attribute = 110
 	ClusterLaunch          Attribute = 120
 	StreamMemOps64         Attribute = 122
-	DMABufSupported        Attribute = 124
-	HostNUMA               Attribute = 134
 )
 
 // PeerAttribute is a CUdevice_P2PAttribute.
@@ -35,18 +29,13 @@ type PeerAttribute int
 
 // The peer attributes.
 const (
-	PeerPerformanceRank PeerAttribute = 1
-	PeerAccess          PeerAttribute = 2
-	PeerAtomics         PeerAttribute = 3
-	PeerPartialAtomics  PeerAttribute = 5 // some atomics are native, but not all
+	PeerAccess         PeerAttribute = 2
+	PeerAtomics        PeerAttribute = 3
+	PeerPartialAtomics PeerAttribute = 5 // some atomics are native, but not all
 )
 
 // DeviceCount returns the number of GPUs that CUDA_VISIBLE_DEVICES leaves.
-func DeviceCount() (int, error) {
-	var a args
-	err := call(opDeviceCount, 0, &a, nil, nil)
-	return int(a[0]), err
-}
+func DeviceCount() (int, error) { return get[int](0, opDeviceCount, args{}) }
 
 // DeviceName returns a name like "NVIDIA H200".
 func DeviceName(ordinal int) (string, error) { return deviceString(opDeviceName, ordinal) }
@@ -66,16 +55,12 @@ func deviceString(o op, ordinal int) (string, error) {
 
 // DeviceMemory is the total memory of the device in bytes.
 func DeviceMemory(ordinal int) (int64, error) {
-	a := args{uint64(ordinal)}
-	err := call(opDeviceMemory, 0, &a, nil, nil)
-	return int64(a[0]), err
+	return get[int64](0, opDeviceMemory, args{uint64(ordinal)})
 }
 
 // DeviceAttribute reads one attribute of a device.
 func DeviceAttribute(ordinal int, attr Attribute) (int, error) {
-	a := args{uint64(ordinal), uint64(attr)}
-	err := call(opDeviceAttribute, 0, &a, nil, nil)
-	return int(int64(a[0])), err
+	return get[int](0, opDeviceAttribute, args{uint64(ordinal), uint64(attr)})
 }
 
 // CanAccessPeer reports whether kernels on device can load from and store to memory of peer.
@@ -87,7 +72,5 @@ func CanAccessPeer(device, peer int) (bool, error) {
 
 // DevicePeerAttribute reads an attribute of the link from device to peer.
 func DevicePeerAttribute(device, peer int, attr PeerAttribute) (int, error) {
-	a := args{uint64(device), uint64(peer), uint64(attr)}
-	err := call(opPeerAttribute, 0, &a, nil, nil)
-	return int(int64(a[0])), err
+	return get[int](0, opPeerAttribute, args{uint64(device), uint64(peer), uint64(attr)})
 }

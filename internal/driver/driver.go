@@ -25,33 +25,23 @@ var load = sync.OnceValue(func() error {
 func Load() error { return load() }
 
 // Version returns the CUDA version of the driver: 12080 is 12.8.
-func Version() (int, error) {
-	var a args
-	err := call(opDriverVersion, 0, &a, nil, nil)
-	return int(a[0]), err
-}
+func Version() (int, error) { return get[int](0, opDriverVersion, args{}) }
 
 // Context is a CUcontext; 0 is the thread's current context.
 type Context uintptr
 
 // RetainPrimary takes a reference to the primary context of device ordinal, which cudart and PyTorch use too.
 func RetainPrimary(ordinal int) (Context, error) {
-	a := args{uint64(ordinal)}
-	err := call(opContextRetain, 0, &a, nil, nil)
-	return Context(a[0]), err
+	return get[Context](0, opContextRetain, args{uint64(ordinal)})
 }
 
 // ReleasePrimary drops the reference.
 func ReleasePrimary(ordinal int) error {
-	a := args{uint64(ordinal)}
-	return gone(call(opContextRelease, 0, &a, nil, nil))
+	return gone(Context(0).run(opContextRelease, args{uint64(ordinal)}))
 }
 
 // Synchronize waits for all work of the context, without bound.
-func (c Context) Synchronize() error {
-	var a args
-	return call(opContextSynchronize, c, &a, nil, nil)
-}
+func (c Context) Synchronize() error { return c.run(opContextSynchronize, args{}) }
 
 // CurrentDevice returns the ordinal of the device whose context is current on the calling thread; ok is false if the
 // thread has none.
@@ -65,14 +55,9 @@ func CurrentDevice() (ordinal int, ok bool, err error) {
 }
 
 // EnablePeer lets kernels of c access memory that peer's cuMemAlloc made. Calling it twice is harmless.
-func (c Context) EnablePeer(peer Context) error {
-	a := args{uint64(peer)}
-	return call(opEnablePeer, c, &a, nil, nil)
-}
+func (c Context) EnablePeer(peer Context) error { return c.run(opEnablePeer, args{uint64(peer)}) }
 
 // PriorityRange returns the least and the greatest stream priority (the greatest is the smaller number).
 func (c Context) PriorityRange() (least, greatest int, err error) {
-	var a args
-	err = call(opPriorityRange, c, &a, nil, nil)
-	return int(int64(a[0])), int(int64(a[1])), err
+	return get2[int, int](c, opPriorityRange, args{})
 }

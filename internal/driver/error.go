@@ -7,31 +7,24 @@ type Code int32
 
 // The codes that callers distinguish.
 const (
-	InvalidValue             Code = 1
-	OutOfMemory              Code = 2
-	NotInitialized           Code = 3
-	Deinitialized            Code = 4
-	NoDevice                 Code = 100
-	InvalidDevice            Code = 101
-	InvalidImage             Code = 200
-	InvalidContext           Code = 201
-	NoBinaryForGPU           Code = 209
-	PeerAccessUnsupported    Code = 217
-	InvalidPTX               Code = 218
-	UnsupportedPTXVersion    Code = 222
-	JITCompilerNotFound      Code = 221
-	InvalidHandle            Code = 400
-	NotFound                 Code = 500
-	NotReady                 Code = 600
-	IllegalAddress           Code = 700
-	ContextIsDestroyed       Code = 709
-	LaunchFailed             Code = 719
-	NotPermitted             Code = 800
-	NotSupported             Code = 801
-	StreamCaptureUnsupported Code = 900
-	StreamCaptureInvalidated Code = 901
-	StreamCaptureImplicit    Code = 906
-	Unknown                  Code = 999
+	InvalidValue          Code = 1
+	OutOfMemory           Code = 2
+	Deinitialized         Code = 4
+	NoDevice              Code = 100
+	InvalidDevice         Code = 101
+	InvalidImage          Code = 200
+	InvalidContext        Code = 201
+	NoBinaryForGPU        Code = 209
+	PeerAccessUnsupported Code = 217
+	InvalidPTX            Code = 218
+	UnsupportedPTXVersion Code = 222
+	NotFound              Code = 500
+	NotReady              Code = 600
+	IllegalAddress        Code = 700
+	ContextIsDestroyed    Code = 709
+	LaunchFailed          Code = 719
+	NotSupported          Code = 801
+	Unknown               Code = 999
 )
 
 // Error is a driver call that failed.

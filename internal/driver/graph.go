@@ -22,8 +22,7 @@ const (
 
 // BeginCapture records later work on s into a graph instead of running it.
 func (c Context) BeginCapture(s Stream, m CaptureMode) error {
-	a := args{uint64(s), uint64(m)}
-	return call(opBeginCapture, c, &a, nil, nil)
+	return c.run(opBeginCapture, args{uint64(s), uint64(m)})
 }
 
 // EndCapture returns the graph.
@@ -45,38 +44,26 @@ func (c Context) CaptureInfo(s Stream) (CaptureStatus, uint64, error) {
 
 // Instantiate makes an executable graph of g.
 func (c Context) Instantiate(g Graph) (GraphExec, error) {
-	a := args{uint64(g)}
-	err := call(opGraphInstantiate, c, &a, nil, nil)
-	return GraphExec(a[0]), err
+	return get[GraphExec](c, opGraphInstantiate, args{uint64(g)})
 }
 
 // UploadGraph prepares the first launch.
 func (c Context) UploadGraph(e GraphExec, s Stream) error {
-	a := args{uint64(e), uint64(s)}
-	return call(opGraphUpload, c, &a, nil, nil)
+	return c.run(opGraphUpload, args{uint64(e), uint64(s)})
 }
 
 // LaunchGraph enqueues a launch of the graph.
 func (c Context) LaunchGraph(e GraphExec, s Stream) error {
-	a := args{uint64(e), uint64(s)}
-	return call(opGraphLaunch, c, &a, nil, nil)
+	return c.run(opGraphLaunch, args{uint64(e), uint64(s)})
 }
 
 // GraphNodes returns the number of nodes.
-func (c Context) GraphNodes(g Graph) (int, error) {
-	a := args{uint64(g)}
-	err := call(opGraphNodes, c, &a, nil, nil)
-	return int(a[0]), err
-}
+func (c Context) GraphNodes(g Graph) (int, error) { return get[int](c, opGraphNodes, args{uint64(g)}) }
 
 // DestroyGraph frees a graph.
-func (c Context) DestroyGraph(g Graph) error {
-	a := args{uint64(g)}
-	return gone(call(opGraphDestroy, c, &a, nil, nil))
-}
+func (c Context) DestroyGraph(g Graph) error { return gone(c.run(opGraphDestroy, args{uint64(g)})) }
 
 // DestroyGraphExec frees an instantiated graph; enqueued launches still run.
 func (c Context) DestroyGraphExec(e GraphExec) error {
-	a := args{uint64(e)}
-	return gone(call(opGraphExecDestroy, c, &a, nil, nil))
+	return gone(c.run(opGraphExecDestroy, args{uint64(e)}))
 }

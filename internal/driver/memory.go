@@ -5,23 +5,16 @@ type Ptr = uintptr
 
 // MemInfo returns the free and the total memory of the context's device, in bytes.
 func (c Context) MemInfo() (free, total int64, err error) {
-	var a args
-	err = call(opMemInfo, c, &a, nil, nil)
-	return int64(a[0]), int64(a[1]), err
+	return get2[int64, int64](c, opMemInfo, args{})
 }
 
 // MemAlloc is cuMemAlloc, which cudaMalloc uses. The contents are undefined.
 func (c Context) MemAlloc(size int64) (Ptr, error) {
-	a := args{uint64(size)}
-	err := call(opMemAlloc, c, &a, nil, nil)
-	return Ptr(a[0]), err
+	return get[Ptr](c, opMemAlloc, args{uint64(size)})
 }
 
 // MemFree frees memory of MemAlloc; it waits for work that uses it.
-func (c Context) MemFree(p Ptr) error {
-	a := args{uint64(p)}
-	return gone(call(opMemFree, c, &a, nil, nil))
-}
+func (c Context) MemFree(p Ptr) error { return gone(c.run(opMemFree, args{uint64(p)})) }
 
 // MemoryType is the kind of memory that a pointer points to.
 type MemoryType uint8
@@ -62,42 +55,31 @@ func (c Context) PointerInfo(p Ptr) (PointerInfo, error) {
 
 // AddressRange returns the base and the size of the allocation (or VMM mapping) that holds p.
 func (c Context) AddressRange(p Ptr) (base Ptr, size int64, err error) {
-	a := args{uint64(p)}
-	err = call(opAddressRange, c, &a, nil, nil)
-	return Ptr(a[0]), int64(a[1]), err
+	return get2[Ptr, int64](c, opAddressRange, args{uint64(p)})
 }
 
 // HostPortable and the other flags are flags of cuMemHostAlloc and cuMemHostRegister.
 const (
-	HostPortable      = 1
-	HostDeviceMap     = 2
-	HostWriteCombined = 4
+	HostPortable  = 1
+	HostDeviceMap = 2
 )
 
 // HostAlloc returns page-locked host memory and its device address.
 func (c Context) HostAlloc(size int64, flags uint32) (host, dev Ptr, err error) {
-	a := args{uint64(size), uint64(flags)}
-	err = call(opHostAlloc, c, &a, nil, nil)
-	return Ptr(a[0]), Ptr(a[1]), err
+	return get2[Ptr, Ptr](c, opHostAlloc, args{uint64(size), uint64(flags)})
 }
 
 // HostFree frees memory of HostAlloc.
-func (c Context) HostFree(host Ptr) error {
-	a := args{uint64(host)}
-	return gone(call(opHostFree, c, &a, nil, nil))
-}
+func (c Context) HostFree(host Ptr) error { return gone(c.run(opHostFree, args{uint64(host)})) }
 
 // HostRegister page-locks size bytes at host (not on the Go heap) and maps them for the device.
 func (c Context) HostRegister(host Ptr, size int64, flags uint32) (dev Ptr, err error) {
-	a := args{uint64(host), uint64(size), uint64(flags)}
-	err = call(opHostRegister, c, &a, nil, nil)
-	return Ptr(a[0]), err
+	return get[Ptr](c, opHostRegister, args{uint64(host), uint64(size), uint64(flags)})
 }
 
 // HostUnregister reverses HostRegister.
 func (c Context) HostUnregister(host Ptr) error {
-	a := args{uint64(host)}
-	return gone(call(opHostUnregister, c, &a, nil, nil))
+	return gone(c.run(opHostUnregister, args{uint64(host)}))
 }
 
 // CopyIn copies Go memory to the device on stream s and waits for it.

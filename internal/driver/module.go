@@ -41,10 +41,7 @@ func text(b []byte) string {
 }
 
 // UnloadModule frees the module, its functions and its variables.
-func (c Context) UnloadModule(m Module) error {
-	a := args{uint64(m)}
-	return gone(call(opModuleUnload, c, &a, nil, nil))
-}
+func (c Context) UnloadModule(m Module) error { return gone(c.run(opModuleUnload, args{uint64(m)})) }
 
 // ModuleFunction finds a kernel and loads it onto the device.
 func (c Context) ModuleFunction(m Module, name string) (Function, error) {
@@ -83,22 +80,17 @@ const (
 
 // FuncAttribute reads an attribute of f.
 func (c Context) FuncAttribute(f Function, attr FuncAttribute) (int, error) {
-	a := args{uint64(f), uint64(attr)}
-	err := call(opFuncGetAttribute, c, &a, nil, nil)
-	return int(int64(a[0])), err
+	return get[int](c, opFuncGetAttribute, args{uint64(f), uint64(attr)})
 }
 
 // SetFuncAttribute sets an attribute of f.
 func (c Context) SetFuncAttribute(f Function, attr FuncAttribute, value int) error {
-	a := args{uint64(f), uint64(attr), uint64(value)}
-	return call(opFuncSetAttribute, c, &a, nil, nil)
+	return c.run(opFuncSetAttribute, args{uint64(f), uint64(attr), uint64(value)})
 }
 
 // Occupancy returns how many blocks with the given threads and bytes of dynamic shared memory fit on a multiprocessor.
 func (c Context) Occupancy(f Function, threads int, shared uint32) (int, error) {
-	a := args{uint64(f), uint64(threads), uint64(shared)}
-	err := call(opOccupancy, c, &a, nil, nil)
-	return int(a[0]), err
+	return get[int](c, opOccupancy, args{uint64(f), uint64(threads), uint64(shared)})
 }
 
 // LaunchFlag requests a launch attribute.

@@ -1,88 +1,28 @@
 package driver
 
-// op is an operation of goccl_driver_call, in the order of op.h.
+//go:generate sh -c "{ echo '// Generated from op.h by go generate. DO NOT EDIT.'; echo; echo 'package driver'; echo; echo 'const ('; grep -v '^//' op.h | grep -o 'OP([A-Z][A-Za-z0-9]*)' | sed 's/OP(/op/; s/)//; 1s/$/ op = iota/'; echo opCount; echo ')'; } | gofmt > op_list.go"
+
+// op is an operation of goccl_driver_call: op_list.go has them in the order of op.h.
 type op uint32
-
-// Stream-ordered operations; they are legal while the stream is being captured.
-const (
-	opLaunch op = iota
-	opEnter
-	opLeave
-	opCopy
-	opMemset8
-	opMemset32
-	opEventRecord
-	opStreamWaitEvent
-	opWriteValue32
-	opWriteValue64
-	opWaitValue32
-	opWaitValue64
-	opGraphLaunch
-	opBeginCapture
-	opEndCapture
-	opCaptureInfo
-
-	// Immediate operations; they run with the thread's capture mode relaxed.
-	opDriverInit
-	opDriverVersion
-	opDeviceCount
-	opDeviceName
-	opDeviceBusID
-	opDeviceMemory
-	opDeviceAttribute
-	opCanAccessPeer
-	opPeerAttribute
-	opContextRetain
-	opContextRelease
-	opContextSynchronize
-	opPriorityRange
-	opCurrentDevice
-	opEnablePeer
-	opMemInfo
-	opMemAlloc
-	opMemFree
-	opPointerInfo
-	opAddressRange
-	opHostAlloc
-	opHostFree
-	opHostRegister
-	opHostUnregister
-	opIPCGet
-	opIPCOpen
-	opIPCClose
-	opVMMAlloc
-	opVMMExport
-	opVMMImport
-	opVMMAccess
-	opVMMFree
-	opVMMReserve
-	opVMMUnreserve
-	opDMABuf
-	opCopyIn
-	opCopyOut
-	opStreamCreate
-	opStreamDestroy
-	opStreamQuery
-	opStreamSynchronize
-	opStreamContext
-	opEventCreate
-	opEventQuery
-	opEventElapsed
-	opEventDestroy
-	opGraphInstantiate
-	opGraphUpload
-	opGraphNodes
-	opGraphExecDestroy
-	opGraphDestroy
-	opModuleLoad
-	opModuleUnload
-	opModuleFunction
-	opModuleGlobal
-	opFuncGetAttribute
-	opFuncSetAttribute
-	opOccupancy
-	opCount
-)
 
 // args holds an operation's integer arguments, then its results.
 type args [9]uint64
+
+// number is what an operation returns in a word.
+type number interface {
+	~int | ~int64 | ~uint64 | ~uintptr
+}
+
+// run calls an operation without bytes and results.
+func (c Context) run(o op, a args) error { return call(o, c, &a, nil, nil) }
+
+// get calls an operation without bytes and returns its first result, get2 its first two.
+func get[T number](c Context, o op, a args) (T, error) {
+	err := call(o, c, &a, nil, nil)
+	return T(a[0]), err
+}
+
+func get2[T, U number](c Context, o op, a args) (T, U, error) {
+	err := call(o, c, &a, nil, nil)
+	return T(a[0]), U(a[1]), err
+}

@@ -1,4 +1,4 @@
-// The operations of goccl_driver_call. The Go constants in op.go have the same order; a test compares the names.
+// The operations of goccl_driver_call. op_list.go is generated from this list (go generate).
 // Operations from OP(DriverInit) on are not stream-ordered: they run with the thread's capture mode relaxed.
 #define GOCCL_OPS(OP) \
 	OP(Launch) OP(Enter) OP(Leave) OP(Copy) OP(Memset8) OP(Memset32) OP(EventRecord) OP(StreamWaitEvent) \

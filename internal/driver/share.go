@@ -40,28 +40,23 @@ func (c Context) VMMImport(fd int, size int64, mask uint64, ordinal int, at Ptr)
 
 // VMMAccess gives the devices in mask access to the mapping.
 func (c Context) VMMAccess(m VMM, mask uint64) error {
-	a := args{uint64(m.Ptr), uint64(m.Size), mask}
-	return call(opVMMAccess, c, &a, nil, nil)
+	return c.run(opVMMAccess, args{uint64(m.Ptr), uint64(m.Size), mask})
 }
 
 // VMMFree unmaps and releases the memory. It does not wait: work that uses the memory must be done.
 func (c Context) VMMFree(m VMM) error {
-	a := args{uint64(m.Ptr), uint64(m.Size), m.handle, b2u(m.placed)}
-	return gone(call(opVMMFree, c, &a, nil, nil))
+	return gone(c.run(opVMMFree, args{uint64(m.Ptr), uint64(m.Size), m.handle, b2u(m.placed)}))
 }
 
 // VMMReserve reserves size bytes of addresses that are aligned to align, both multiples of the granularity. Nothing is
 // mapped there yet: see VMMImport.
 func (c Context) VMMReserve(size, align int64) (Ptr, error) {
-	a := args{uint64(size), uint64(align)}
-	err := call(opVMMReserve, c, &a, nil, nil)
-	return Ptr(a[0]), err
+	return get[Ptr](c, opVMMReserve, args{uint64(size), uint64(align)})
 }
 
 // VMMUnreserve reverses VMMReserve. Nothing may be mapped there.
 func (c Context) VMMUnreserve(p Ptr, size int64) error {
-	a := args{uint64(p), uint64(size)}
-	return gone(call(opVMMUnreserve, c, &a, nil, nil))
+	return gone(c.run(opVMMUnreserve, args{uint64(p), uint64(size)}))
 }
 
 // DMABuf returns a new DMA-BUF descriptor of size bytes at p, multiples of the host's page size; the caller closes it.
@@ -88,10 +83,7 @@ func (c Context) IPCOpen(h [64]byte) (Ptr, error) {
 }
 
 // IPCClose reverses IPCOpen.
-func (c Context) IPCClose(p Ptr) error {
-	a := args{uint64(p)}
-	return gone(call(opIPCClose, c, &a, nil, nil))
-}
+func (c Context) IPCClose(p Ptr) error { return gone(c.run(opIPCClose, args{uint64(p)})) }
 
 func b2u(b bool) uint64 {
 	if b {

@@ -19,22 +19,15 @@ type (
 
 // NewStream makes a stream that does not synchronize with the default stream. Smaller priorities are more urgent.
 func (c Context) NewStream(priority int) (Stream, error) {
-	a := args{1, uint64(int64(priority))}
-	err := call(opStreamCreate, c, &a, nil, nil)
-	return Stream(a[0]), err
+	return get[Stream](c, opStreamCreate, args{1, uint64(int64(priority))})
 }
 
 // DestroyStream frees the stream when its enqueued work has finished.
-func (c Context) DestroyStream(s Stream) error {
-	a := args{uint64(s)}
-	return gone(call(opStreamDestroy, c, &a, nil, nil))
-}
+func (c Context) DestroyStream(s Stream) error { return gone(c.run(opStreamDestroy, args{uint64(s)})) }
 
 // StreamContext returns the context of s.
 func (c Context) StreamContext(s Stream) (Context, error) {
-	a := args{uint64(s)}
-	err := call(opStreamContext, c, &a, nil, nil)
-	return Context(a[0]), err
+	return get[Context](c, opStreamContext, args{uint64(s)})
 }
 
 // StreamDone reports whether all enqueued work has run.
@@ -55,26 +48,22 @@ func done(err error) (bool, error) {
 
 // SynchronizeStream waits in the driver, without a bound.
 func (c Context) SynchronizeStream(s Stream) error {
-	a := args{uint64(s)}
-	return call(opStreamSynchronize, c, &a, nil, nil)
+	return c.run(opStreamSynchronize, args{uint64(s)})
 }
 
 // Copy enqueues a copy between any two addresses; the driver determines their location.
 func (c Context) Copy(dst, src Ptr, n int64, s Stream) error {
-	a := args{uint64(dst), uint64(src), uint64(n), uint64(s)}
-	return call(opCopy, c, &a, nil, nil)
+	return c.run(opCopy, args{uint64(dst), uint64(src), uint64(n), uint64(s)})
 }
 
 // Memset8 enqueues n bytes of value; Memset32 n words.
 func (c Context) Memset8(p Ptr, value byte, n int64, s Stream) error {
-	a := args{uint64(p), uint64(value), uint64(n), uint64(s)}
-	return call(opMemset8, c, &a, nil, nil)
+	return c.run(opMemset8, args{uint64(p), uint64(value), uint64(n), uint64(s)})
 }
 
 // Memset32 enqueues n 32-bit words of value at p, which is 4-aligned.
 func (c Context) Memset32(p Ptr, value uint32, n int64, s Stream) error {
-	a := args{uint64(p), uint64(value), uint64(n), uint64(s)}
-	return call(opMemset32, c, &a, nil, nil)
+	return c.run(opMemset32, args{uint64(p), uint64(value), uint64(n), uint64(s)})
 }
 
 // WaitFlag is the comparison of WaitValue32 and WaitValue64.
@@ -83,32 +72,26 @@ type WaitFlag uint32
 // The comparisons. WaitGEQ compares by signed difference, so counters may wrap.
 const (
 	WaitGEQ WaitFlag = 0
-	WaitEQ  WaitFlag = 1
-	WaitAND WaitFlag = 2
 )
 
 // WriteValue32 enqueues a store of a word after all earlier work is visible to the system.
 func (c Context) WriteValue32(s Stream, p Ptr, v uint32) error {
-	a := args{uint64(s), uint64(p), uint64(v)}
-	return call(opWriteValue32, c, &a, nil, nil)
+	return c.run(opWriteValue32, args{uint64(s), uint64(p), uint64(v)})
 }
 
 // WriteValue64 is WriteValue32 for 8 bytes.
 func (c Context) WriteValue64(s Stream, p Ptr, v uint64) error {
-	a := args{uint64(s), uint64(p), v}
-	return call(opWriteValue64, c, &a, nil, nil)
+	return c.run(opWriteValue64, args{uint64(s), uint64(p), v})
 }
 
 // WaitValue32 makes later work wait until the comparison is true.
 func (c Context) WaitValue32(s Stream, p Ptr, v uint32, f WaitFlag) error {
-	a := args{uint64(s), uint64(p), uint64(v), uint64(f)}
-	return call(opWaitValue32, c, &a, nil, nil)
+	return c.run(opWaitValue32, args{uint64(s), uint64(p), uint64(v), uint64(f)})
 }
 
 // WaitValue64 is WaitValue32 for 8 bytes.
 func (c Context) WaitValue64(s Stream, p Ptr, v uint64, f WaitFlag) error {
-	a := args{uint64(s), uint64(p), v, uint64(f)}
-	return call(opWaitValue64, c, &a, nil, nil)
+	return c.run(opWaitValue64, args{uint64(s), uint64(p), v, uint64(f)})
 }
 
 // NewEvent makes an event; Elapsed requires timing.
@@ -122,21 +105,16 @@ func (c Context) NewEvent(timing bool) (Event, error) {
 }
 
 // DestroyEvent frees an event; work that waits for it still does.
-func (c Context) DestroyEvent(e Event) error {
-	a := args{uint64(e)}
-	return gone(call(opEventDestroy, c, &a, nil, nil))
-}
+func (c Context) DestroyEvent(e Event) error { return gone(c.run(opEventDestroy, args{uint64(e)})) }
 
 // RecordEvent enqueues e on s.
 func (c Context) RecordEvent(e Event, s Stream) error {
-	a := args{uint64(e), uint64(s)}
-	return call(opEventRecord, c, &a, nil, nil)
+	return c.run(opEventRecord, args{uint64(e), uint64(s)})
 }
 
 // WaitEvent makes later work on s wait for e.
 func (c Context) WaitEvent(s Stream, e Event) error {
-	a := args{uint64(s), uint64(e)}
-	return call(opStreamWaitEvent, c, &a, nil, nil)
+	return c.run(opStreamWaitEvent, args{uint64(s), uint64(e)})
 }
 
 // EventDone reports whether e was reached.

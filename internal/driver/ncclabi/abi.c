@@ -14,10 +14,8 @@ static const char *const names[] = {NCCL_API(NCCL_NAME, NCCL_NAME)};
 const char *goccl_nccl_name(uint32_t i) { return i < ABI_count ? names[i] : NULL; }
 int goccl_nccl_has(const goccl_nccl *lib, uint32_t i) { return i < ABI_count && ((void *const *)lib)[i] != NULL; }
 
-goccl_nccl *goccl_nccl_open(const char *path, int deepBind, uint64_t get, uint64_t set, char *text, int size) {
-	int flags = RTLD_NOW | RTLD_LOCAL;
-	if (deepBind) flags |= RTLD_DEEPBIND;
-	void *lib = dlopen(path, flags);
+goccl_nccl *goccl_nccl_open(const char *path, uint64_t get, uint64_t set, char *text, int size) {
+	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
 		snprintf(text, size, "%s", dlerror());
 		return NULL;
@@ -63,13 +61,7 @@ static int call(const goccl_nccl *lib, uint32_t index, uint64_t *a, void *p) {
 		r = lib->ncclCommInitRank(&h, I(0), id, I(1));
 		a[0] = (uintptr_t)h;
 		return r;
-	case ABI_ncclCommInitAll: { // a: n, then in p: n handles (8 bytes each) followed by n device numbers (4 bytes each)
-		comm_t *comms = p;
-		return lib->ncclCommInitAll(comms, I(0), (const int *)(comms + I(0)));
-	}
 	case ABI_ncclCommDestroy: return lib->ncclCommDestroy(P(0));
-	case ABI_ncclCommAbort: return lib->ncclCommAbort(P(0));
-	case ABI_ncclCommFinalize: return lib->ncclCommFinalize(P(0));
 	case ABI_ncclCommGetAsyncError: r = lib->ncclCommGetAsyncError(P(0), &i); a[0] = (uint64_t)i; return r;
 	case ABI_ncclGroupStart: return lib->ncclGroupStart();
 	case ABI_ncclGroupEnd: return lib->ncclGroupEnd();
@@ -83,13 +75,6 @@ static int call(const goccl_nccl *lib, uint32_t index, uint64_t *a, void *p) {
 	case ABI_ncclAlltoAll: return lib->ncclAlltoAll(P(0), P(1), a[2], I(3), P(4), P(5));
 	case ABI_ncclGather: return lib->ncclGather(P(0), P(1), a[2], I(3), I(4), P(5), P(6));
 	case ABI_ncclScatter: return lib->ncclScatter(P(0), P(1), a[2], I(3), I(4), P(5), P(6));
-	case ABI_ncclMemAlloc: r = lib->ncclMemAlloc(&h, a[0]); a[0] = (uintptr_t)h; return r;
-	case ABI_ncclMemFree: return lib->ncclMemFree(P(0));
-	case ABI_ncclCommWindowRegister:
-		r = lib->ncclCommWindowRegister(P(0), P(1), a[2], &h, I(3));
-		a[0] = (uintptr_t)h;
-		return r;
-	case ABI_ncclCommWindowDeregister: return lib->ncclCommWindowDeregister(P(0), P(1));
 	case ABI_ncclRedOpCreatePreMulSum: // a: type, residence, comm, device scalar; p: host scalar
 		r = lib->ncclRedOpCreatePreMulSum(&i, p ? p : P(3), I(0), I(1), P(2));
 		a[0] = (uint64_t)i;

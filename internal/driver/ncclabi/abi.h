@@ -5,16 +5,14 @@
 #include <stdint.h>
 
 typedef struct { char internal[128]; } ncclUniqueId;
-typedef void *comm_t, *stream_t, *window_t;
+typedef void *comm_t, *stream_t;
 
 // R: every NCCL since 2.7 has it. O: came later.
 #define NCCL_API(R, O) \
 	R(ncclGetVersion, (int *)) \
 	R(ncclGetUniqueId, (ncclUniqueId *)) \
 	R(ncclCommInitRank, (comm_t *, int, ncclUniqueId, int)) \
-	R(ncclCommInitAll, (comm_t *, int, const int *)) \
 	R(ncclCommDestroy, (comm_t)) \
-	R(ncclCommAbort, (comm_t)) \
 	R(ncclCommGetAsyncError, (comm_t, int *)) \
 	R(ncclGroupStart, (void)) \
 	R(ncclGroupEnd, (void)) \
@@ -25,14 +23,9 @@ typedef void *comm_t, *stream_t, *window_t;
 	R(ncclReduce, (const void *, void *, size_t, int, int, int, comm_t, stream_t)) \
 	R(ncclSend, (const void *, size_t, int, int, comm_t, stream_t)) \
 	R(ncclRecv, (void *, size_t, int, int, comm_t, stream_t)) \
-	O(ncclCommFinalize, (comm_t)) \
 	O(ncclAlltoAll, (const void *, void *, size_t, int, comm_t, stream_t)) \
 	O(ncclGather, (const void *, void *, size_t, int, int, comm_t, stream_t)) \
 	O(ncclScatter, (const void *, void *, size_t, int, int, comm_t, stream_t)) \
-	O(ncclMemAlloc, (void **, size_t)) \
-	O(ncclMemFree, (void *)) \
-	O(ncclCommWindowRegister, (comm_t, void *, size_t, window_t *, int)) \
-	O(ncclCommWindowDeregister, (comm_t, window_t)) \
 	O(ncclRedOpCreatePreMulSum, (int *, void *, int, int, comm_t)) \
 	O(ncclRedOpDestroy, (int, comm_t))
 #define NCCL_FIELD(name, params) int(*name) params;
@@ -47,7 +40,7 @@ typedef struct {
 } goccl_nccl;
 
 // Opens a library. On failure NULL, and why in text. get and set are the driver's context functions, or 0.
-goccl_nccl *goccl_nccl_open(const char *path, int deepBind, uint64_t get, uint64_t set, char *text, int size);
+goccl_nccl *goccl_nccl_open(const char *path, uint64_t get, uint64_t set, char *text, int size);
 // Calls function index with ctx current (0: whatever is). Arguments are in a[], in ABI order; p is the one pointer to
 // Go memory, if any. Results that are handles come back in a[0]. -1: the library lacks the function; -2: the context
 // could not be set.

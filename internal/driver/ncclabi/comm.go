@@ -81,24 +81,6 @@ func (c *Comm) DestroyOp(op int) error {
 	return c.do(fRedOpDestroy, &args{uint64(op), uint64(c.raw)})
 }
 
-// Window is a registered buffer.
-type Window uintptr
-
-// WindowSymmetric promises that all ranks register the same offsets.
-const WindowSymmetric = 1
-
-// RegisterWindow is collective: all ranks call it, with buffers of MemAlloc.
-func (c *Comm) RegisterWindow(buf uintptr, size int64, flags int) (Window, error) {
-	a := args{uint64(c.raw), uint64(buf), uint64(size), uint64(flags)}
-	err := c.do(fCommWindowRegister, &a)
-	return Window(a[0]), err
-}
-
-// DeregisterWindow undoes RegisterWindow.
-func (c *Comm) DeregisterWindow(w Window) error {
-	return c.do(fCommWindowDeregister, &args{uint64(c.raw), uint64(w)})
-}
-
 // AsyncError is what went wrong in the background, or nil.
 func (c *Comm) AsyncError() error {
 	a := args{uint64(c.raw)}
@@ -108,18 +90,13 @@ func (c *Comm) AsyncError() error {
 	return c.lib.check(fCommGetAsyncError, c.raw, Result(int32(a[0])))
 }
 
-// Abort ends the communicator and its work in flight.
-func (c *Comm) Abort() error { return c.end(fCommAbort) }
-
-// Destroy frees the communicator; its work must be done. Twice, or after Abort, is harmless.
-func (c *Comm) Destroy() error { return c.end(fCommDestroy) }
-
-func (c *Comm) end(f function) error {
+// Destroy frees the communicator; its work must be done. Twice is harmless.
+func (c *Comm) Destroy() error {
 	if c.raw == 0 {
 		return nil
 	}
 	a := args{uint64(c.raw)}
-	err := c.do(f, &a)
+	err := c.do(fCommDestroy, &a)
 	c.raw = 0
 	return err
 }

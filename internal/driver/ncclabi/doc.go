@@ -8,5 +8,5 @@
 //
 // Every call may come from any goroutine; the CUDA context that a Comm was made with is current during its calls and
 // the thread's own is put back. A group belongs to one thread: use Library.Group, which keeps the goroutine on its
-// thread. One Comm is for one goroutine at a time, except Abort and AsyncError. A Library is never unloaded.
+// thread. One Comm is for one goroutine at a time, except AsyncError. A Library is never unloaded.
 package ncclabi

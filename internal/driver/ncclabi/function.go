@@ -7,9 +7,7 @@ const (
 	fGetVersion function = iota
 	fGetUniqueID
 	fCommInitRank
-	fCommInitAll
 	fCommDestroy
-	fCommAbort
 	fCommGetAsyncError
 	fGroupStart
 	fGroupEnd
@@ -20,26 +18,18 @@ const (
 	fReduce
 	fSend
 	fRecv
-	fCommFinalize
 	fAlltoAll
 	fGather
 	fScatter
-	fMemAlloc
-	fMemFree
-	fCommWindowRegister
-	fCommWindowDeregister
 	fRedOpCreatePreMulSum
 	fRedOpDestroy
 	numFunctions
 )
 
-var functionNames = [numFunctions]string{"ncclGetVersion", "ncclGetUniqueId", "ncclCommInitRank", "ncclCommInitAll",
-	"ncclCommDestroy", "ncclCommAbort",
+var functionNames = [numFunctions]string{"ncclGetVersion", "ncclGetUniqueId", "ncclCommInitRank", "ncclCommDestroy",
 	"ncclCommGetAsyncError", "ncclGroupStart", "ncclGroupEnd", "ncclAllReduce", "ncclAllGather", "ncclReduceScatter",
-	"ncclBroadcast", "ncclReduce", "ncclSend",
-	"ncclRecv", "ncclCommFinalize", "ncclAlltoAll", "ncclGather", "ncclScatter", "ncclMemAlloc", "ncclMemFree",
-	"ncclCommWindowRegister",
-	"ncclCommWindowDeregister", "ncclRedOpCreatePreMulSum", "ncclRedOpDestroy"}
+	"ncclBroadcast", "ncclReduce", "ncclSend", "ncclRecv", "ncclAlltoAll", "ncclGather", "ncclScatter",
+	"ncclRedOpCreatePreMulSum", "ncclRedOpDestroy"}
 
 // args carries integers and handles in ABI order.
 type args [8]uint64

@@ -3,7 +3,6 @@ package ncclabi
 import (
 	"fmt"
 	"runtime"
-	"unsafe"
 )
 
 // UniqueID is an ncclUniqueId.
@@ -15,21 +14,9 @@ type Library struct {
 	path  string
 }
 
-// Option changes how a library is opened.
-type Option func(*options)
-
-type options struct{ deepBind bool }
-
-// WithDeepBind makes the library prefer its own symbols to the process's (RTLD_DEEPBIND).
-func WithDeepBind() Option { return func(o *options) { o.deepBind = true } }
-
 // Open loads the library at path (or by soname, like "libnccl.so.2").
-func Open(path string, opts ...Option) (*Library, error) {
-	var o options
-	for _, f := range opts {
-		f(&o)
-	}
-	t, err := open(path, o.deepBind)
+func Open(path string) (*Library, error) {
+	t, err := open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -58,17 +45,11 @@ func (l *Library) VersionString() string {
 	return fmt.Sprintf("%d.%d.%d", v/10000, v%10000/100, v%100)
 }
 
-// HasAlltoAll and the others tell which later functions the library has.
+// HasAlltoAll reports ncclAlltoAll.
 func (l *Library) HasAlltoAll() bool { return l.has(fAlltoAll) }
 
 // HasGather reports ncclGather and ncclScatter.
 func (l *Library) HasGather() bool { return l.has(fGather) && l.has(fScatter) }
-
-// HasWindows reports ncclMemAlloc and ncclCommWindowRegister.
-func (l *Library) HasWindows() bool { return l.has(fMemAlloc) && l.has(fCommWindowRegister) }
-
-// HasPreMulSum reports ncclRedOpCreatePreMulSum.
-func (l *Library) HasPreMulSum() bool { return l.has(fRedOpCreatePreMulSum) }
 
 // check turns a result into an error. The path of success does not allocate.
 func (l *Library) check(f function, comm uintptr, r Result) error {
@@ -117,40 +98,4 @@ func (l *Library) InitRank(ctx uintptr, nranks int, id UniqueID, rank int) (*Com
 		return nil, err
 	}
 	return &Comm{lib: l, raw: uintptr(a[0]), ctx: ctx}, nil
-}
-
-// InitAll makes a communicator of one rank per GPU of this process; ctxs are the GPUs' contexts in the same order.
-func (l *Library) InitAll(ordinals []int, ctxs []uintptr) ([]*Comm, error) {
-	n := len(ordinals)
-	if n == 0 || len(ctxs) != n {
-		return nil, fmt.Errorf("ncclabi: InitAll of %d GPUs and %d contexts", n, len(ctxs))
-	}
-	// n handles, then n 32-bit numbers.
-	buf := make([]uint64, n+(n+1)/2)
-	devs := unsafe.Slice((*int32)(unsafe.Pointer(&buf[n])), n)
-	for i, o := range ordinals {
-		devs[i] = int32(o)
-	}
-	a := args{uint64(n)}
-	if err := l.check(fCommInitAll, 0, l.call(fCommInitAll, ctxs[0], &a, (*byte)(unsafe.Pointer(&buf[0])))); err != nil {
-		return nil, err
-	}
-	comms := make([]*Comm, n)
-	for i := range comms {
-		comms[i] = &Comm{lib: l, raw: uintptr(buf[i]), ctx: ctxs[i]}
-	}
-	return comms, nil
-}
-
-// MemAlloc is memory by ncclMemAlloc, on the GPU of ctx.
-func (l *Library) MemAlloc(ctx uintptr, size int64) (uintptr, error) {
-	a := args{uint64(size)}
-	err := l.check(fMemAlloc, 0, l.call(fMemAlloc, ctx, &a, nil))
-	return uintptr(a[0]), err
-}
-
-// MemFree frees it.
-func (l *Library) MemFree(ctx, p uintptr) error {
-	a := args{uint64(p)}
-	return l.check(fMemFree, 0, l.call(fMemFree, ctx, &a, nil))
 }

@@ -22,7 +22,7 @@ import (
 // table is the library's functions, in C memory, for the rest of the process.
 type table = *C.goccl_nccl
 
-func open(path string, deepBind bool) (table, error) {
+func open(path string) (table, error) {
 	// Without a driver the library can still be opened and asked for its version.
 	get, set, err := driver.ContextFunctions()
 	if err != nil {
@@ -32,11 +32,7 @@ func open(path string, deepBind bool) (table, error) {
 	defer C.free(unsafe.Pointer(cpath))
 	text := (*C.char)(C.calloc(1, 512))
 	defer C.free(unsafe.Pointer(text))
-	var deep C.int
-	if deepBind {
-		deep = 1
-	}
-	t := C.goccl_nccl_open(cpath, deep, C.uint64_t(get), C.uint64_t(set), text, 512)
+	t := C.goccl_nccl_open(cpath, C.uint64_t(get), C.uint64_t(set), text, 512)
 	if t == nil {
 		return nil, fmt.Errorf("%w: %s", ErrUnavailable, C.GoString(text))
 	}

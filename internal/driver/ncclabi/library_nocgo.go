@@ -6,7 +6,7 @@ import "fmt"
 
 type table struct{}
 
-func open(string, bool) (table, error) {
+func open(string) (table, error) {
 	return table{}, fmt.Errorf("%w: this program was built without cgo (CGO_ENABLED=0) or not for Linux", ErrUnavailable)
 }
 

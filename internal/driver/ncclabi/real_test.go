@@ -4,8 +4,10 @@ package ncclabi
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,7 +34,7 @@ func TestRealLibrary(t *testing.T) {
 	}
 	t.Logf("%s %s, %d GPUs", path, l.VersionString(), n)
 	const count, f32, sum = 1 << 20, 7, 0
-	ordinals, ctxs := make([]int, n), make([]uintptr, n)
+	ctxs := make([]uintptr, n)
 	buf, streams := make([]uintptr, n), make([]driver.Stream, n)
 	for i := range n {
 		ctx, err := driver.RetainPrimary(i)
@@ -40,7 +42,7 @@ func TestRealLibrary(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = driver.ReleasePrimary(i) }()
-		ordinals[i], ctxs[i] = i, uintptr(ctx)
+		ctxs[i] = uintptr(ctx)
 		if buf[i], err = ctx.MemAlloc(4 * count); err != nil {
 			t.Fatal(err)
 		}
@@ -53,8 +55,17 @@ func TestRealLibrary(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	comms, err := l.InitAll(ordinals, ctxs)
+	id, err := l.UniqueID()
 	if err != nil {
+		t.Fatal(err)
+	}
+	comms, errs := make([]*Comm, n), make([]error, n)
+	var ranks sync.WaitGroup
+	for i := range n {
+		ranks.Go(func() { comms[i], errs[i] = l.InitRank(ctxs[i], n, id, i) })
+	}
+	ranks.Wait()
+	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Group(ctxs[0], func() error {

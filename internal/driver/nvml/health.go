@@ -30,12 +30,9 @@ type Throttle uint64
 // The reasons.
 const (
 	ThrottleIdle         Throttle = 1 << 0
-	ThrottleSetting      Throttle = 1 << 1
-	ThrottlePower        Throttle = 1 << 2
 	ThrottleHardware     Throttle = 1 << 3
 	ThrottleSync         Throttle = 1 << 4
 	ThrottleThermal      Throttle = 1 << 5
 	ThrottleHardwareHeat Throttle = 1 << 6
 	ThrottlePowerBrake   Throttle = 1 << 7
-	ThrottleDisplay      Throttle = 1 << 8
 )

@@ -9,81 +9,67 @@ package nvrtc
 #include <stdlib.h>
 
 // The part of libnvrtc that goccl calls; its ABI has not changed since CUDA 11.1.
-typedef struct {
-	int (*version)(int *major, int *minor);
-	const char *(*errorString)(int result);
-	int (*numArchs)(int *n);
-	int (*archs)(int *list);
-	int (*create)(void **prog, const char *src, const char *name, int n, const char *const *headers,
-	              const char *const *names);
-	int (*destroy)(void **prog);
-	int (*compile)(void *prog, int n, const char *const *options);
-	int (*ptxSize)(void *prog, size_t *n);
-	int (*ptx)(void *prog, char *out);
-	int (*cubinSize)(void *prog, size_t *n);
-	int (*cubin)(void *prog, char *out);
-	int (*logSize)(void *prog, size_t *n);
-	int (*log)(void *prog, char *out);
-} goccl_nvrtc;
+#define GOCCL_NVRTC(F) \
+	F(int, nvrtcVersion, (int *major, int *minor)) \
+	F(const char *, nvrtcGetErrorString, (int result)) \
+	F(int, nvrtcGetNumSupportedArchs, (int *n)) \
+	F(int, nvrtcGetSupportedArchs, (int *list)) \
+	F(int, nvrtcCreateProgram, (void **prog, const char *src, const char *name, int n, const char *const *headers, \
+	  const char *const *names)) \
+	F(int, nvrtcDestroyProgram, (void **prog)) \
+	F(int, nvrtcCompileProgram, (void *prog, int n, const char *const *options)) \
+	F(int, nvrtcGetPTXSize, (void *prog, size_t *n)) \
+	F(int, nvrtcGetPTX, (void *prog, char *out)) \
+	F(int, nvrtcGetCUBINSize, (void *prog, size_t *n)) \
+	F(int, nvrtcGetCUBIN, (void *prog, char *out)) \
+	F(int, nvrtcGetProgramLogSize, (void *prog, size_t *n)) \
+	F(int, nvrtcGetProgramLog, (void *prog, char *out))
+#define FIELD(result, name, params) result(*name) params;
+typedef struct { GOCCL_NVRTC(FIELD) } goccl_nvrtc;
 
 // goccl_nvrtc_open fills t and returns NULL, or returns a text that says what failed (owned by libdl, copied at once by
 // the caller).
 static const char *goccl_nvrtc_open(const char *path, goccl_nvrtc *t) {
 	void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!h) return dlerror();
-#define SYM(field, name) \
-	do { \
-		*(void **)&t->field = dlsym(h, name); \
-		if (!t->field) { dlclose(h); return "has no " name; } \
-	} while (0)
-	SYM(version, "nvrtcVersion");
-	SYM(errorString, "nvrtcGetErrorString");
-	SYM(numArchs, "nvrtcGetNumSupportedArchs");
-	SYM(archs, "nvrtcGetSupportedArchs");
-	SYM(create, "nvrtcCreateProgram");
-	SYM(destroy, "nvrtcDestroyProgram");
-	SYM(compile, "nvrtcCompileProgram");
-	SYM(ptxSize, "nvrtcGetPTXSize");
-	SYM(ptx, "nvrtcGetPTX");
-	SYM(cubinSize, "nvrtcGetCUBINSize");
-	SYM(cubin, "nvrtcGetCUBIN");
-	SYM(logSize, "nvrtcGetProgramLogSize");
-	SYM(log, "nvrtcGetProgramLog");
-#undef SYM
+#define SYM(result, name, params) \
+	*(void **)&t->name = dlsym(h, #name); \
+	if (!t->name) { dlclose(h); return "has no " #name; }
+	GOCCL_NVRTC(SYM)
 	return NULL;
 }
 
 // goccl_nvrtc_file is the file that the library was loaded from, or NULL.
 static const char *goccl_nvrtc_file(goccl_nvrtc *t) {
 	Dl_info info;
-	return dladdr(*(void **)&t->version, &info) ? info.dli_fname : NULL;
+	return dladdr(*(void **)&t->nvrtcVersion, &info) ? info.dli_fname : NULL;
 }
 
-static int goccl_nvrtc_version(goccl_nvrtc *t, int *a, int *b) { return t->version(a, b); }
-static const char *goccl_nvrtc_error(goccl_nvrtc *t, int r) { return t->errorString(r); }
-static int goccl_nvrtc_num_archs(goccl_nvrtc *t, int *n) { return t->numArchs(n); }
-static int goccl_nvrtc_archs(goccl_nvrtc *t, int *list) { return t->archs(list); }
+static int goccl_nvrtc_version(goccl_nvrtc *t, int *a, int *b) { return t->nvrtcVersion(a, b); }
+static const char *goccl_nvrtc_error(goccl_nvrtc *t, int r) { return t->nvrtcGetErrorString(r); }
+static int goccl_nvrtc_num_archs(goccl_nvrtc *t, int *n) { return t->nvrtcGetNumSupportedArchs(n); }
+static int goccl_nvrtc_archs(goccl_nvrtc *t, int *list) { return t->nvrtcGetSupportedArchs(list); }
 static int goccl_nvrtc_create(goccl_nvrtc *t, void **prog, char *src, char *name, int n, char **headers, char **names) {
-	return t->create(prog, src, name, n, (const char *const *)headers, (const char *const *)names);
+	return t->nvrtcCreateProgram(prog, src, name, n, (const char *const *)headers, (const char *const *)names);
 }
-static void goccl_nvrtc_destroy(goccl_nvrtc *t, void **prog) { t->destroy(prog); }
+static void goccl_nvrtc_destroy(goccl_nvrtc *t, void **prog) { t->nvrtcDestroyProgram(prog); }
 static int goccl_nvrtc_compile(goccl_nvrtc *t, void *prog, int n, char **options) {
-	return t->compile(prog, n, (const char *const *)options);
+	return t->nvrtcCompileProgram(prog, n, (const char *const *)options);
 }
 
 // what: 0 log, 1 PTX, 2 cubin.
 static int goccl_nvrtc_size(goccl_nvrtc *t, void *prog, int what, size_t *n) {
 	switch (what) {
-	case 0: return t->logSize(prog, n);
-	case 1: return t->ptxSize(prog, n);
-	default: return t->cubinSize(prog, n);
+	case 0: return t->nvrtcGetProgramLogSize(prog, n);
+	case 1: return t->nvrtcGetPTXSize(prog, n);
+	default: return t->nvrtcGetCUBINSize(prog, n);
 	}
 }
 static int goccl_nvrtc_get(goccl_nvrtc *t, void *prog, int what, char *out) {
 	switch (what) {
-	case 0: return t->log(prog, out);
-	case 1: return t->ptx(prog, out);
-	default: return t->cubin(prog, out);
+	case 0: return t->nvrtcGetProgramLog(prog, out);
+	case 1: return t->nvrtcGetPTX(prog, out);
+	default: return t->nvrtcGetCUBIN(prog, out);
 	}
 }
 */

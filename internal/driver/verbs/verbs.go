@@ -20,12 +20,9 @@ type Attributes struct {
 
 // States of a port, link layers, and kinds of atomics.
 const (
-	PortActive     = 4
-	InfiniBand     = 1
-	Ethernet       = 2
-	AtomicsNone    = 0
-	AtomicsAdapter = 1 // atomic among the operations of one adapter
-	AtomicsGlobal  = 2 // atomic with operations of CPUs as well
+	InfiniBand  = 1
+	Ethernet    = 2
+	AtomicsNone = 0
 )
 
 // GID is an address of a port: an IPv6 address, or one of IPv4 that is mapped into it.
@@ -82,11 +79,8 @@ const (
 	Flushed          = 5 // the queue pair had failed before
 	RemoteInvalid    = 9
 	RemoteAccess     = 10
-	RemoteOperation  = 11
 	RetryExceeded    = 12
 	ReceiverNotReady = 13
-
-	ReceivedImmediate = 129
 )
 
 // Kinds of Context.Event.
@@ -95,8 +89,6 @@ const (
 	EventQPRequest   = 2
 	EventQPAccess    = 3
 	EventDeviceFatal = 8
-	EventPortActive  = 9
-	EventPortError   = 10
 )
 
 // Access to registered memory.
