@@ -12,100 +12,37 @@ import (
 // kernel reduces nsrc sources into dst; see vector_amd64.h.
 type kernel func(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
 
-//go:noescape
 func sumFloat32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func sumFloat64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func preMulSumFloat32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func preMulSumFloat64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func prodFloat32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func prodFloat64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func sumInt8(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func sumInt32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func sumInt64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func prodInt32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func maxInt8(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func minInt8(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func maxUint8(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func minUint8(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func maxInt32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func minInt32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func maxUint32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func minUint32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func maxFloat32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func minFloat32(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func maxFloat64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func minFloat64(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func sumBfloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func prodBfloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func preMulSumBfloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func maxBfloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func minBfloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func sumFloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func prodFloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func preMulSumFloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func maxFloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
-
-//go:noescape
 func minFloat16(dst *byte, srcs *[]byte, nsrc, n int, scale uint64)
 
 // vectorKernel is a kernel and its block size: the number of bytes must be a multiple of it.
