@@ -49,13 +49,7 @@ func (b *builder) allToAllDirect() {
 		bytes := n * b.elem
 		in, out := b.blocksFrom(off)
 		if inPlace {
-			from := in
-			in = func(p int) device.Ptr { return saved.Add(int64(p) * bytes) }
-			var save work
-			for p := range b.size() {
-				save.copies = append(save.copies, copying{in(p), from(p), bytes})
-			}
-			c.before = append(c.before, save)
+			in = b.save(c, in, saved, bytes)
 		}
 		p := &wire.Phase{}
 		do(&c.before, b.inside(nil, in, out, n)...)
