@@ -47,6 +47,12 @@ func TestBlameOfSplit(t *testing.T) {
 			t.Errorf("%v: want rank 3, peer 2", e)
 		}
 	}
+	// The rank that this one has waited for has given up meanwhile, because of another one.
+	group.Status.End(&Error{Op: "communicator", Rank: 2, Peer: 0, Err: ErrTimeout})
+	late := &Error{Op: "init", Rank: 2, Peer: 1, Err: ErrTimeout}
+	if e := fault.Of(group.Blame("init", late, nil, []int{0, 1, 2})); e.Peer != 0 {
+		t.Errorf("%v: want peer 0", e)
+	}
 }
 
 // TestSynchronizeAsks: what a kernel beside the engine's reports is known when its stream has ended.

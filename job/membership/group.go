@@ -125,9 +125,9 @@ func (g *Group) watch(failures <-chan bootstrap.PeerFailure) {
 const BlameDelay = 200 * time.Millisecond
 
 // Blame converts err, the error of a failed set-up, to an error in which rank r is called ranks[r]. If a rank has died
-// or given up, that is the cause and is returned instead of err, which is only its consequence. A deadline that names
-// no rank is blamed on a rank of this host that is stopped. ended, if not nil, is why the caller has ended the set-up: it
-// comes from the parent, so it has the right names already.
+// or given up, that is the cause and is returned instead of err, which is only its consequence. A deadline is blamed on
+// a rank of this host that is stopped, if there is one: the rank that err names may wait for it, with the same deadline.
+// ended, if not nil, is why the caller has ended the set-up: it comes from the parent, so it has the right names.
 func (g *Group) Blame(op string, err, ended error, ranks []int) error {
 	renamed := func(e *collective.Error, kind error) error {
 		peer := e.Peer
@@ -148,20 +148,19 @@ func (g *Group) Blame(op string, err, ended error, ranks []int) error {
 	}
 	mine := own()
 	for _, kind := range []error{collective.ErrUnsupported, collective.ErrInvalidArgument, collective.ErrMismatch,
-		bootstrap.ErrProtocol,
-		device.ErrOutOfMemory, collective.ErrTimeout} {
-		if errors.Is(mine, kind) && (kind != collective.ErrTimeout || Blamed(mine) >= 0) {
+		bootstrap.ErrProtocol, device.ErrOutOfMemory} {
+		if errors.Is(mine, kind) {
 			return mine
 		}
+	}
+	if e := g.Stopped(); errors.Is(mine, collective.ErrTimeout) && e != nil {
+		return renamed(e, e.Err)
 	}
 	select {
 	case <-g.Status.ctx.Done():
 	case <-time.After(BlameDelay):
 	}
 	if e := fault.Of(g.Status.Err()); e != nil {
-		return renamed(e, e.Err)
-	}
-	if e := g.Stopped(); errors.Is(mine, collective.ErrTimeout) && e != nil {
 		return renamed(e, e.Err)
 	}
 	return mine
