@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/internal/regular"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // Table has measured rows for one kind of device, network, and number of hosts and ranks. A GOCCL_TUNING file has a
@@ -136,7 +137,7 @@ func (e *Engine) agree(ctx context.Context, cfg *Config) error {
 	for r, b := range all {
 		if string(b) != string(h.Sum(nil)) {
 			return fmt.Errorf("%w: rank %d has another GOCCL_TUNING or GOCCL_ALGO than rank %d: set the same on all hosts",
-				collective.ErrMismatch, r, e.rank)
+				collective.ErrMismatch, bootstrap.NameOf(cfg.Bootstrap, r), bootstrap.NameOf(cfg.Bootstrap, e.rank))
 		}
 	}
 	return nil

@@ -192,7 +192,7 @@ func (e *Engine) fillConstants() {
 	n, l := e.size, e.layout()
 	for r := range n {
 		e.areas[ll128][r] = uint64(e.arena.Ptr[r])
-		e.areas[ll][r] = uint64(e.arena.Ptr[r].Add(l.lineBytes()))
+		e.areas[ll][r] = uint64(e.arena.Ptr[r].Add(l.ll128Bytes()))
 		e.p2p.window[r] = uint64(e.arena.Ptr[r].Add(l.p2pOffset()))
 		e.stream.window[r] = uint64(e.arena.Ptr[r].Add(l.streamOffset()))
 	}
@@ -236,12 +236,14 @@ func (e *Engine) Enqueue(seq uint64, reqs []collective.Request) error {
 }
 
 func (e *Engine) fail(r *collective.Request, seq uint64, err error) error {
-	peer := fault.PeerOf(err)
+	x := &collective.Error{Comm: e.name, Op: r.Called().String(), Rank: e.rank, Peer: -1, Seq: seq, Err: err}
 	if inner, ok := err.(*collective.Error); ok {
-		peer, err = inner.Peer, inner.Err
+		x.Peer, x.Err = inner.Peer, inner.Err
+		return e.renumbered(x)
 	}
-	return e.renumbered(&collective.Error{Comm: e.name, Op: r.Called().String(), Rank: e.rank, Peer: peer, Seq: seq,
-		Err: err})
+	e.renumbered(x)
+	x.Peer = fault.PeerOf(err) // package share names ranks as the bootstrap does
+	return x
 }
 
 // Abort implements collective.Engine.

@@ -80,7 +80,7 @@ func (e *Engine) reportCounts(status uint32, b *abort.Block) *collective.Error {
 }
 
 // renumbered replaces the ranks of this engine by their numbers in the whole communicator.
-func (e *Engine) renumbered(err *collective.Error) error {
+func (e *Engine) renumbered(err *collective.Error) *collective.Error {
 	if e.names != nil {
 		if err.Rank = e.names[err.Rank]; err.Peer >= 0 && err.Peer < len(e.names) {
 			err.Peer = e.names[err.Peer]

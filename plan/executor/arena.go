@@ -23,7 +23,7 @@ type arena struct {
 func (e *Executor) newArena(ctx context.Context, dev device.Device, size int64) (*arena, error) {
 	a, err := share.NewArena(ctx, e.here, dev, size)
 	if err != nil {
-		if p := e.localPeer(err); p >= 0 && len(e.local) < e.size {
+		if p := fault.PeerOf(err); p >= 0 && len(e.local) < e.size {
 			err = &collective.Error{Comm: e.cfg.Name, Op: "plan", Rank: e.rank, Peer: p, Err: err}
 		}
 		return nil, err
@@ -33,14 +33,6 @@ func (e *Executor) newArena(ctx context.Context, dev device.Device, size int64) 
 		all.SameProcess[r] = a.SameProcess[i]
 	}
 	return all, nil
-}
-
-// localPeer is the rank that an error of package share blames, or -1.
-func (e *Executor) localPeer(err error) int {
-	if p := fault.PeerOf(err); p >= 0 && p < len(e.local) {
-		return e.local[p]
-	}
-	return -1
 }
 
 // byRank indexes the addresses of this host's ranks by the ranks of the communicator. Others have 0.

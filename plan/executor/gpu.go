@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
@@ -162,7 +163,7 @@ func (e *Executor) Register(ctx context.Context, p device.Ptr) error {
 		err = e.gpu.add(region{r, e.byRank(r.Ptr)})
 	}
 	if err != nil {
-		return &collective.Error{Comm: e.cfg.Name, Op: "register", Rank: e.rank, Peer: e.localPeer(err),
+		return &collective.Error{Comm: e.cfg.Name, Op: "register", Rank: e.rank, Peer: fault.PeerOf(err),
 			Err: errors.Join(err, r.Close())}
 	}
 	e.mu.Lock()

@@ -121,9 +121,9 @@ func (l *Links) Close() error {
 	return errors.Join(errs...)
 }
 
+// failed blames a rank of the bootstrap: a wire makes an error of its communicator of it.
 func (l *Links) failed(peer int, err error) error {
-	peer = bootstrap.NameOf(l.cfg.Bootstrap, peer)
-	return fault.Blame("link", peer, "connecting rank %d: %w", peer, err)
+	return fault.Blame("link", peer, "connecting rank %d: %w", bootstrap.NameOf(l.cfg.Bootstrap, peer), err)
 }
 
 // Kind gives an error of the network one of the kinds of package collective.
@@ -207,7 +207,7 @@ func (l *Links) refuse(peer int, err error) {
 	_ = l.cfg.Bootstrap.Send(ctx, peer, l.cfg.Tag, append(binary.LittleEndian.AppendUint32(nil, refusal), err.Error()...))
 }
 
-// answer waits for the hello of one peer and connects. Until that is done it hears a refusal.
+// answer waits for the hello of one peer and connects. Until that is done it receives a refusal.
 func (l *Links) answer(peer int) {
 	ctx, stop := context.WithCancel(l.ctx) // of the connection
 	defer stop()
