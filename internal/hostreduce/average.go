@@ -37,9 +37,7 @@ func average(dst []byte, srcs [][]byte, t datatype.Type, nranks int) {
 		for _, s := range srcs {
 			a.srcs = append(a.srcs, s[off:off+len(out)])
 		}
-		if done := reduceVector(out, a.srcs, t, datatype.Avg, [8]byte{}, nranks); done < len(out) {
-			reduceGeneric(out, a.srcs, done, t, datatype.Avg, [8]byte{}, nranks)
-		}
+		reduce(out, a.srcs, reduction{t: t, op: datatype.Avg, nranks: nranks})
 		a.mend(out, t, nranks)
 		copy(dst[off:], out)
 	}

@@ -45,7 +45,7 @@ func TestAverageIsFinite(t *testing.T) {
 					got = srcs[1]
 				}
 				want := make([]byte, count*size)
-				reduceGeneric(want, srcs, 0, ty, datatype.Avg, [8]byte{}, n)
+				generic[ty](want, srcs, 0, reduction{t: ty, op: datatype.Avg, nranks: n})
 				half := halfAverages(srcs, ty, count)
 				if err := Reduce(got, srcs, ty, datatype.Avg, [8]byte{}, n); err != nil {
 					t.Fatal(err)

@@ -45,18 +45,18 @@ func formatOf(t datatype.Type) *float8Format { return &float8Formats[t-datatype.
 
 // reduceFloat8 reduces from byte first on and returns where it has stopped: at the end for Max and Min, after the last
 // whole group of float8Elems for sums. It leaves Prod, and PreMulSum of little data, to its caller.
-func reduceFloat8(dst []byte, srcs [][]byte, first int, t datatype.Type, op datatype.Op, factor float32,
-	nranks int) int {
-	f, scale, value := formatOf(t), float32(1), formatOf(t).value
-	switch op {
+func reduceFloat8(dst []byte, srcs [][]byte, first int, r reduction, factor float32) int {
+	f, scale := formatOf(r.t), float32(1)
+	value := f.value
+	switch r.op {
 	case datatype.Max, datatype.Min:
 		largest := 0
-		if op == datatype.Max {
+		if r.op == datatype.Max {
 			largest = 1
 		}
 		return extremumFloat8(dst, srcs, first, &f.key[largest], &f.element[largest])
 	case datatype.Avg:
-		scale = 1 / float32(nranks)
+		scale = 1 / float32(r.nranks)
 	case datatype.PreMulSum:
 		if len(dst)-first < 256 {
 			return first

@@ -35,7 +35,7 @@ func FuzzReduce(f *testing.F) {
 		if k == 1 && op != datatype.Avg && op != datatype.PreMulSum {
 			copy(want, srcs[0])
 		} else {
-			reduceGeneric(want, srcs, 0, typ, op, scalar, k)
+			generic[typ](want, srcs, 0, reduction{typ, op, scalar, k})
 		}
 		for i := 0; op == datatype.Avg && overflows(typ) && i < n/size; i++ {
 			if f := floatAt(want, i, typ); f-f != 0 {

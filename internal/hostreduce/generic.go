@@ -11,28 +11,22 @@ import (
 // first-level cache. Accumulators outside dst allow dst to be any of the sources.
 const blockElems = 128
 
-// reduceGeneric is Reduce from byte first on, in plain Go. The sources are not empty.
-func reduceGeneric(dst []byte, srcs [][]byte, first int, t datatype.Type, op datatype.Op, scalar [8]byte, nranks int) {
-	switch t {
-	case datatype.Int8:
-		reduceInt[int8](dst, srcs, first, op, scalar, nranks)
-	case datatype.Uint8:
-		reduceInt[uint8](dst, srcs, first, op, scalar, nranks)
-	case datatype.Int32:
-		reduceInt[int32](dst, srcs, first, op, scalar, nranks)
-	case datatype.Uint32:
-		reduceInt[uint32](dst, srcs, first, op, scalar, nranks)
-	case datatype.Int64:
-		reduceInt[int64](dst, srcs, first, op, scalar, nranks)
-	case datatype.Uint64:
-		reduceInt[uint64](dst, srcs, first, op, scalar, nranks)
-	case datatype.Float32:
-		reduceFloat[float32](dst, srcs, first, op, scalar, nranks)
-	case datatype.Float64:
-		reduceFloat[float64](dst, srcs, first, op, scalar, nranks)
-	default:
-		reduceSmallFloat(dst, srcs, first, t, op, scalar, nranks)
-	}
+// reduction is what is computed: Reduce's arguments.
+type reduction struct {
+	t      datatype.Type
+	op     datatype.Op
+	scalar [8]byte
+	nranks int
+}
+
+// generic is Reduce by type from byte first on, in plain Go. The sources are not empty.
+var generic = [datatype.NumTypes]func(dst []byte, srcs [][]byte, first int, r reduction){
+	datatype.Int8: reduceInt[int8], datatype.Uint8: reduceInt[uint8],
+	datatype.Int32: reduceInt[int32], datatype.Uint32: reduceInt[uint32],
+	datatype.Int64: reduceInt[int64], datatype.Uint64: reduceInt[uint64],
+	datatype.Float32: reduceFloat[float32], datatype.Float64: reduceFloat[float64],
+	datatype.Float16: reduceSmallFloat, datatype.Bfloat16: reduceSmallFloat,
+	datatype.Float8E4M3: reduceSmallFloat, datatype.Float8E5M2: reduceSmallFloat,
 }
 
 // tinyElems is the largest number of elements for which a loop over all sources for each element is faster. It matters
@@ -67,48 +61,48 @@ func elems[T any](b []byte, off, count int) []T {
 
 func scalarOf[T any](s [8]byte) T { return *(*T)(unsafe.Pointer(&s)) }
 
-func reduceInt[T integer](dst []byte, srcs [][]byte, first int, op datatype.Op, scalar [8]byte, nranks int) {
-	reduceNumbers(dst, srcs, first, op, scalar, nranks, extremumInt[T], divideInt[T])
+func reduceInt[T integer](dst []byte, srcs [][]byte, first int, r reduction) {
+	reduceNumbers(dst, srcs, first, r, extremumInt[T], divideInt[T])
 }
 
-func reduceFloat[T float](dst []byte, srcs [][]byte, first int, op datatype.Op, scalar [8]byte, nranks int) {
-	reduceNumbers(dst, srcs, first, op, scalar, nranks, extremumFloat[T], divideFloat[T])
+func reduceFloat[T float](dst []byte, srcs [][]byte, first int, r reduction) {
+	reduceNumbers(dst, srcs, first, r, extremumFloat[T], divideFloat[T])
 }
 
 // reduceNumbers reduces integers or floats, which differ in extremum and divide, the last step of Avg.
-func reduceNumbers[T number](dst []byte, srcs [][]byte, first int, op datatype.Op, scalar [8]byte, nranks int,
+func reduceNumbers[T number](dst []byte, srcs [][]byte, first int, r reduction,
 	extremum func(acc, x []T, op datatype.Op), divide func(acc []T, nranks int),
 ) {
-	if op == datatype.Sum && len(dst)-first <= tinyElems*int(unsafe.Sizeof(T(0))) {
+	if r.op == datatype.Sum && len(dst)-first <= tinyElems*int(unsafe.Sizeof(T(0))) {
 		sumTiny[T](dst, srcs, first)
 		return
 	}
-	reduceBlocks(dst, srcs, first, op, scalar, nranks, extremum, divide)
+	reduceBlocks(dst, srcs, first, r, extremum, divide)
 }
 
 // reduceBlocks is separate from reduceNumbers, because it has to clear a block on its stack.
-func reduceBlocks[T number](dst []byte, srcs [][]byte, first int, op datatype.Op, scalar [8]byte, nranks int,
+func reduceBlocks[T number](dst []byte, srcs [][]byte, first int, r reduction,
 	extremum func(acc, x []T, op datatype.Op), divide func(acc []T, nranks int),
 ) {
 	var block [blockElems]T
 	size := int(unsafe.Sizeof(block[0]))
-	factor := scalarOf[T](scalar)
+	factor := scalarOf[T](r.scalar)
 	for off := first; off < len(dst); off += blockElems * size {
 		acc := block[:min(blockElems, (len(dst)-off)/size)]
 		copy(acc, elems[T](srcs[0], off, len(acc)))
-		if op == datatype.PreMulSum {
+		if r.op == datatype.PreMulSum {
 			scale(acc, factor)
 		}
 		for _, s := range srcs[1:] {
 			x := elems[T](s, off, len(acc))
-			if op == datatype.Max || op == datatype.Min {
-				extremum(acc, x, op)
+			if r.op == datatype.Max || r.op == datatype.Min {
+				extremum(acc, x, r.op)
 			} else {
-				fold(acc, x, op, factor)
+				fold(acc, x, r.op, factor)
 			}
 		}
-		if op == datatype.Avg {
-			divide(acc, nranks)
+		if r.op == datatype.Avg {
+			divide(acc, r.nranks)
 		}
 		copy(elems[T](dst, off, len(acc)), acc)
 	}
@@ -214,15 +208,18 @@ func minNum[T float](a, b T) T {
 }
 
 // reduceSmallFloat reduces 16- and 8-bit floats in float32.
-func reduceSmallFloat(dst []byte, srcs [][]byte, first int, t datatype.Type, op datatype.Op, scalar [8]byte,
-	nranks int) {
+func reduceSmallFloat(dst []byte, srcs [][]byte, first int, r reduction) {
+	t, op := r.t, r.op
 	var factor [1]float32
-	decode(factor[:], scalar[:], t)
+	decode(factor[:], r.scalar[:], t)
 	if t == datatype.Float8E4M3 || t == datatype.Float8E5M2 {
-		first = reduceFloat8(dst, srcs, first, t, op, factor[0], nranks)
-	}
-	if op == datatype.Max || op == datatype.Min {
-		reduceSmallExtremum(dst, srcs, first, t, op == datatype.Max)
+		first = reduceFloat8(dst, srcs, first, r, factor[0])
+	} else if op == datatype.Max || op == datatype.Min {
+		greatest := uint16(0x7c00)
+		if t == datatype.Bfloat16 {
+			greatest = 0x7f80
+		}
+		extremum(dst, srcs, first, greatest, op == datatype.Max)
 		return
 	}
 	var block, decoded [blockElems]float32
@@ -239,25 +236,16 @@ func reduceSmallFloat(dst []byte, srcs [][]byte, first int, t datatype.Type, op 
 			fold(acc, x, op, factor[0])
 		}
 		if op == datatype.Avg {
-			divideFloat(acc, nranks)
+			divideFloat(acc, r.nranks)
 		}
 		encode(dst[off:], acc, t)
 	}
 }
 
-// reduceSmallExtremum selects among the encoded 16-bit elements, so that nothing is rounded.
+// extremum selects among the encoded 16-bit elements, so that nothing is rounded.
 // It maps elements to integers with the same order, of which the largest is the maximum. A number must win against NaN,
-// so NaN becomes the least integer for Max and the greatest for Min; no number has these values.
-func reduceSmallExtremum(dst []byte, srcs [][]byte, first int, t datatype.Type, wantMax bool) {
-	switch t {
-	case datatype.Float16:
-		extremum(dst, srcs, first, 0x7c00, wantMax)
-	case datatype.Bfloat16:
-		extremum(dst, srcs, first, 0x7f80, wantMax)
-	}
-}
-
-// extremum takes the greatest positive encoding that is not NaN.
+// so NaN becomes the least integer for Max and the greatest for Min; no number has these values. greatest is the
+// greatest positive encoding that is not NaN.
 func extremum(dst []byte, srcs [][]byte, first int, greatest uint16, wantMax bool) {
 	const size, top, signShift = 2, uint16(0x8000), 15
 	var block [blockElems]uint16

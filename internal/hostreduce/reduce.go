@@ -38,11 +38,15 @@ func Reduce(dst []byte, srcs [][]byte, t datatype.Type, op datatype.Op, scalar [
 		average(dst, srcs, t, nranks)
 		return nil
 	}
-	done := reduceVector(dst, srcs, t, op, scalar, nranks)
-	if done < len(dst) {
-		reduceGeneric(dst, srcs, done, t, op, scalar, nranks)
-	}
+	reduce(dst, srcs, reduction{t, op, scalar, nranks})
 	return nil
+}
+
+// reduce is steps 4 and 5.
+func reduce(dst []byte, srcs [][]byte, r reduction) {
+	if done := reduceVector(dst, srcs, r); done < len(dst) {
+		generic[r.t](dst, srcs, done, r)
+	}
 }
 
 // Scale writes factor times each element of src to dst, rounded to t: the contribution of a rank to a PreMulSum that is

@@ -85,15 +85,15 @@ func init() {
 }
 
 // reduceVector reduces all whole blocks and returns their size in bytes.
-func reduceVector(dst []byte, srcs [][]byte, t datatype.Type, op datatype.Op, scalar [8]byte, nranks int) int {
-	k := vectorKernels[t][op]
+func reduceVector(dst []byte, srcs [][]byte, r reduction) int {
+	k := vectorKernels[r.t][r.op]
 	if k.run == nil || len(dst) < k.block {
 		return 0
 	}
 	n := len(dst) - len(dst)%k.block
-	k.run(unsafe.SliceData(dst), unsafe.SliceData(srcs), len(srcs), n, scaleBits(t, op, scalar, nranks))
-	if op == datatype.Avg && !isFloat(t) {
-		divide(dst[:n], t, nranks)
+	k.run(unsafe.SliceData(dst), unsafe.SliceData(srcs), len(srcs), n, scaleBits(r))
+	if r.op == datatype.Avg && !isFloat(r.t) {
+		divide(dst[:n], r.t, r.nranks)
 	}
 	return n
 }
@@ -118,23 +118,23 @@ func divide(dst []byte, t datatype.Type, nranks int) {
 
 // scaleBits returns the factor of the kernels that have one, 1 for operators without one: a float64 for float64, a
 // float32 for the other floats.
-func scaleBits(t datatype.Type, op datatype.Op, scalar [8]byte, nranks int) uint64 {
-	if t == datatype.Float64 {
-		switch op {
+func scaleBits(r reduction) uint64 {
+	if r.t == datatype.Float64 {
+		switch r.op {
 		case datatype.Avg:
-			return math.Float64bits(1 / float64(nranks))
+			return math.Float64bits(1 / float64(r.nranks))
 		case datatype.PreMulSum:
-			return scalarOf[uint64](scalar)
+			return scalarOf[uint64](r.scalar)
 		}
 		return math.Float64bits(1)
 	}
 	f := float32(1)
-	switch op {
+	switch r.op {
 	case datatype.Avg:
-		f = 1 / float32(nranks)
+		f = 1 / float32(r.nranks)
 	case datatype.PreMulSum:
-		if isFloat(t) {
-			f = float32(floatAt(scalar[:], 0, t))
+		if isFloat(r.t) {
+			f = float32(floatAt(r.scalar[:], 0, r.t))
 		}
 	}
 	return uint64(math.Float32bits(f))

@@ -2,7 +2,5 @@
 
 package hostreduce
 
-import "github.com/goccl/goccl/datatype"
-
 // reduceVector returns 0: this architecture has no vector kernels.
-func reduceVector([]byte, [][]byte, datatype.Type, datatype.Op, [8]byte, int) int { return 0 }
+func reduceVector([]byte, [][]byte, reduction) int { return 0 }
