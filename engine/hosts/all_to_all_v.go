@@ -39,20 +39,15 @@ func (e *Engine) allToAllV(s device.Stream, op wire.Op, r *collective.Request) e
 		p.Counted = &wire.Counted{Peers: remote, Send: r.Send, Recv: r.Recv, SendCounts: d.SendCounts,
 			SendDispls: d.SendDispls, RecvCounts: d.RecvCounts, RecvDispls: d.RecvDispls, SendElements: d.SendElements,
 			RecvElements: d.RecvElements, Size: r.Type.Size()}
-		copies, err := e.ownCounts(&inside.DeviceCounts)
-		if err != nil {
-			return err
+	} else {
+		request, counts := *r, make([]int64, 4*e.size())
+		p.Fill = func(p *wire.Phase) error {
+			if err := request.ReadDeviceCounts(e.size(), counts); err != nil {
+				return err
+			}
+			fill(p, &request)
+			return nil
 		}
-		c.before = []work{{copies: copies, reqs: []collective.Request{inside}}}
-		return e.chain(s, op, c)
-	}
-	request, counts := *r, make([]int64, 4*e.size())
-	p.Fill = func(p *wire.Phase) error {
-		if err := request.ReadDeviceCounts(e.size(), counts); err != nil {
-			return err
-		}
-		fill(p, &request)
-		return nil
 	}
 	copies, err := e.ownCounts(&inside.DeviceCounts)
 	if err != nil {

@@ -32,7 +32,7 @@ func (c countingDevice) NewStream() (device.Stream, error) {
 }
 
 // Work inside the host runs beside the messages to other hosts, which stay on the caller's stream. Events take as
-// long to enqueue as a small message takes: one leads to the lane and one back.
+// long to enqueue as a small message takes: one leads to the side stream and one back.
 func TestBesideTakesTwoEvents(t *testing.T) {
 	plain, err := host.Open(0)
 	if err != nil {
@@ -54,7 +54,7 @@ func TestBesideTakesTwoEvents(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		reqs   []collective.Request
-		lanes  []bool // whether each piece of work is on the lane
+		side   []bool // whether each piece of work is on the side stream
 		events int
 	}{
 		"both":       {pair(1, 2), []bool{false, true}, 2},
@@ -74,15 +74,15 @@ func TestBesideTakesTwoEvents(t *testing.T) {
 		if err := e.run(s, 1, c.reqs); err != nil {
 			t.Fatal(err)
 		}
-		var lanes []bool
+		var side []bool
 		for _, used := range streams {
-			lanes = append(lanes, used != s)
+			side = append(side, used != s)
 		}
-		if !slices.Equal(lanes, c.lanes) || events != c.events {
-			t.Errorf("%s: work on the lane %v and %d events, want %v and %d", name, lanes, events, c.lanes, c.events)
+		if !slices.Equal(side, c.side) || events != c.events {
+			t.Errorf("%s: work on the side stream %v and %d events, want %v and %d", name, side, events, c.side, c.events)
 		}
-		if e.lane != nil {
-			_ = e.lane.Close()
+		if e.side != nil {
+			_ = e.side.Close()
 		}
 		_ = e.scratch.close()
 	}

@@ -39,7 +39,7 @@ func (n notedWire) Connect(context.Context, []int) error { return nil }
 func (n notedWire) Abort(error)                          {}
 
 // Ranks that share the queues of a GPU use one stream for each call, and refuse what needs two kernels at once. Others
-// use a lane for the host and one for the network.
+// use a stream for the host and one for the network.
 func TestCrowded(t *testing.T) {
 	for ranks, want := range map[int]bool{1: false, 2: false, 3: true, 4: true} {
 		if got := Crowded(ranks); got != want {
@@ -64,8 +64,8 @@ func TestCrowded(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if e.lane != nil {
-				_ = e.lane.Close()
+			if e.side != nil {
+				_ = e.side.Close()
 			}
 			_ = errors.Join(e.scratch.close(), s.Close())
 		})

@@ -25,8 +25,8 @@ func (o *CUDAOrder) Enter(s device.Stream) error { return with(s, o.Order.Enter)
 func (o *CUDAOrder) Leave(s device.Stream) error { return with(s, o.Order.Leave) }
 
 // Forks implements Order.
-func (o *CUDAOrder) Forks(s, lane device.Stream) (bool, error) {
-	own, in, err := lane.(*cuda.Stream).CaptureStatus()
+func (o *CUDAOrder) Forks(s, side device.Stream) (bool, error) {
+	own, in, err := side.(*cuda.Stream).CaptureStatus()
 	if err != nil || own == cuda.CaptureNone {
 		return true, err
 	}

@@ -41,9 +41,9 @@ type Order interface {
 	Enter(s device.Stream) error
 	// Leave marks the end of the engine's work so far, on the stream of the latest Enter.
 	Leave(s device.Stream) error
-	// Forks reports whether work on lane can follow s and s then follow lane: a lane that is part of a capture of a graph
-	// can only do so in that capture.
-	Forks(s, lane device.Stream) (bool, error)
+	// Forks reports whether work on side can follow s and s then follow side: a stream that is part of a capture of a
+	// graph can only do so in that capture.
+	Forks(s, side device.Stream) (bool, error)
 	// Wait waits until all work so far has ended, or until ctx ends.
 	Wait(ctx context.Context) error
 	Close() error
@@ -63,8 +63,8 @@ type Engine struct {
 	inPlace bool
 	crowded bool
 	rules   *rules
-	lane    device.Stream   // for what runs beside the work on the caller's stream; nil until it is needed
-	retired []device.Stream // lanes that were part of a capture when another stream needed one
+	side    device.Stream   // for what runs beside the work on the caller's stream; nil until it is needed
+	retired []device.Stream // side streams that were part of a capture when another stream needed one
 
 	scratch scratch
 	counts  device.Allocation // of an all-to-all-v with counts in device memory
@@ -302,7 +302,7 @@ func (e *Engine) Close() error {
 	if e.local != nil {
 		errs = append(errs, e.local.Close())
 	}
-	for _, s := range append(e.retired, e.lane) {
+	for _, s := range append(e.retired, e.side) {
 		if s != nil {
 			errs = append(errs, s.Close())
 		}

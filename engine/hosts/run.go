@@ -51,11 +51,11 @@ func (e *Engine) run(s device.Stream, seq uint64, reqs []collective.Request) err
 	return nil
 }
 
-// Crowded says whether a process must not have three streams for each of its ranks on a GPU: the caller's, the lane and
-// the local engine's. All streams of a context go through 8 hardware queues (CUDA_DEVICE_MAX_CONNECTIONS). In a queue a
-// kernel waits for those before it, and kernels of these ranks wait for each other: a rank that is ahead can stand in
-// the way of the kernel that it waits for. One rank on each GPU is safe whatever shares a queue: a kernel waits only
-// for kernels that are earlier in the order of the calls, which is the same on all ranks.
+// Crowded says whether a process must not have three streams for each of its ranks on a GPU: the caller's, the side
+// stream and the local engine's. All streams of a context go through 8 hardware queues (CUDA_DEVICE_MAX_CONNECTIONS).
+// In a queue a kernel waits for those before it, and kernels of these ranks wait for each other: a rank that is ahead
+// can stand in the way of the kernel that it waits for. One rank on each GPU is safe whatever shares a queue: a kernel
+// waits only for kernels that are earlier in the order of the calls, which is the same on all ranks.
 func Crowded(ranks int) bool { return ranks > 1 && 3*ranks > 8 }
 
 // chain enqueues a chunk on one stream, except for work that may run beside its phases.
@@ -78,8 +78,8 @@ func (e *Engine) chain(s device.Stream, op wire.Op, c *chunk) error {
 	return e.work(s, op, c.after)
 }
 
-// both enqueues a chunk's phases on s, and the work beside them on the lane. The phases take longer, so they are on the
-// stream where no event of another stream is between them and the work before and after.
+// both enqueues a chunk's phases on s, and the work beside them on the side stream. The phases take longer, so they are
+// on the stream where no event of another stream is between them and the work before and after.
 func (e *Engine) both(s device.Stream, op wire.Op, c *chunk) error {
 	if err := e.fork(s); err != nil {
 		return err
@@ -88,19 +88,19 @@ func (e *Engine) both(s device.Stream, op wire.Op, c *chunk) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(e.exchange(s, op, c.phases), e.lane.WaitEvent(begun), begun.Close()); err != nil {
+	if err := errors.Join(e.exchange(s, op, c.phases), e.side.WaitEvent(begun), begun.Close()); err != nil {
 		return err
 	}
-	if err := e.work(e.lane, op, c.beside); err != nil {
+	if err := e.work(e.side, op, c.beside); err != nil {
 		return err
 	}
-	return device.Join(s, e.lane)
+	return device.Join(s, e.side)
 }
 
-// pipeline enqueues chunks on s and on the lane, between which events pass:
+// pipeline enqueues chunks on s and on the side stream, between which events pass:
 //
 //	s     before(0) before(1) beside(0) after(0) before(2) beside(1) after(1) ...
-//	lane            phases(0)           phases(1)                    ...
+//	side            phases(0)           phases(1)                    ...
 //
 // before(k+2) follows after(k), and therefore phases(k), so two areas of scratch suffice.
 func (e *Engine) pipeline(s device.Stream, op wire.Op, chunks []*chunk) error {
@@ -111,7 +111,7 @@ func (e *Engine) pipeline(s device.Stream, op wire.Op, chunks []*chunk) error {
 		if err := e.work(s, op, c.beside); err != nil {
 			return err
 		}
-		if err := device.Join(s, e.lane); err != nil {
+		if err := device.Join(s, e.side); err != nil {
 			return err
 		}
 		return e.work(s, op, c.after)
@@ -129,28 +129,28 @@ func (e *Engine) pipeline(s device.Stream, op wire.Op, chunks []*chunk) error {
 				return err
 			}
 		}
-		if err := e.lane.WaitEvent(begun); err != nil {
+		if err := e.side.WaitEvent(begun); err != nil {
 			return err
 		}
 		if err := begun.Close(); err != nil {
 			return err
 		}
-		if err := e.exchange(e.lane, op, c.phases); err != nil {
+		if err := e.exchange(e.side, op, c.phases); err != nil {
 			return err
 		}
 	}
 	return finish(chunks[len(chunks)-1])
 }
 
-// fork makes a lane that work on s can fork to.
+// fork makes a side stream that work on s can fork to.
 func (e *Engine) fork(s device.Stream) (err error) {
-	if e.lane != nil {
-		if ok, err := e.order.Forks(s, e.lane); ok || err != nil {
+	if e.side != nil {
+		if ok, err := e.order.Forks(s, e.side); ok || err != nil {
 			return err
 		}
-		e.retired = append(e.retired, e.lane)
+		e.retired = append(e.retired, e.side)
 	}
-	e.lane, err = e.dev.NewStream()
+	e.side, err = e.dev.NewStream()
 	return err
 }
 

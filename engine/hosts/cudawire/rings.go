@@ -1,6 +1,8 @@
 package cudawire
 
 import (
+	"cmp"
+
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/engine/hosts/wire"
@@ -23,13 +25,8 @@ func (w *Wire) Rings() Rings {
 // the launch: the proxy sleeps while the Order is idle. The kernel polls an abort word of the caller, which the
 // caller sets when OnFailure is called.
 func (w *Wire) Begin(s *cuda.Stream, op wire.Op, peers []int) error {
-	if err := w.Err(); err != nil {
+	if err := cmp.Or(w.Err(), w.checkAll(peers)); err != nil {
 		return err
-	}
-	for _, p := range peers {
-		if err := w.check(p); err != nil {
-			return err
-		}
 	}
 	return w.begin(s, op)
 }

@@ -1,6 +1,7 @@
 package cudawire
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/goccl/goccl/collective"
@@ -9,36 +10,29 @@ import (
 
 // usable returns an error if the wire has failed, or a peer of the phase is not connected or is gone.
 func (w *Wire) usable(p *wire.Phase) error {
-	if err := w.Err(); err != nil {
-		return err
-	}
-	for i := range p.Sends {
-		if err := w.check(p.Sends[i].Peer); err != nil {
-			return err
-		}
-	}
-	for i := range p.Recvs {
-		if err := w.check(p.Recvs[i].Peer); err != nil {
-			return err
+	err := w.Err()
+	for _, parts := range [...][]wire.Part{p.Sends, p.Recvs} {
+		for i := range parts {
+			err = cmp.Or(err, w.check(parts[i].Peer))
 		}
 	}
 	if p.Counted != nil {
-		for _, q := range p.Counted.Peers {
-			if err := w.check(q); err != nil {
-				return err
-			}
-		}
+		err = cmp.Or(err, w.checkAll(p.Counted.Peers))
 	}
 	for i := range p.Reduces {
-		for _, q := range p.Reduces[i].Peers {
-			if q != w.rank {
-				if err := w.check(q); err != nil {
-					return err
-				}
-			}
+		err = cmp.Or(err, w.checkAll(p.Reduces[i].Peers))
+	}
+	return err
+}
+
+// checkAll is check for all of the peers except this rank.
+func (w *Wire) checkAll(peers []int) (err error) {
+	for _, q := range peers {
+		if q != w.rank {
+			err = cmp.Or(err, w.check(q))
 		}
 	}
-	return nil
+	return err
 }
 
 // check returns an error if a peer is not connected or is gone.
