@@ -71,7 +71,7 @@ func (c *Comm) endSignals() bool {
 	if err := c.signals.Drain(ctx); err == nil {
 		return true
 	}
-	c.AbortWord() // lends the word, so that it is kept
+	c.AbortWord() // grants the word, so that it is kept
 	return false
 }
 

@@ -30,11 +30,11 @@ func (c *Communicator) Culprit(ctx context.Context, failed error) error {
 	c.culprits++
 	number := c.culprits
 	c.mu.Unlock()
-	defer c.tell(ctx, number, e.Peer)()
+	defer c.sendReport(ctx, number, e.Peer)()
 	last, been := e.Peer, map[int]bool{c.Rank(): true}
 	for !been[last] {
 		been[last] = true
-		next, ok := c.word(ctx, last, number)
+		next, ok := c.receiveReport(ctx, last, number)
 		if !ok {
 			named := *e
 			named.Peer = last
@@ -48,14 +48,14 @@ func (c *Communicator) Culprit(ctx context.Context, failed error) error {
 	return failed
 }
 
-// tell sends this rank's word to the peers. The result waits until that has ended.
-func (c *Communicator) tell(ctx context.Context, number uint64, peer int) (wait func()) {
-	word := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, number), uint32(peer))
+// sendReport sends every peer whom this rank has waited for. The result waits until that has ended.
+func (c *Communicator) sendReport(ctx context.Context, number uint64, peer int) (wait func()) {
+	report := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, number), uint32(peer))
 	ctx, stop := context.WithTimeout(ctx, culpritDelay)
 	var sent sync.WaitGroup
 	for p := range c.WorldSize() {
 		if p != c.Rank() {
-			sent.Go(func() { _ = c.send(ctx, kindCulprit, p, 0, nil, func() ([]byte, error) { return word, nil }) })
+			sent.Go(func() { _ = c.send(ctx, kindCulprit, p, 0, nil, func() ([]byte, error) { return report, nil }) })
 		}
 	}
 	return func() {
@@ -64,8 +64,8 @@ func (c *Communicator) tell(ctx context.Context, number uint64, peer int) (wait 
 	}
 }
 
-// word hears whom a peer has waited for. ok is false if it does not say so in time.
-func (c *Communicator) word(ctx context.Context, peer int, number uint64) (next int, ok bool) {
+// receiveReport returns whom a peer has waited for. ok is false if its report does not come in time.
+func (c *Communicator) receiveReport(ctx context.Context, peer int, number uint64) (next int, ok bool) {
 	ctx, stop := context.WithTimeout(ctx, culpritDelay)
 	defer stop()
 	for {

@@ -96,7 +96,7 @@ func (d *Device) export(p device.Ptr, forGood bool) (device.Handle, error) {
 	h := device.Handle{Type: device.HandleLocal, Owner: m.owner, FD: -1, Base: device.Ptr(m.base), Size: m.size,
 		Offset: int64(uintptr(p) - m.base), Unique: m.unique}
 	if m.torn {
-		return device.Handle{}, fmt.Errorf("host: export %#x on %s: %w: a part of the allocation was taken back after a "+
+		return device.Handle{}, fmt.Errorf("host: export %#x on %s: %w: a part of the allocation was revoked after a "+
 			"failure; allocate another", uintptr(p), d.ID(), device.ErrNotShareable)
 	}
 	m.exported = m.exported || forGood

@@ -20,7 +20,7 @@ type Region struct {
 	Exported bool
 }
 
-// Freed counts the allocations and registrations of this process that have ended or were taken back. Results of Lookup
+// Freed counts the allocations and registrations of this process that have ended or were revoked. Results of Lookup
 // are valid while it does not change.
 func Freed() uint64 { return freed.Load() }
 

@@ -29,7 +29,7 @@ type mapping struct {
 	keep   []byte // registered Go memory, kept alive
 
 	exported bool // permanently: see Region
-	torn     bool // part of it is not fd's memory: see TakeBack
+	torn     bool // part of it is not fd's memory: see Revoke
 }
 
 // inode identifies a memfd: it is equal for all its descriptors in all processes.

@@ -9,12 +9,12 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Lender exports memory that this process may take back (TakeBack). Before each use of an allocation, the lender must
-// check Lookup's Unique for a take-back, and then export the allocation again.
-type Lender struct{ *Device }
+// Grantor exports memory that this process may revoke (Revoke). Before each use of an allocation, the grantor must
+// check by Lookup's Unique whether it was revoked, and then export the allocation again.
+type Grantor struct{ *Device }
 
 // Export is Device.Export, but does not set Region.Exported.
-func (l Lender) Export(p device.Ptr) (device.Handle, error) { return l.export(p, false) }
+func (g Grantor) Export(p device.Ptr) (device.Handle, error) { return g.export(p, false) }
 
 // OwnPages reports whether [p, p+n) is in the region and shares no page with other memory.
 func (r Region) OwnPages(p device.Ptr, n int64) bool {
@@ -22,20 +22,20 @@ func (r Region) OwnPages(p device.Ptr, n int64) bool {
 	return p >= r.Base && n > 0 && at+n <= r.Size && at%page == 0 && ((at+n)%page == 0 || at+n == r.Size)
 }
 
-// TakeBack replaces the memory at [p, p+n) by new memory with the same contents. Other processes that have mapped the
+// Revoke replaces the memory at [p, p+n) by new memory with the same contents. Other processes that have mapped the
 // allocation keep the old memory, so a process that was stopped during a write does no harm when it continues. The
 // range must share no page with other memory (Region.OwnPages), and this process must not write to it meanwhile.
 //
 // The Unique of the allocation changes. If the range is the whole allocation, it can be exported again, otherwise not.
-func (d *Device) TakeBack(p device.Ptr, n int64) error {
-	if err := d.check("take back"); err != nil {
+func (d *Device) Revoke(p device.Ptr, n int64) error {
+	if err := d.check("revoke"); err != nil {
 		return err
 	}
 	registry.Lock()
 	defer registry.Unlock()
 	m := find(uintptr(p))
 	if m == nil || m.fd < 0 || !m.region().OwnPages(p, n) {
-		return fmt.Errorf("host: take back %d bytes at %#x on %s: the range is not whole pages of one allocation",
+		return fmt.Errorf("host: revoke %d bytes at %#x on %s: the range is not whole pages of one allocation",
 			n, uintptr(p), d.ID())
 	}
 	whole := device.Ptr(m.base) == p && n == m.size
@@ -48,7 +48,7 @@ func (d *Device) TakeBack(p device.Ptr, n int64) error {
 	if _, err := unix.MremapPtr(pointer(fresh.base), uintptr(size), pointer(uintptr(p)), uintptr(size),
 		unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED); err != nil {
 		_ = fresh.unmap()
-		return fmt.Errorf("host: take back %d bytes at %#x on %s: mremap: %w", n, uintptr(p), d.ID(), err)
+		return fmt.Errorf("host: revoke %d bytes at %#x on %s: mremap: %w", n, uintptr(p), d.ID(), err)
 	}
 	m.unique = newUnique()
 	freed.Add(1)

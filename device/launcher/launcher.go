@@ -40,7 +40,7 @@ type Launcher struct {
 	borrowed *cuda.Order      // Config.Order
 	release  func() error     // of Device.Hold
 
-	lent    atomic.Bool // kernels of the user may poll the abort word
+	granted atomic.Bool // kernels of the user may poll the abort word
 	aborted bool        // before StopWatch
 	broken  error       // what the driver said when Quiesce waited
 
@@ -119,10 +119,10 @@ func Load(dev *cuda.Device, group string) (*cuda.Module, error) {
 // Block is the address of Abort for kernels of the owner, which have ended before Free.
 func (l *Launcher) Block() device.Ptr { return l.memory.Ptr() }
 
-// Lend is the address of the abort word for kernels of the user. They may poll it until Free, and after an abort for as
+// Grant is the address of the abort word for kernels of the user. They may poll it until Free, and after an abort for as
 // long as they run: then it is not freed.
-func (l *Launcher) Lend() device.Ptr {
-	l.lent.Store(true)
+func (l *Launcher) Grant() device.Ptr {
+	l.granted.Store(true)
 	return l.memory.Ptr()
 }
 
@@ -264,7 +264,7 @@ func (l *Launcher) Free() error {
 		l.gate.Unlock()
 	}
 	errs := []error{l.broken}
-	if l.memory != nil && !(l.aborted && l.lent.Load()) {
+	if l.memory != nil && !(l.aborted && l.granted.Load()) {
 		errs = append(errs, l.memory.Close())
 		l.memory = nil
 	}

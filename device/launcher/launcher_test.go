@@ -106,7 +106,7 @@ func TestLentBlock(t *testing.T) {
 	for _, aborted := range []bool{false, true} {
 		l := made(t, dev, Config{})
 		block := l.Abort
-		if l.Lend() == 0 {
+		if l.Grant() == 0 {
 			t.Fatal("no address")
 		}
 		if aborted {

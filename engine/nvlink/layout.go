@@ -91,21 +91,21 @@ type allToAllVArgs struct {
 func slotBytes(n int) int64 { return min(8<<10, (24<<20)/(maxBlocks*4*int64(n))) &^ 511 }
 
 // layout is where the parts of an arena lie: the areas of LL128, the areas of LL, the region of messages, the region of
-// streams and the ring, and the slots of the probe. LL and LL128 share no line: protocol.cuh. Without lines there are
-// no areas of LL128.
+// streams and the ring, and the slots of the probe. LL and LL128 share no line: protocol.cuh. Without
+// NVLink there are no areas of LL128.
 type layout struct {
 	n     int
-	lines bool
+	ll128 bool
 }
 
-func (l layout) lineBytes() int64 {
-	if !l.lines {
+func (l layout) ll128Bytes() int64 {
+	if !l.ll128 {
 		return 0
 	}
 	return maxBlocks * 4 * int64(l.n) * slotBytes(l.n)
 }
 func (l layout) packetBytes() int64  { return llBlocks * 4 * int64(l.n) * slotBytes(l.n) }
-func (l layout) p2pOffset() int64    { return l.lineBytes() + l.packetBytes() }
+func (l layout) p2pOffset() int64    { return l.ll128Bytes() + l.packetBytes() }
 func (l layout) streamOffset() int64 { return l.p2pOffset() + p2pBytes(l.n) }
 func (l layout) probeOffset() int64  { return l.streamOffset() + streamBytes(l.n) + ringFlagBytes(l.n) }
 func (l layout) arenaBytes() int64   { return l.probeOffset() + probeSlots(l.n) }
@@ -122,7 +122,7 @@ func channelsOf(most, n int) int {
 	return most
 }
 
-// streamBytes grows with the ranks only by the words: a ring is lent to one sender at a time.
+// streamBytes grows with the ranks only by the words: a ring is granted to one sender at a time.
 func streamBytes(n int) int64 {
 	return streamChannels*streamRingBytes + int64(n)*streamChannels*2*128
 }

@@ -185,7 +185,7 @@ func TestProtocolsAndAddresses(t *testing.T) {
 	at := layout{n, true}
 	for r := range n {
 		base := uint64(e.arena.Ptr[r])
-		if lines.window[r] != base || small.window[r] != base+uint64(at.lineBytes()) || lines.slotBytes != small.slotBytes {
+		if lines.window[r] != base || small.window[r] != base+uint64(at.ll128Bytes()) || lines.slotBytes != small.slotBytes {
 			t.Errorf("rank %d: LL128 at %#x, LL at %#x of a window at %#x", r, lines.window[r], small.window[r], base)
 		}
 	}

@@ -32,7 +32,7 @@ func newBuffers(e *Engine) *buffers {
 }
 
 // place finds, or makes, the place of n bytes at p. other is the request's other buffer; its entry must stay. A buffer
-// that peers write to must be one that can be taken back.
+// that peers write to must be one that can be revoked.
 func (b *buffers) place(p device.Ptr, n int64, other place, written bool) place {
 	out := place{address: uint64(p)}
 	if p != 0 && n != 0 {

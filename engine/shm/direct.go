@@ -49,7 +49,7 @@ func (o *op) enter(sends, recvs rankSet, sendBytes, recvBytes int64) (direct, pu
 		if recvs.has(e.rank) {
 			o.recv = e.buffers.place(o.req.Recv, recvBytes, o.send, true)
 			if o.recv.number != 0 {
-				e.lent = lent{o.req.Recv, recvBytes}
+				e.granted = granted{o.req.Recv, recvBytes}
 			}
 		}
 		e.buffers.publish()
@@ -169,7 +169,7 @@ func (o *op) inPlace(s shape) (done bool, err error) {
 	if s.shared() {
 		written = s.to
 	}
-	e.lent = lent{}
+	e.granted = granted{}
 	done, push, err := o.enter(s.from, written, each*int64(s.send), each*int64(s.recv))
 	if err != nil || !done {
 		return false, err

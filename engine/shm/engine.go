@@ -59,7 +59,7 @@ type Engine struct {
 	tile           []byte
 	sendAt, recvAt []device.Ptr // by rank
 	slotAt         [1]device.Ptr
-	lent           lent
+	granted        granted
 	stall          *wait.Stall // nil: no warning is wanted
 	running        *op
 	counts         []int64 // counts of an all-to-all-v, read on the stream

@@ -9,8 +9,8 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// lent is the memory that peers in other processes may write to in the latest request.
-type lent struct {
+// granted is the memory that peers in other processes may write to in the latest request.
+type granted struct {
 	at    device.Ptr
 	bytes int64
 }
@@ -23,7 +23,7 @@ const (
 )
 
 // quit ends this rank's part after a request has failed with err, and returns the error to report. When it returns, no
-// peer can write to the request's buffers any more (direct.go), unless the error reports a failed TakeBack. The caller
+// peer can write to the request's buffers any more (direct.go), unless the error reports a failed Revoke. The caller
 // holds run.
 func (e *Engine) quit(err error) error {
 	e.failed.Set(err)
@@ -41,14 +41,14 @@ func (e *Engine) quit(err error) error {
 		}
 	}
 	mover := e.settle(err)
-	if mover < 0 || e.lent.bytes == 0 {
+	if mover < 0 || e.granted.bytes == 0 {
 		return err
 	}
-	l := e.lent
-	e.lent = lent{}
-	if taken := e.dev.TakeBack(l.at, l.bytes); taken != nil {
+	g := e.granted
+	e.granted = granted{}
+	if revoked := e.dev.Revoke(g.at, g.bytes); revoked != nil {
 		return errors.Join(err, fmt.Errorf("rank %d may still write to the %d bytes at %#x: "+
-			"free them, do not use them again: %w", e.global(mover), l.bytes, uintptr(l.at), taken))
+			"free them, do not use them again: %w", e.global(mover), g.bytes, uintptr(g.at), revoked))
 	}
 	return err
 }

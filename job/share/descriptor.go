@@ -39,7 +39,7 @@ func Export(dev Exporter, p device.Ptr) (d Descriptor, revoke func(), err error)
 	if h.Type != device.HandleFD {
 		return d, func() {}, nil
 	}
-	d.Ticket, revoke, err = lend(h.FD)
+	d.Ticket, revoke, err = grant(h.FD)
 	if cerr := unix.Close(h.FD); err == nil && cerr != nil {
 		revoke()
 		err = fmt.Errorf("close descriptor %d: %w", h.FD, cerr)
@@ -50,8 +50,8 @@ func Export(dev Exporter, p device.Ptr) (d Descriptor, revoke func(), err error)
 	return d, revoke, nil
 }
 
-// lend makes a file descriptor available to holders of the ticket.
-func lend(fd int) (ticket []byte, revoke func(), err error) {
+// grant makes a file descriptor available to holders of the ticket.
+func grant(fd int) (ticket []byte, revoke func(), err error) {
 	s, err := fdshare.Shared()
 	if err != nil {
 		return nil, nil, err

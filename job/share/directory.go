@@ -38,7 +38,7 @@ func (t *table) of(number uint32) *slot { return &t.slot[number%directorySlots] 
 // Directory shares the users' buffers of the host device with the ranks of other processes, at their first use. Each
 // rank has a table in memory that all ranks have mapped. The owner enters an allocation there (Place) and tells the
 // peers its number and an offset, by any means. A peer maps the entry when it meets its number (Learn, Hold). When the
-// allocation was freed or taken back, the owner's next Sweep retires the entry, and the peers' next Sweep unmaps it.
+// allocation was freed or revoked, the owner's next Sweep retires the entry, and the peers' next Sweep unmaps it.
 //
 // Memory that cannot be entered, such as Go memory, has no place.
 type Directory struct {
@@ -75,7 +75,7 @@ func NewDirectory(dev *host.Device, rank int, tables []device.Ptr) *Directory {
 }
 
 // Place returns the place of n bytes at p; it enters the allocation if needed. keep is the number of an entry that must
-// stay, or 0. A buffer that peers write to must be one that can be taken back (host.Device.TakeBack).
+// stay, or 0. A buffer that peers write to must be one that can be revoked (host.Device.Revoke).
 func (d *Directory) Place(p device.Ptr, n int64, keep uint32, written bool) Place {
 	region, err := d.dev.Lookup(p)
 	if err != nil || !region.Shareable || int64(p-region.Base)+n > region.Size ||
@@ -96,7 +96,7 @@ func (d *Directory) Place(p device.Ptr, n int64, keep uint32, written bool) Plac
 
 // enter makes an entry. The caller holds mu.
 func (d *Directory) enter(region host.Region, keep uint32) bool {
-	desc, revoke, err := Export(host.Lender{Device: d.dev}, region.Base)
+	desc, revoke, err := Export(host.Grantor{Device: d.dev}, region.Base)
 	if err != nil {
 		return false
 	}
@@ -131,7 +131,7 @@ func (d *Directory) retire(i int) {
 	d.own = slices.Delete(d.own, i, i+1)
 }
 
-// Sweep retires this rank's entries whose memory was freed or taken back, and unmaps the entries that peers have
+// Sweep retires this rank's entries whose memory was freed or revoked, and unmaps the entries that peers have
 // retired and that nothing here holds.
 func (d *Directory) Sweep() {
 	d.mu.Lock()

@@ -103,7 +103,7 @@ func TestDirectorySweep(t *testing.T) {
 	if entries, _ := owner.Live(); entries != 2 {
 		t.Fatalf("%d entries, but nothing was freed", entries)
 	}
-	if err := errors.Join(freed.Close(), devs[0].TakeBack(taken, 1<<12)); err != nil {
+	if err := errors.Join(freed.Close(), devs[0].Revoke(taken, 1<<12)); err != nil {
 		t.Fatal(err)
 	}
 	owner.Sweep()
@@ -121,7 +121,7 @@ func TestDirectorySweep(t *testing.T) {
 	}
 	third := owner.Place(taken, 1<<12, 0, true)
 	if third.Number <= second.Number || peer.Learn(t.Context(), 0) != third.Number || peer.At(0, third, 8) != taken {
-		t.Errorf("memory that was taken back is at %+v", third)
+		t.Errorf("memory that was revoked is at %+v", third)
 	}
 }
 

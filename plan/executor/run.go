@@ -100,7 +100,7 @@ func (r *run) failed(err error) error {
 	return err
 }
 
-// revoke ends the access to the caller's buffers from peers of other processes, after a failure: a peer that was
+// revoke ends the access to the caller's buffers by peers of other processes, after a failure: a peer that was
 // stopped and continues may still write to buffers that it has mapped.
 func (r *run) revoke() (err error) {
 	touched := r.h.x.program.touched
@@ -121,7 +121,7 @@ func (r *run) revoke() (err error) {
 		if r.h.local || l.size == 0 {
 			continue
 		}
-		if e := r.h.dev.TakeBack(l.at, l.size); e != nil {
+		if e := r.h.dev.Revoke(l.at, l.size); e != nil {
 			err = errors.Join(err,
 				fmt.Errorf("a peer may still write to the %d bytes at %#x: free them, do not use them again: %w", l.size,
 					uintptr(l.at), e))
