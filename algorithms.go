@@ -190,7 +190,7 @@ func (c *Comm) enqueueSelected(seq uint64, reqs []collective.Request) error {
 		}
 	}
 	if c.registered == nil {
-		return c.submit(seq, reqs)
+		return c.record.Submit(c.engine, seq, reqs)
 	}
 	from := 0 // first request not yet passed to the engine
 	for i := range reqs {
@@ -199,7 +199,7 @@ func (c *Comm) enqueueSelected(seq uint64, reqs []collective.Request) error {
 			continue
 		}
 		if from < i {
-			if err := c.submit(seq+uint64(from), reqs[from:i]); err != nil {
+			if err := c.record.Submit(c.engine, seq+uint64(from), reqs[from:i]); err != nil {
 				return err
 			}
 		}
@@ -207,14 +207,14 @@ func (c *Comm) enqueueSelected(seq uint64, reqs []collective.Request) error {
 		if err := c.engine.Follow(reqs[i].Stream); err != nil {
 			return c.wrap(reqs[i].Collective.String(), err)
 		}
-		if err := c.stamped(seq+uint64(i), reqs[i:i+1], func() error {
+		if err := c.record.Stamped(seq+uint64(i), reqs[i:i+1], func() error {
 			return a.Run(c.registered.context(c.status.Context(), c.cfg.Timeout), seq+uint64(i), &reqs[i])
 		}); err != nil {
 			return err
 		}
 	}
 	if from < len(reqs) {
-		return c.submit(seq+uint64(from), reqs[from:])
+		return c.record.Submit(c.engine, seq+uint64(from), reqs[from:])
 	}
 	return nil
 }

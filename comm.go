@@ -22,6 +22,7 @@ import (
 	"github.com/goccl/goccl/job/share"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/watch/record"
+	"github.com/goccl/goccl/watch/watchdog"
 )
 
 // Comm is one rank's membership in a communicator.
@@ -47,11 +48,8 @@ type Comm struct {
 	done      atomic.Bool // set by Finalize
 	group     *membership.Group
 	status    *membership.Status  // of group
-	watch     sync.WaitGroup      // goroutines that end with boot
 	record    *record.Recorder    // nil: operations are not recorded
-	stamps    bool                // the engine does not record the start and end of its work on the host device
-	marker    marker              // nil: the engine stamps its work, or nothing does
-	watchdog  *watchdog           // nil: there are no verdicts
+	watchdog  *watchdog.Watchdog  // nil until the ranks have agreed
 	notices   *membership.Notices // nil without peers
 
 	mu       sync.Mutex            // guards the fields below and the order in which requests reach the engine
@@ -113,7 +111,7 @@ func join(ctx, last context.Context, op string, cfg Config, parent bootstrap.Boo
 		return nil, membership.Wrap(cfg.Name, op, parent.Rank(), err)
 	}
 	bootstrap.NameAsAbove(boot, true)
-	cfg.ranks = numbered(cfg.ranks, ranks)
+	cfg.ranks = membership.InJob(cfg.ranks, ranks)
 	group := membership.New(boot, membership.Config{Name: cfg.Name, Timeout: cfg.Timeout, OpTimeout: cfg.OpTimeout})
 	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize(), group: group,
 		status: &group.Status}
@@ -184,7 +182,11 @@ func (c *Comm) agree(ctx context.Context) error {
 		who.Ranks = append(who.Ranks, membership.ParseProcess(b[length-membership.ProcessBytes:length]))
 	}
 	c.group.Agreed(who)
-	c.startRecords()
+	c.record = record.Open(record.Meta{ID: c.id, Name: c.cfg.Name, Rank: c.rank, Size: c.size, Ranks: c.cfg.ranks,
+		Device: c.dev.ID().String()}, record.Options{Entries: c.cfg.settings.Record, Folder: c.cfg.settings.RecordDir,
+		Signal: c.cfg.settings.RecordSignal})
+	c.watchdog = watchdog.New(watchdog.Config{Group: c.group, Device: c.dev, Record: c.record,
+		After: c.cfg.settings.VerdictAfter, OpTimeout: c.cfg.OpTimeout})
 	if c.cfg.Check {
 		wait := cmp.Or(max(0, cmp.Or(c.cfg.asked, c.cfg.settings.OpTimeoutOr(0))), c.cfg.Timeout)
 		c.checker = &check.Checker{Group: c.group, Boot: c.boot, Device: c.dev, Timeout: wait, Failure: c.AsyncError}
@@ -199,14 +201,15 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 		}
 	}
 	made, err := engine.New(ctx, engine.Config{Job: c.job(c.failAlone), Net: c.cfg.Net, Record: c.record,
-		ExplainLate: c.explainLate})
+		ExplainLate: c.watchdog.ExplainLate})
 	if err != nil {
 		return err
 	}
 	c.engine, c.boot, c.net, c.nic, c.order = made.Engine, made.Bootstrap, made.Net, made.NIC, made.Order
 	c.status.SetEngine(c.engine)
 	c.notices = c.group.Listen(c.engine)
-	c.observe(made.Kind)
+	c.record.Serve(c.engine, made.Kind, made.Kind == engine.EngineOfHost, c.stream0 != nil)
+	c.watchdog.Observe(c.boot, c.engine)
 	if err = c.addLamport(ctx); err != nil {
 		return err
 	}
@@ -220,7 +223,7 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 func (c *Comm) job(failed func(error)) collective.Job {
 	return collective.Job{Bootstrap: c.boot, Device: c.dev, Name: c.cfg.Name, Settings: c.cfg.settings,
 		Timeout: c.cfg.Timeout, OpTimeout: c.cfg.OpTimeout, StallWarning: c.cfg.settings.StallWarning,
-		SeparateGraphs: c.cfg.SeparateGraphs, UnorderedCaptures: c.cfg.UnorderedCaptures, Explain: c.explain,
+		SeparateGraphs: c.cfg.SeparateGraphs, UnorderedCaptures: c.cfg.UnorderedCaptures, Explain: c.watchdog.Explain,
 		OnFailure: failed}
 }
 
@@ -310,7 +313,7 @@ func (c *Comm) Close() error {
 		return nil
 	}
 	c.awaitPeers()
-	c.watchdog.close()
+	c.watchdog.Close()
 	tell, cut := false, false
 	if c.engine != nil {
 		tell, cut = c.notices.Leaving(c.AsyncError())
@@ -352,8 +355,8 @@ func (c *Comm) Close() error {
 	if c.owned != nil {
 		err = errors.Join(err, c.owned.Close())
 	}
-	c.watch.Wait()
+	c.watchdog.Wait()
 	c.group.Wait()
-	c.stopRecords(aborted)
+	c.record.Close(aborted)
 	return err
 }

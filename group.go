@@ -362,15 +362,15 @@ func (p *part) enqueue() error {
 	if n > 0 {
 		seq := c.seq + 1
 		c.seq += uint64(n)
-		c.recordCalls(seq, p.reqs[:n])
+		c.record.Calls(seq, p.reqs[:n])
 		var err error
 		switch {
 		case p.work != nil:
 			err = p.enqueueWork(seq)
-		case c.registered != nil || c.wanted != nil || c.stamps:
+		case c.registered != nil || c.wanted != nil || c.record.Stamps():
 			err = c.enqueueSelected(seq, p.reqs[:n])
 		default:
-			err = c.enqueued(seq, p.reqs[:n], c.engine.Enqueue(seq, p.reqs[:n]))
+			err = c.record.Passes(seq, p.reqs[:n], c.engine.Enqueue(seq, p.reqs[:n]))
 		}
 		if err != nil {
 			c.record.Ended(&p.reqs[0], seq, n, err)
@@ -380,8 +380,8 @@ func (p *part) enqueue() error {
 	if n < len(p.reqs) {
 		seq := c.messages + 1
 		c.messages += uint64(len(p.reqs) - n)
-		c.recordCalls(seq, p.reqs[n:])
-		err := c.submit(seq, p.reqs[n:])
+		c.record.Calls(seq, p.reqs[n:])
+		err := c.record.Submit(c.engine, seq, p.reqs[n:])
 		if err != nil {
 			c.record.Ended(&p.reqs[n], seq, len(p.reqs)-n, err)
 		}

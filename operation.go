@@ -78,15 +78,15 @@ func (p *part) enqueueWork(seq uint64) error {
 	var err error
 	switch {
 	case q.PartOf != 0: // the communicator's engine orders it, and stamps its parts
-		err = c.enqueued(seq, p.reqs, enqueue())
+		err = c.record.Passes(seq, p.reqs, enqueue())
 	default:
 		if err = c.engine.Follow(q.Stream); err != nil {
 			break
 		}
 		if c.stream0 != nil {
-			err = c.enqueued(seq, p.reqs, enqueue())
+			err = c.record.Passes(seq, p.reqs, enqueue())
 		} else {
-			err = c.stamped(seq, p.reqs, enqueue)
+			err = c.record.Stamped(seq, p.reqs, enqueue)
 		}
 	}
 	if err != nil {

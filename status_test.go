@@ -12,25 +12,6 @@ import (
 	"github.com/goccl/goccl/job/membership"
 )
 
-// TestLateNamesTheRankThatEndedTheCommunicator: two ranks of a host wait for each other and one of them for another
-// host. The wait that ends first blames the rank that a peer has reported meanwhile, not the one that waits itself.
-func TestLateNamesTheRankThatEndedTheCommunicator(t *testing.T) {
-	boot := bootstrap.NewLocalGroup(1)[0]
-	group := membership.New(boot, membership.Config{})
-	defer func() { _ = boot.Close(); group.Wait() }()
-	c := &Comm{rank: 1, status: &group.Status}
-	late := func() *Error { return &Error{Op: "all_reduce", Rank: 1, Peer: 0, Seq: 4, Err: ErrTimeout} }
-	e := late()
-	if v := c.explainLate(e); v != nil || e.Peer != 0 {
-		t.Errorf("while the communicator works: %v, %v", e, v)
-	}
-	verdict := &Verdict{Kind: "stopped", Rank: 2}
-	c.status.End(&Error{Op: "communicator", Rank: 1, Peer: 2, Err: ErrTimeout, Verdict: verdict})
-	if v := c.explainLate(e); v != verdict || e.Peer != 2 || !errors.Is(e, ErrTimeout) {
-		t.Errorf("rank 2 has ended it: %v, %v", e, v)
-	}
-}
-
 // TestBlameOfSplit: the errors of a new group number its ranks, and the error that has ended the caller's context those of
 // the parent.
 func TestBlameOfSplit(t *testing.T) {

@@ -191,7 +191,7 @@ func (g *Group) Dead(rank int) *fault.Verdict {
 	v := judge.Died(r, []int{rank})
 	v.By, v.Found = g.rank, record.Now()
 	if who != nil {
-		v.Communicator = fmt.Sprintf("%016x", who.ID)
+		v.Communicator = who.Name()
 	}
 	return v
 }

@@ -114,7 +114,7 @@ func (g *Group) stoppedFor(since map[int]time.Time, now time.Time, long time.Dur
 		reports := make([]*judge.Report, g.size)
 		reports[p] = &judge.Report{Rank: p, Host: o.Host, PID: o.PID, State: "T"}
 		v := judge.Judge(&judge.Question{Me: g.rank, Reports: reports})
-		v.Communicator, v.Found = fmt.Sprintf("%016x", who.ID), record.Now()
+		v.Communicator, v.Found = who.Name(), record.Now()
 		return &collective.Error{Comm: g.Name, Rank: g.rank, Peer: p, Verdict: v,
 			Err: fmt.Errorf("%w: the peer does not run: its process is stopped", collective.ErrTimeout)}
 	}

@@ -3,6 +3,7 @@ package membership
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,9 @@ type Members struct {
 	ID    uint64 // of the communicator
 	Ranks []Process
 }
+
+// Name is the communicator's name in records.
+func (m *Members) Name() string { return fmt.Sprintf("%016x", m.ID) }
 
 // ProcessBytes is the size of an encoded Process: pid u32, born u64, device i32, space u64, host.
 const ProcessBytes = 24 + 48
@@ -83,3 +87,19 @@ func (g *Group) Agreed(m *Members) { g.members.Store(m) }
 
 // Members returns who the members are, nil if the ranks have not agreed yet.
 func (g *Group) Members() *Members { return g.members.Load() }
+
+// InJob returns the numbers in the job of some ranks of a communicator, whose own ranks have the given numbers there; nil
+// where ranks have their own numbers.
+func InJob(job, ranks []int) []int {
+	out, same := make([]int, len(ranks)), true
+	for i, r := range ranks {
+		if out[i] = r; r < len(job) {
+			out[i] = job[r]
+		}
+		same = same && out[i] == i
+	}
+	if same {
+		return nil
+	}
+	return out
+}

@@ -25,7 +25,7 @@ var house = []layer{
 	{"memory", []string{"job/share"}},
 	{"primitives", []string{"primitive/..."}},
 	{"collectives", []string{"collective/...", "engine/...", "job/membership", "plan/executor/...", "watch/record",
-		"watch/judge"}},
+		"watch/judge", "watch/watchdog"}},
 	{"goccl", []string{"."}},
 	{"doors", []string{"capi/...", "cmd/...", "python/...", "test/...", "tools/...", "watch/metrics"}},
 	{"lessons", []string{"examples/...", "bench/..."}},

@@ -37,6 +37,11 @@ type Recorder struct {
 	meta  Meta
 	pace
 
+	// Set by Serve, before the first request.
+	stamps     bool   // the engine does not record the start and end of its work on the host device
+	unseenWork bool   // the engine works on a GPU
+	marker     marker // nil: the engine's progress is not known
+
 	verdict atomic.Pointer[fault.Verdict]
 
 	mu     sync.Mutex // guards the fields below
@@ -230,17 +235,6 @@ const (
 	EngineNCCLCalls     = "nccl, calls alone"
 	EngineTorch         = "torch" // dumps of PyTorch without starts
 )
-
-// SetEngine names the engine of the communicator.
-func (x *Recorder) SetEngine(name string) {
-	if x == nil {
-		return
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.meta.Engine = name
-	x.writeMeta(x.meta)
-}
 
 // writeMeta reports whether there was room for m. The caller holds mu.
 func (x *Recorder) writeMeta(m Meta) bool {

@@ -1,4 +1,4 @@
-package goccl
+package watchdog
 
 import (
 	"cmp"
@@ -12,30 +12,29 @@ import (
 )
 
 // report is what this rank tells about itself.
-func (w *watchdog) report() *judge.Report {
-	c := w.c
-	who := c.group.Members()
-	o := who.Ranks[c.rank]
-	r := &judge.Report{Rank: c.rank, Time: record.Now(), Host: o.Host, PID: o.PID, Device: c.dev.ID().String(),
-		Record: c.record.Snapshot(mostOperations), States: map[int]string{}}
-	r.Next = c.next(r.Record)
+func (w *Watchdog) report() *judge.Report {
+	who := w.Group.Members()
+	o := who.Ranks[w.rank]
+	r := &judge.Report{Rank: w.rank, Time: record.Now(), Host: o.Host, PID: o.PID, Device: w.Device.ID().String(),
+		Record: w.Record.Snapshot(mostOperations), States: map[int]string{}}
+	r.Next = w.next(r.Record)
 	for _, x := range record.Recorders() {
 		if other := x.Snapshot(mostOthers); other != nil && other.ID != r.Record.Identity() && other.Device == r.Device &&
 			len(r.Others) < mostAsked {
 			r.Others = append(r.Others, other)
 		}
 	}
-	hosts := c.boot.Hosts()
+	hosts := w.boot.Hosts()
 	for p, at := range who.Ranks {
-		if hosts[p] == hosts[c.rank] && p != c.rank {
+		if hosts[p] == hosts[w.rank] && p != w.rank {
 			r.States[p] = at.State()
 		}
 	}
-	if e, ok := c.engine.(interface{ NetworkLinks() []judge.Link }); ok {
+	if e, ok := w.engine.(interface{ NetworkLinks() []judge.Link }); ok {
 		r.Links = e.NetworkLinks()
 	}
-	r.Known = heard.of(r)
-	if cause := cmp.Or(c.status.Err(), c.engine.Err()); cause != nil {
+	r.Known = relayed.of(r)
+	if cause := cmp.Or(w.Group.Status.Err(), w.engine.Err()); cause != nil {
 		r.Ended = cause.Error()
 		if e := fault.Of(cause); e != nil {
 			r.Cause = e.Verdict
@@ -45,32 +44,32 @@ func (w *watchdog) report() *judge.Report {
 }
 
 // next reports whether the oldest collective of a record waits for no other work on its stream.
-func (c *Comm) next(r *record.Communicator) bool {
+func (w *Watchdog) next(r *record.Communicator) bool {
 	o := r.Open(false)
-	streams, ok := c.dev.(interface {
+	streams, ok := w.Device.(interface {
 		Running(stream uintptr) (name string, ok bool)
 	})
 	if o == nil || !ok {
 		return false
 	}
 	name, ok := streams.Running(uintptr(o.Stream))
-	now := c.record.Find(false, o.Number) // if it has started meanwhile, the work that runs is behind it
+	now := w.Record.Find(false, o.Number) // if it has started meanwhile, the work that runs is behind it
 	return ok && (name == "" || name == o.Collective) || now == nil || now.State != record.Enqueued
 }
 
 // ask collects the reports of the ranks. ok is false if the communicator ends meanwhile: then a peer's silence says
 // nothing about it.
-func (w *watchdog) ask() (reports []*judge.Report, ok bool) {
-	c, me := w.c, w.report()
-	reports = make([]*judge.Report, c.size)
-	reports[c.rank] = me
+func (w *Watchdog) ask() (reports []*judge.Report, ok bool) {
+	me := w.report()
+	reports = make([]*judge.Report, w.size)
+	reports[w.rank] = me
 	w.mu.Lock()
 	w.asked++
 	number := w.asked
 	clear(w.answers)
 	w.mu.Unlock()
 	for _, p := range w.chosen(me) {
-		o := c.group.Members().Ranks[p]
+		o := w.Group.Members().Ranks[p]
 		reports[p] = &judge.Report{Rank: p, Host: o.Host, PID: o.PID}
 		go w.send(p, note{Ask: number})
 	}
@@ -90,31 +89,31 @@ func (w *watchdog) ask() (reports []*judge.Report, ok bool) {
 		select {
 		case <-w.more:
 		case <-time.After(min(left, answerLimit)):
-		case <-c.status.Context().Done():
+		case <-w.Group.Status.Context().Done():
 			return reports, false
 		}
 	}
 	for _, r := range reports {
 		if r != nil && r != me && r.Record != nil {
-			heard.add(me, r)
+			relayed.add(me, r)
 		}
 	}
 	return reports, true
 }
 
 // patience is how long ask waits for answers. A rank of a busy host may answer late.
-func (w *watchdog) patience() time.Duration {
-	if t := w.c.cfg.OpTimeout; t > 0 {
+func (w *Watchdog) patience() time.Duration {
+	if t := w.OpTimeout; t > 0 {
 		return min(mostPatience, max(answerLimit, t/4))
 	}
 	return mostPatience
 }
 
 // collect stores answers, deaths and departures in the ranks' reports. It returns the ranks that may still answer.
-func (w *watchdog) collect(reports []*judge.Report) (open []int) {
+func (w *Watchdog) collect(reports []*judge.Report) (open []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	hosts, me := w.c.boot.Hosts(), w.c.rank
+	hosts, me := w.boot.Hosts(), w.rank
 	for p, r := range reports {
 		if answer := w.answers[p]; r != nil && answer != nil && p != me {
 			r = answer
@@ -131,7 +130,7 @@ func (w *watchdog) collect(reports []*judge.Report) (open []int) {
 		}
 		open = append(open, p)
 		if hosts[p] == hosts[me] {
-			r.State = w.c.group.Members().Ranks[p].State()
+			r.State = w.Group.Members().Ranks[p].State()
 			continue
 		}
 		for q, other := range reports {
@@ -144,10 +143,10 @@ func (w *watchdog) collect(reports []*judge.Report) (open []int) {
 }
 
 // chosen lists the peers to ask: all, or in a large communicator those that the engine waits for and some others.
-func (w *watchdog) chosen(me *judge.Report) (list []int) {
-	seen := map[int]bool{w.c.rank: true}
+func (w *Watchdog) chosen(me *judge.Report) (list []int) {
+	seen := map[int]bool{w.rank: true}
 	add := func(p int) {
-		if p >= 0 && p < w.c.size && !seen[p] && len(list) < mostAsked {
+		if p >= 0 && p < w.size && !seen[p] && len(list) < mostAsked {
 			seen[p] = true
 			list = append(list, p)
 		}
@@ -162,9 +161,9 @@ func (w *watchdog) chosen(me *judge.Report) (list []int) {
 			}
 		}
 	}
-	step := max(1, w.c.size/mostAsked)
-	for i := 1; i < w.c.size; i += step {
-		add((w.c.rank + i) % w.c.size)
+	step := max(1, w.size/mostAsked)
+	for i := 1; i < w.size; i += step {
+		add((w.rank + i) % w.size)
 	}
 	return list
 }

@@ -1,0 +1,53 @@
+package watchdog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
+)
+
+// Explain returns the verdict on an operation that fails with err, nil if there is none. The engine calls it.
+func (w *Watchdog) Explain(err *fault.Error) *fault.Verdict {
+	switch {
+	case errors.Is(err.Err, fault.ErrPeerDead) && err.Peer >= 0:
+		return w.Group.Dead(err.Peer)
+	case errors.Is(err.Err, fault.ErrTimeout):
+		return w.Record.VerdictOn(isMessage(err), err.Seq)
+	case errors.Is(err.Err, fault.ErrMismatch):
+		return w.mismatch(err)
+	}
+	return nil
+}
+
+// isMessage reports whether err is of a send or receive. These have numbers apart from the numbers of collectives.
+func isMessage(err *fault.Error) bool {
+	return err.Op == collective.Send.String() || err.Op == collective.Recv.String()
+}
+
+// ExplainLate is Explain across hosts, where a rank that another one waits for may wait itself, with the same deadline.
+// If the ranks have found that a third one is dead or stopped, or has not called the operation, err blames it instead,
+// and also if the communicator ends meanwhile because of a third one.
+func (w *Watchdog) ExplainLate(err *fault.Error) *fault.Verdict {
+	v := w.Explain(err)
+	if !errors.Is(err.Err, fault.ErrTimeout) {
+		return v
+	}
+	if v == nil {
+		v = w.late(err)
+	}
+	if end := fault.Of(w.Group.Status.Err()); v == nil && end != nil && end.Peer >= 0 && end.Peer != w.rank {
+		err.Err, err.Peer = end.Err, end.Peer
+		return end.Verdict
+	}
+	if v == nil || v.Rank == w.rank || slices.Contains(v.Blamed(), err.Peer) {
+		return v
+	}
+	switch v.Kind {
+	case fault.VerdictDead, fault.VerdictStopped, fault.VerdictMissing:
+		err.Err, err.Peer = fmt.Errorf("%w; the ranks wait for rank %d", err.Err, v.Rank), v.Rank
+	}
+	return v
+}
