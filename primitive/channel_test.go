@@ -248,7 +248,7 @@ func TestAbortEndsWaitsAndTheContextStaysUsable(t *testing.T) {
 	done := make(chan Status, 1)
 	go func() { done <- h.Wait() }()
 	waiting(t, ctx, 1)
-	cause := &Error{Op: "test", Rank: 0, Peer: 3, Err: ErrPeerDead}
+	cause := failure("test", 0, 3, ErrPeerDead)
 	ctx.Abort(cause)
 	select {
 	case s := <-done:

@@ -76,7 +76,7 @@ func (c *Communicator) watch() {
 			if !ok {
 				return
 			}
-			c.ctx.Abort(&Error{Op: "communicator", Rank: c.Rank(), Peer: f.Rank, Err: f.Err})
+			c.ctx.Abort(failure("communicator", c.Rank(), f.Rank, f.Err))
 		case <-c.life.Done():
 			return
 		}

@@ -223,7 +223,7 @@ func (c *Context) Err() error {
 			p = w.PeerRank()
 		}
 	}
-	return &Error{Op: waitOpName(c.abort.Op.Load()), Rank: c.Rank(), Peer: p, Err: s.Err()}
+	return failure(waitOpName(c.abort.Op.Load()), c.Rank(), p, s.Err())
 }
 
 // waits records that waits for t's counter wait for conn's peer, so that Err names it; nil: no longer.

@@ -209,7 +209,7 @@ func TestCUDAAbort(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(20 * time.Millisecond)
-	x.ctx.Abort(&Error{Op: "test", Rank: 0, Peer: 1, Err: ErrPeerDead})
+	x.ctx.Abort(failure("test", 0, 1, ErrPeerDead))
 	if err := stream.Synchronize(t.Context()); err != nil {
 		t.Fatal(err)
 	}

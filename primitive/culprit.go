@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
+
+	"github.com/goccl/goccl/collective/fault"
 )
 
 // culpritDelay is how long Culprit waits for the word of a rank in the chain. Ranks that wait for each other time out
@@ -22,8 +25,8 @@ const culpritDelay = 300 * time.Millisecond
 //
 // Ranks that fail together must have called Culprit equally often on this communicator before.
 func (c *Communicator) Culprit(ctx context.Context, failed error) error {
-	var e *Error
-	if !errors.As(failed, &e) || !errors.Is(failed, ErrTimeout) || e.Peer < 0 || e.Peer >= c.WorldSize() {
+	e := fault.PartOf(failed, Part)
+	if e == nil || !errors.Is(failed, ErrTimeout) || e.Peer < 0 || e.Peer >= c.WorldSize() {
 		return failed
 	}
 	c.mu.Lock()
@@ -39,7 +42,7 @@ func (c *Communicator) Culprit(ctx context.Context, failed error) error {
 			named := *e
 			named.Peer = last
 			if last != e.Peer {
-				named.Info = "the rank that was waited for waits itself, at the end for this one"
+				named.Err = fmt.Errorf("%w: the rank that was waited for waits itself, at the end for this one", e.Err)
 			}
 			return &named
 		}

@@ -29,7 +29,7 @@ func TestCulprit(t *testing.T) {
 		for r, p := range c.waits {
 			var failed error
 			if p != NoRank {
-				failed = &Error{Op: "wait", Rank: r, Peer: p, Err: ErrTimeout}
+				failed = failure("wait", r, p, ErrTimeout)
 			}
 			wg.Go(func() {
 				err := comms[r].Culprit(context.Background(), failed)
@@ -52,13 +52,13 @@ func TestCulpritForgets(t *testing.T) {
 	group := bootstrap.NewLocal(3)
 	a, b := NewCommunicator(group.Ranks[0], newContext(t)), NewCommunicator(group.Ranks[1], newContext(t))
 	defer func() { _, _ = a.Close(), b.Close() }()
-	late := &Error{Op: "wait", Rank: 1, Peer: 2, Err: ErrTimeout}
+	late := failure("wait", 1, 2, ErrTimeout)
 	if err := b.Culprit(context.Background(), late); !errors.Is(err, ErrTimeout) {
 		t.Error(err)
 	}
 	a.culprits++
 	var e *Error
-	err := a.Culprit(context.Background(), &Error{Op: "wait", Rank: 0, Peer: 1, Err: ErrTimeout})
+	err := a.Culprit(context.Background(), failure("wait", 0, 1, ErrTimeout))
 	if !errors.As(err, &e) || e.Peer != 1 {
 		t.Error(err)
 	}

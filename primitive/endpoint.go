@@ -143,7 +143,7 @@ func DeserializeEndpoint(data []byte) (*Endpoint, error) {
 	const op = "deserialize endpoint"
 	r, err := wire.Open(data, kindEndpoint, endpointVersion)
 	if err != nil {
-		return nil, &Error{Op: op, Rank: NoRank, Peer: NoRank, Err: fmt.Errorf("%w: %w", ErrInvalid, err)}
+		return nil, failure(op, NoRank, NoRank, fmt.Errorf("%w: %w", ErrInvalid, err))
 	}
 	e := &Endpoint{transport: Transport(r.U8())}
 	e.owner = getDeviceID(r)
@@ -163,7 +163,7 @@ func DeserializeEndpoint(data []byte) (*Endpoint, error) {
 		e.cred.Endpoint = e.id
 	}
 	if err := r.Done(); err != nil {
-		return nil, &Error{Op: op, Rank: NoRank, Peer: NoRank, Err: fmt.Errorf("%w: %w", ErrInvalid, err)}
+		return nil, failure(op, NoRank, NoRank, fmt.Errorf("%w: %w", ErrInvalid, err))
 	}
 	return e, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/goccl/goccl/collective/fault"
 )
@@ -22,42 +21,20 @@ var (
 // NoRank is the number of an unknown rank or peer.
 const NoRank = -1
 
-// Error describes the failed operation, its rank and its peer.
-type Error struct {
-	Op   string
-	Rank int    // this rank, or NoRank
-	Peer int    // the other rank, or NoRank
-	Info string // details: an address, a size, a name
-	Err  error
-}
+// Part is the part of this package's errors.
+const Part = "primitive"
 
-// Error formats e, for example "primitive: flush (rank 0, peer 3): timed out: 12 writes outstanding".
-func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString("primitive: ")
-	b.WriteString(e.Op)
-	switch {
-	case e.Rank >= 0 && e.Peer >= 0:
-		fmt.Fprintf(&b, " (rank %d, peer %d)", e.Rank, e.Peer)
-	case e.Rank >= 0:
-		fmt.Fprintf(&b, " (rank %d)", e.Rank)
-	case e.Peer >= 0:
-		fmt.Fprintf(&b, " (peer %d)", e.Peer)
-	}
-	fmt.Fprintf(&b, ": %v", e.Err)
-	if e.Info != "" {
-		b.WriteString(": ")
-		b.WriteString(e.Info)
-	}
-	return b.String()
-}
+// Error is the error of every operation of this package.
+type Error = fault.Error
 
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
+// failure makes an error of a rank and its peer, each of which may be NoRank.
+func failure(op string, rank, peer int, err error) *Error {
+	return &Error{Part: Part, Op: op, Rank: rank, Peer: peer, Err: err}
+}
 
 // invalid returns an *Error about an invalid argument.
 func invalid(op, format string, args ...any) error {
-	return &Error{Op: op, Rank: NoRank, Peer: NoRank, Info: fmt.Sprintf(format, args...), Err: ErrInvalid}
+	return failure(op, NoRank, NoRank, fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...))
 }
 
 // asCause converts the end of a context.Context to this package's errors. It returns other errors unchanged.
@@ -76,9 +53,8 @@ func wrap(err error, op string, rank, peer int) error {
 	if err == nil {
 		return nil
 	}
-	var e *Error
-	if errors.As(err, &e) && e.Peer >= 0 {
+	if e := fault.PartOf(err, Part); e != nil && e.Peer >= 0 {
 		return err
 	}
-	return &Error{Op: op, Rank: rank, Peer: peer, Err: asCause(err)}
+	return failure(op, rank, peer, asCause(err))
 }

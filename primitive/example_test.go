@@ -58,7 +58,7 @@ func ExampleContext_Abort() {
 	sema, _ := primitive.NewSemaphore(stub, stub)
 	h := sema.DeviceHandle()
 
-	go ctx.Abort(&primitive.Error{Op: "all_reduce", Rank: 0, Peer: 3, Err: primitive.ErrPeerDead})
+	go ctx.Abort(&primitive.Error{Part: primitive.Part, Op: "all_reduce", Rank: 0, Peer: 3, Err: primitive.ErrPeerDead})
 	fmt.Println(h.Wait())
 	fmt.Println(ctx.Err())
 
@@ -66,7 +66,7 @@ func ExampleContext_Abort() {
 	_ = dev.Close()
 	// Output:
 	// a rank has died or its host cannot be reached
-	// primitive: all_reduce (rank 0, peer 3): a rank has died or its host cannot be reached
+	// primitive: all_reduce on rank 0, peer 3: a rank has died or its host cannot be reached
 }
 
 // Two ranks meet through a bootstrap, connect, exchange memories, and one puts into the other's memory through a proxy.

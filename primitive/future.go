@@ -38,7 +38,7 @@ func (f *Future[T]) Get(ctx context.Context) (T, error) {
 		return f.v, f.err
 	case <-ctx.Done():
 		var zero T
-		return zero, &Error{Op: "future", Rank: NoRank, Peer: NoRank, Err: asCause(ctx.Err())}
+		return zero, failure("future", NoRank, NoRank, asCause(ctx.Err()))
 	}
 }
 

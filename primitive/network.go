@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/transport"
@@ -152,33 +153,32 @@ func (c *Context) dial(ctx context.Context, conn *Connection) (transport.Link, e
 
 // blamed aborts the Context because a peer leaves after the death of another.
 func (c *Context) blamed(rank int) {
-	go c.Abort(&Error{Op: "network", Rank: c.Rank(), Peer: rank, Info: "a peer says so, and leaves", Err: ErrPeerDead})
+	go c.Abort(failure("network", c.Rank(), rank, fmt.Errorf("%w: a peer says so, and leaves", ErrPeerDead)))
 }
 
 // dead returns the rank whose death aborted the Context, or NoRank.
 func (c *Context) dead() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var e *Error
-	if errors.Is(c.cause, ErrPeerDead) && errors.As(c.cause, &e) {
-		return e.Peer
+	if !errors.Is(c.cause, ErrPeerDead) {
+		return NoRank
 	}
-	return NoRank
+	return fault.PeerOf(c.cause)
 }
 
 // connectionBroken aborts the Context because a network has lost the peer, or the peer has refused an operation.
 func (c *Context) connectionBroken(conn *Connection, err error) {
-	c.Abort(&Error{Op: conn.Transport().String() + " connection", Rank: c.Rank(), Peer: conn.PeerRank(),
-		Info: conn.remote.String(), Err: fmt.Errorf("%w: %w", ErrPeerDead, err)})
+	c.Abort(failure(conn.Transport().String()+" connection", c.Rank(), conn.PeerRank(),
+		fmt.Errorf("%w: %w: %v", ErrPeerDead, err, conn.remote)))
 }
 
 // senderLost aborts the Context when a peer that wrote to this process's memory has vanished.
 func (c *Context) senderLost(t Transport, from uint64, err error) {
 	c.mu.Lock()
-	peer, what := NoRank, ""
+	peer, err := NoRank, fmt.Errorf("%w: %w", ErrPeerDead, err)
 	for r := range c.owned {
 		if conn, ok := r.(*Connection); ok && conn.Transport() == t && conn.remote.id == from {
-			peer, what = conn.PeerRank(), conn.remote.String()
+			peer, err = conn.PeerRank(), fmt.Errorf("%w: %v", err, conn.remote)
 		}
 	}
 	closed := c.closed
@@ -187,8 +187,7 @@ func (c *Context) senderLost(t Transport, from uint64, err error) {
 		return
 	}
 	// On another goroutine, because hooks may close the Context, which waits for the caller.
-	go c.Abort(&Error{Op: t.String() + " session", Rank: c.Rank(), Peer: peer, Info: what,
-		Err: fmt.Errorf("%w: %w", ErrPeerDead, err)})
+	go c.Abort(failure(t.String()+" session", c.Rank(), peer, err))
 }
 
 // registration is a local memory's registration with one network.

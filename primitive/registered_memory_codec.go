@@ -98,11 +98,11 @@ func (c *Context) DeserializeMemory(data []byte) (*RegisteredMemory, error) {
 	}
 	r, err := wire.Open(data, kindMemory, memoryVersion)
 	if err != nil {
-		return nil, &Error{Op: op, Rank: c.Rank(), Peer: NoRank, Err: fmt.Errorf("%w: %w", ErrInvalid, err)}
+		return nil, failure(op, c.Rank(), NoRank, fmt.Errorf("%w: %w", ErrInvalid, err))
 	}
 	m := c.getMemory(r)
 	if err := r.Done(); err != nil {
-		return nil, &Error{Op: op, Rank: c.Rank(), Peer: NoRank, Err: fmt.Errorf("%w: %w", ErrInvalid, err)}
+		return nil, failure(op, c.Rank(), NoRank, fmt.Errorf("%w: %w", ErrInvalid, err))
 	}
 	if err := m.adopt(); err != nil {
 		return nil, c.wrap(err, op, NoRank)

@@ -71,7 +71,7 @@ func (c *Context) DeserializeSemaphoreStub(data []byte) (*SemaphoreStub, error) 
 		return nil, err
 	}
 	bad := func(err error) error {
-		return &Error{Op: op, Rank: c.Rank(), Peer: NoRank, Err: fmt.Errorf("%w: %w", ErrInvalid, err)}
+		return failure(op, c.Rank(), NoRank, fmt.Errorf("%w: %w", ErrInvalid, err))
 	}
 	r, err := wire.Open(data, kindStub, stubVersion)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/job/bootstrap"
 )
 
@@ -18,16 +19,8 @@ var (
 	ErrLeft      = errors.New("a rank has closed the communicator")
 )
 
-// Error is the error of an agreement without an outcome, with the rank to blame.
-type Error struct {
-	Peer int // -1: no particular rank
-	Err  error
-}
-
-func (e *Error) Error() string { return e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
+// Part is the part of the errors of an agreement without an outcome.
+const Part = "agreement"
 
 // Overtaken means that a peer is in a later call: restart with at least this number.
 type Overtaken struct{ Number uint64 }
@@ -185,7 +178,7 @@ func (m *Member) Begin(least uint64) uint64 {
 	return m.number
 }
 
-// Agree takes part in a step of the current call. Its errors are *Error and *Overtaken.
+// Agree takes part in a step of the current call. Its errors are of Part and *Overtaken.
 func (m *Member) Agree(ctx context.Context, step uint32, mine Contribution) (*Outcome, error) {
 	m.Listen()
 	m.mu.Lock()
@@ -216,7 +209,7 @@ func (m *Member) Agree(ctx context.Context, step uint32, mine Contribution) (*Ou
 				late, end = time.After(lateWait), nil
 				continue
 			}
-			return nil, &Error{missing[0], fmt.Errorf("still waiting for ranks %v: %w", missing, context.Cause(ctx))}
+			return nil, fault.Blame(Part, missing[0], "still waiting for ranks %v: %w", missing, context.Cause(ctx))
 		case <-late:
 			end, late = ctx.Done(), make(chan time.Time)
 		}
@@ -244,13 +237,13 @@ func (m *Member) digest(s *state) (changed bool, arrived <-chan struct{}, err er
 		}
 		if cause := m.gone[p]; cause != nil && err == nil && len(m.queues[p]) == 0 && !s.done.Has(p) && !s.outcome {
 			if !errors.Is(cause, bootstrap.ErrPeerDead) {
-				err = &Error{p, fmt.Errorf("%w: rank %d: %w", ErrLeft, p, cause)}
+				err = fault.Blame(Part, p, "%w: rank %d: %w", ErrLeft, p, cause)
 			}
 			changed = s.lose(p) || changed
 		}
 	}
 	if err == nil && !s.outcome && m.without >= 0 {
-		err = &Error{m.without, fmt.Errorf("%w: rank %d and others have gone on without it", ErrExcluded, m.without)}
+		err = fault.Blame(Part, m.without, "%w: rank %d and others have gone on without it", ErrExcluded, m.without)
 	}
 	return changed, arrived, err
 }
@@ -264,7 +257,7 @@ func (m *Member) consider(s *state, p int, msg *message) (changed bool, err erro
 	case msg.kind == kindWithdrawn:
 		return false, withdrawn(p, msg.blames)
 	case msg.done.Has(m.rank):
-		return false, &Error{p, fmt.Errorf("%w: rank %d goes on without it", ErrExcluded, p)}
+		return false, fault.Blame(Part, p, "%w: rank %d goes on without it", ErrExcluded, p)
 	case msg.place == s.place:
 		return s.take(p, msg), nil
 	}
@@ -273,9 +266,9 @@ func (m *Member) consider(s *state, p int, msg *message) (changed bool, err erro
 
 func withdrawn(peer, blames int) error {
 	if blames < 0 {
-		return &Error{peer, fmt.Errorf("%w: rank %d", ErrWithdrawn, peer)}
+		return fault.Blame(Part, peer, "%w: rank %d", ErrWithdrawn, peer)
 	}
-	return &Error{blames, fmt.Errorf("%w: rank %d, because of rank %d", ErrWithdrawn, peer, blames)}
+	return fault.Blame(Part, blames, "%w: rank %d, because of rank %d", ErrWithdrawn, peer, blames)
 }
 
 // lateWait is how long a rank that is late and waits for several ranks listens for one that knows which is to blame.

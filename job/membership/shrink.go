@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/job/agreement"
 	"github.com/goccl/goccl/job/bootstrap"
 )
@@ -104,8 +105,8 @@ func shrink[C io.Closer](ctx context.Context, g *Group, exclude []int, join Join
 		case failed != nil:
 			return none, failed
 		default:
-			return none, &agreement.Error{Peer: culprit, Err: fmt.Errorf("%w: rank %d could not do its part%s",
-				collective.ErrAborted, culprit, because(next.Known[culprit].Blames))}
+			return none, fault.Blame(agreement.Part, culprit, "%w: rank %d could not do its part%s", collective.ErrAborted,
+				culprit, because(next.Known[culprit].Blames))
 		}
 	}
 }
@@ -119,8 +120,8 @@ func because(rank int) string {
 
 // shrinkError converts an error of the agreement to an *collective.Error.
 func (g *Group) shrinkError(err error) error {
-	var ae *agreement.Error
-	if !errors.As(err, &ae) {
+	ae := fault.PartOf(err, agreement.Part)
+	if ae == nil {
 		return g.Wrap("shrink", err)
 	}
 	e := &collective.Error{Op: "shrink", Rank: g.rank, Peer: ae.Peer,

@@ -41,14 +41,14 @@ func NewReport(rank int, event string, err error) Report {
 		return r
 	}
 	r.Text = err.Error()
-	var pe *primitive.Error
+	pe := fault.PartOf(err, primitive.Part)
 	switch ge := fault.Of(err); {
 	case ge != nil:
 		r.Op, r.Peer, r.Seq = ge.Op, ge.Peer, ge.Seq
 		if v := ge.Verdict; v != nil {
 			r.Verdict, r.Blames = string(v.Kind), v.Rank
 		}
-	case errors.As(err, &pe):
+	case pe != nil:
 		r.Op, r.Peer = pe.Op, pe.Peer
 	default:
 		r.Peer = fault.PeerOf(err)
