@@ -158,9 +158,7 @@ func (g *acceptor) shut() {
 	if g.closed.Swap(true) {
 		return
 	}
-	for _, l := range g.listeners {
-		_ = l.Close()
-	}
+	closeListeners(g.listeners)
 	if g.lobby != nil { // it has served
 		g.lobby.Close()
 	}

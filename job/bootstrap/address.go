@@ -176,52 +176,57 @@ func (a rootAddress) listen(ctx context.Context, spec string, family int) (
 	} else if ips, err = lookup(ctx, a.host); err != nil {
 		return nil, "", fmt.Errorf("resolve the root's address %s: %w", a, err)
 	}
-	var busy error
-	seen := map[netip.Addr]bool{}
-	try := func(ip netip.Addr) {
-		ip = ip.Unmap()
-		if seen[ip] {
-			return
-		}
-		seen[ip] = true
-		l, err := sockets.Listen("tcp", netip.AddrPortFrom(ip, a.port).String())
-		switch {
-		case err == nil:
-			ls = append(ls, l)
-		case !errors.Is(err, syscall.EADDRNOTAVAIL):
-			busy = err
-		}
-	}
+	b := binder{port: a.port}
 	for _, ip := range ips {
-		try(ip)
+		b.try(ip)
 	}
-	foreign := len(ls) == 0 && busy == nil
+	foreign := len(b.ls) == 0 && b.busy == nil
 	if foreign && literal && a.iface == "" {
 		return nil, "", a.notOurs()
 	}
-	if busy == nil && (len(ls) == 0 || a.namesLoopback(addresses(ls))) {
+	if b.busy == nil && (len(b.ls) == 0 || a.namesLoopback(addresses(b.ls))) {
 		if a.iface != "" {
 			spec = "=" + a.iface
 		}
 		if nics, err := localNICs(spec, family); err == nil {
 			for _, n := range nics {
-				try(n.Addr)
+				b.try(n.Addr)
 			}
 		}
 	}
-	if busy != nil {
-		for _, l := range ls {
-			_ = l.Close()
-		}
-		return nil, "", listenError(a, busy)
-	}
-	if len(ls) == 0 {
+	switch {
+	case b.busy != nil:
+		closeListeners(b.ls)
+		return nil, "", listenError(a, b.busy)
+	case len(b.ls) == 0:
 		return nil, "", a.notOurs()
+	case foreign:
+		elsewhere = a.elsewhere(b.ls[0])
 	}
-	if foreign {
-		elsewhere = a.elsewhere(ls[0])
+	return b.ls, elsewhere, nil
+}
+
+// binder listens on one port of several addresses.
+type binder struct {
+	port uint16
+	ls   []net.Listener
+	seen []netip.Addr
+	busy error // why an address of this host cannot be used
+}
+
+func (b *binder) try(ip netip.Addr) {
+	ip = ip.Unmap()
+	if slices.Contains(b.seen, ip) {
+		return
 	}
-	return ls, elsewhere, nil
+	b.seen = append(b.seen, ip)
+	l, err := sockets.Listen("tcp", netip.AddrPortFrom(ip, b.port).String())
+	switch {
+	case err == nil:
+		b.ls = append(b.ls, l)
+	case !errors.Is(err, syscall.EADDRNOTAVAIL):
+		b.busy = err
+	}
 }
 
 func (a rootAddress) elsewhere(l net.Listener) string {
@@ -306,8 +311,6 @@ func listenAll(nics []netif.NIC, most int) (ls []net.Listener, err error) {
 		if !busy || tries == 0 {
 			return ls, nil
 		}
-		for _, l := range ls {
-			_ = l.Close()
-		}
+		closeListeners(ls)
 	}
 }

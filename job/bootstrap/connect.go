@@ -23,8 +23,10 @@ type listeners struct {
 	self member
 }
 
-func (m *listeners) close() {
-	for _, l := range m.all() {
+func (m *listeners) close() { closeListeners(m.all()) }
+
+func closeListeners(ls []net.Listener) {
+	for _, l := range ls {
 		_ = l.Close()
 	}
 }

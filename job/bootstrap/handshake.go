@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"crypto/ecdh"
 	"crypto/hmac"
 	"crypto/rand"
@@ -231,24 +232,7 @@ func shakeDialer(c net.Conn, secret []byte, me greeting, deadline, end time.Time
 	if _, err := c.Write(mine[:]); err != nil {
 		return nil, greeting{}, errRetry{err}
 	}
-	var theirs [greetingSize]byte
-	if n, err := io.ReadFull(c, theirs[:versionEnd]); err != nil {
-		if n > 0 && string(theirs[:min(n, 4)]) != protocolMagic[:min(n, 4)] {
-			return nil, greeting{}, errRetry{errNotGoccl}
-		}
-		return nil, greeting{}, errRetry{err}
-	}
-	switch version, err := checkVersion(theirs[:]); {
-	case errors.Is(err, errRelease):
-		complain(c, secret, me.rank, theirs[:versionEnd])
-		return nil, greeting{version: version}, err
-	case err != nil:
-		return nil, greeting{}, errRetry{err}
-	}
-	if _, err := io.ReadFull(c, theirs[versionEnd:]); err != nil {
-		return nil, greeting{}, errRetry{err}
-	}
-	them, err := decodeGreeting(&theirs)
+	theirs, them, err := readAcceptor(c, secret, me.rank)
 	if err != nil {
 		return nil, them, err
 	}
@@ -269,17 +253,8 @@ func shakeDialer(c net.Conn, secret []byte, me greeting, deadline, end time.Time
 	if them.target != me.rank || them.role != me.role+1 {
 		return nil, them, fmt.Errorf("%w: the other side took us for rank %d", ErrProtocol, them.target)
 	}
-	switch v := verdict(answer[0]); v {
-	case verdictOK:
-	case verdictWorld:
-		return nil, them, fmt.Errorf("%w: this rank says %d, the job says %d", v.err(), me.world, them.world)
-	case verdictDuplicate:
-		return nil, them, fmt.Errorf("%w: another process has come as rank %d; give every process another rank", v.err(),
-			me.rank)
-	case verdictAttempt:
-		return nil, them, attempt(me.session).meets(them.session)
-	default:
-		return nil, them, v.err()
+	if err := me.judged(verdict(answer[0]), &them); err != nil {
+		return nil, them, err
 	}
 	out, in, err := frameCiphers(secret, private, &them, mine[:], theirs[:])
 	if err != nil {
@@ -289,50 +264,61 @@ func shakeDialer(c net.Conn, secret []byte, me greeting, deadline, end time.Time
 	return newFrameConn(c, in, out), them, nil
 }
 
-// shakeAcceptor runs the acceptor's side on c. admit judges an authenticated dialer; heard is called once the dialer's
-// greeting has arrived. It does not close c.
-func shakeAcceptor(c net.Conn, secret []byte, me greeting, deadline time.Time, heard func(),
+// readAcceptor reads the acceptor's greeting. A release with which this one cannot speak gets a complaint of rank.
+func readAcceptor(c net.Conn, secret []byte, rank int32) (b [greetingSize]byte, them greeting, err error) {
+	if n, err := io.ReadFull(c, b[:versionEnd]); err != nil {
+		if n > 0 && string(b[:min(n, 4)]) != protocolMagic[:min(n, 4)] {
+			err = errNotGoccl
+		}
+		return b, them, errRetry{err}
+	}
+	switch version, err := checkVersion(b[:]); {
+	case errors.Is(err, errRelease):
+		complain(c, secret, rank, b[:versionEnd])
+		return b, greeting{version: version}, err
+	case err != nil:
+		return b, them, errRetry{err}
+	}
+	if _, err := io.ReadFull(c, b[versionEnd:]); err != nil {
+		return b, them, errRetry{err}
+	}
+	them, err = decodeGreeting(&b)
+	return b, them, err
+}
+
+// judged returns the dialer's error for the acceptor's verdict.
+func (g *greeting) judged(v verdict, them *greeting) error {
+	switch v {
+	case verdictWorld:
+		return fmt.Errorf("%w: this rank says %d, the job says %d", v.err(), g.world, them.world)
+	case verdictDuplicate:
+		return fmt.Errorf("%w: another process has come as rank %d; give every process another rank", v.err(), g.rank)
+	case verdictAttempt:
+		return attempt(g.session).meets(them.session)
+	}
+	return v.err()
+}
+
+// shakeAcceptor runs the acceptor's side on c. admit judges an authenticated dialer; greeted is called once the
+// dialer's greeting has arrived. It does not close c.
+func shakeAcceptor(c net.Conn, secret []byte, me greeting, deadline time.Time, greeted func(),
 	admit func(greeting) verdict) (*frameConn, greeting, error) {
 	_ = c.SetDeadline(deadline)
-	var theirs [greetingSize]byte
-	// Check the begin first, so that a connection of another protocol is dropped at once and not at the deadline.
-	if _, err := io.ReadFull(c, theirs[:versionEnd]); err != nil {
-		return nil, greeting{}, err
-	}
-	switch version, err := checkVersion(theirs[:]); {
-	case errors.Is(err, errRelease):
-		them := greeting{version: version, rank: -1}
-		if _, err := me.begin(c); err != nil {
-			return nil, them, err
-		}
-		mine := me.encode()
-		_, _ = c.Write(mine[:])
-		_ = c.SetDeadline(time.Now().Add(complaintWait))
-		if rank, ok := hearComplaint(c, secret, mine[:]); ok {
-			them.rank = rank
-			admit(them)
-		}
-		return nil, them, err
-	case err != nil:
-		return nil, greeting{}, err
-	}
-	if _, err := io.ReadFull(c, theirs[versionEnd:]); err != nil {
-		return nil, greeting{}, noEOF(err)
-	}
-	them, err := decodeGreeting(&theirs)
-	if err == nil && them.role != me.role-1 {
-		err = fmt.Errorf("%w: role %d where %d is due", ErrProtocol, them.role, me.role-1)
-	}
-	heard()
-	me.target = them.rank
-	private, keyErr := me.begin(c)
-	if keyErr != nil {
-		return nil, them, keyErr
-	}
-	mine := me.encode()
+	theirs, them, err := me.readDialer(c, secret, admit)
 	if err != nil {
 		return nil, them, err
 	}
+	them, err = decodeGreeting(&theirs)
+	if err == nil && them.role != me.role-1 {
+		err = fmt.Errorf("%w: role %d where %d is due", ErrProtocol, them.role, me.role-1)
+	}
+	greeted()
+	me.target = them.rank
+	private, keyErr := me.begin(c)
+	if err = cmp.Or(keyErr, err); err != nil {
+		return nil, them, err
+	}
+	mine := me.encode()
 	if _, err := c.Write(mine[:]); err != nil {
 		return nil, them, err
 	}
@@ -360,4 +346,33 @@ func shakeAcceptor(c net.Conn, secret []byte, me greeting, deadline time.Time, h
 	}
 	_ = c.SetDeadline(time.Time{})
 	return newFrameConn(c, in, out), them, err
+}
+
+// readDialer reads the dialer's greeting. It checks the beginning first, so that a connection of another protocol is
+// dropped at once and not at the deadline. A dialer of a release with which this one cannot speak may complain:
+// admit gets the rank that does.
+func (g *greeting) readDialer(c net.Conn, secret []byte, admit func(greeting) verdict) (b [greetingSize]byte,
+	them greeting, err error) {
+	if _, err := io.ReadFull(c, b[:versionEnd]); err != nil {
+		return b, them, err
+	}
+	switch version, err := checkVersion(b[:]); {
+	case errors.Is(err, errRelease):
+		them = greeting{version: version, rank: -1}
+		if _, err := g.begin(c); err != nil {
+			return b, them, err
+		}
+		mine := g.encode()
+		_, _ = c.Write(mine[:])
+		_ = c.SetDeadline(time.Now().Add(complaintWait))
+		if rank, ok := receiveComplaint(c, secret, mine[:]); ok {
+			them.rank = rank
+			admit(them)
+		}
+		return b, them, err
+	case err != nil:
+		return b, them, err
+	}
+	_, err = io.ReadFull(c, b[versionEnd:])
+	return b, them, noEOF(err)
 }

@@ -56,15 +56,15 @@ const (
 	complaintWait = time.Second
 )
 
-// hearComplaint waits for the complaint of a dialer with another version, behind the rest of its greeting.
-func hearComplaint(c net.Conn, secret []byte, mine []byte) (rank int32, ok bool) {
+// receiveComplaint waits for the complaint of a dialer with another version, behind the rest of its greeting.
+func receiveComplaint(c net.Conn, secret []byte, mine []byte) (rank int32, ok bool) {
 	const size = 4 + proofSize
-	var heard []byte
-	for b := make([]byte, 512); len(heard) < maxComplaint; {
+	var got []byte
+	for b := make([]byte, 512); len(got) < maxComplaint; {
 		n, err := c.Read(b)
-		heard = append(heard, b[:n]...)
-		if len(heard) >= size {
-			at := heard[len(heard)-size:]
+		got = append(got, b[:n]...)
+		if len(got) >= size {
+			at := got[len(got)-size:]
 			if hmac.Equal(at[4:], seal(secret, "release", mine[24:nonceEnd], at[:4])) {
 				return int32(binary.LittleEndian.Uint32(at)), true
 			}

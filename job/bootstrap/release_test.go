@@ -73,7 +73,7 @@ func TestRootOfAnotherRelease(t *testing.T) {
 			defer func() { _ = a.Close() }()
 			_, _ = io.ReadFull(a, make([]byte, greetingSize))
 			go func() { _, _ = a.Write(theirs) }()
-			rank, ok := hearComplaint(a, secret, theirs)
+			rank, ok := receiveComplaint(a, secret, theirs)
 			if !ok {
 				rank = -1
 			}
