@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/transport/peer"
 )
 
 // poller reads lane 0 of every peer of a Port. Sleeping and waking takes longer than a small put, so a goroutine
@@ -201,17 +203,9 @@ func (p *poller) try() {
 	}
 }
 
-// pollFor is how long the poller polls after the last event, if there are processors to spare.
-func pollFor() time.Duration {
-	if runtime.GOMAXPROCS(0) < 4 {
-		return 5 * time.Microsecond
-	}
-	return 50 * time.Microsecond
-}
-
 // run handles events until close.
 func (p *poller) run() {
-	spin := pollFor()
+	spin := peer.Spin()
 	for {
 		var last time.Time
 		err := p.asleep.Read(func(uintptr) bool {
