@@ -22,7 +22,7 @@ type Region struct {
 
 // Freed counts the allocations and registrations of this process that have ended or were revoked. Results of Lookup
 // are valid while it does not change.
-func Freed() uint64 { return freed.Load() }
+func Freed() uint64 { return registry.freed.Load() }
 
 // Lookup finds the allocation that holds p, without exporting it. The error wraps device.ErrNotShareable if no
 // allocation or registration holds p.

@@ -41,10 +41,9 @@ var registry struct {
 	byBase   []*mapping
 	byInode  map[inode]*mapping
 	byUnique map[uint64]*mapping // registered memory only: the number in an imported handle is not verified
-}
 
-// freed counts the mappings that have left the registry.
-var freed atomic.Uint64
+	freed atomic.Uint64 // mappings that have left the registry
+}
 
 func init() {
 	registry.byInode = map[inode]*mapping{}
@@ -117,7 +116,7 @@ func (m *mapping) release() error {
 	} else {
 		delete(registry.byUnique, m.unique)
 	}
-	freed.Add(1)
+	registry.freed.Add(1)
 	registry.Unlock()
 	// The mapping can no longer be found, so the slow part needs no lock.
 	m.keep = nil

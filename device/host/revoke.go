@@ -51,7 +51,7 @@ func (d *Device) Revoke(p device.Ptr, n int64) error {
 		return fmt.Errorf("host: revoke %d bytes at %#x on %s: mremap: %w", n, uintptr(p), d.ID(), err)
 	}
 	m.unique = newUnique()
-	freed.Add(1)
+	registry.freed.Add(1)
 	if !whole {
 		m.torn = true
 		_ = unix.Close(fresh.fd) // the mapping keeps the memory

@@ -88,8 +88,8 @@ func (g *Group) Agreed(m *Members) { g.members.Store(m) }
 // Members returns who the members are, nil if the ranks have not agreed yet.
 func (g *Group) Members() *Members { return g.members.Load() }
 
-// InJob returns the numbers in the job of some ranks of a communicator, whose own ranks have the given numbers there; nil
-// where ranks have their own numbers.
+// InJob returns the numbers in the job of some ranks of a communicator, whose ranks have the numbers job there (nil:
+// the same ones). It returns nil if the numbers do not differ.
 func InJob(job, ranks []int) []int {
 	out, same := make([]int, len(ranks)), true
 	for i, r := range ranks {

@@ -24,6 +24,8 @@ type memoryFile struct {
 	used    []bool // by region
 	live    int    // regions that are mapped
 	kept    bool   // a region holds the records of a failure, so the file stays
+
+	failed sync.Once // to open: logged once a process
 }
 
 // FileName is the name of the memory file, and begins the name of a file in a folder.

@@ -49,10 +49,7 @@ type Recorder struct {
 	watch  watch
 }
 
-var (
-	own    memoryFile
-	failed sync.Once // to record; said once a process
-)
+var own memoryFile
 
 // Open starts the records of a communicator. It returns nil if they are off or have no memory, which it logs once.
 func Open(m Meta, o Options) *Recorder {
@@ -65,7 +62,7 @@ func Open(m Meta, o Options) *Recorder {
 	}
 	r, index, err := own.take(n, o.Folder)
 	if err != nil {
-		failed.Do(func() { slog.Warn("operations are not recorded", "err", err, "mend", "see GOCCL_RECORD_DIR") })
+		own.failed.Do(func() { slog.Warn("operations are not recorded", "err", err, "mend", "see GOCCL_RECORD_DIR") })
 		return nil
 	}
 	x := &Recorder{r: r, mask: uint64(len(r.rings[0].entries) - 1), index: index, meta: m}

@@ -1,6 +1,6 @@
 // Package watchdog finds out why an operation of a communicator waits.
 //
-//  1. The recorder's watch calls long for an operation that waits. Every rank that waits takes the next steps by itself.
+//  1. The recorder calls long for an operation that waits. Every rank that waits takes the next steps by itself.
 //  2. The rank asks its peers for their records, over the bootstrap. A goroutine of each peer answers, whatever its
 //     streams and callers do.
 //  3. It waits for the answers, at most patience. Of a silent rank of this host it reads the state in /proc; of one on

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -14,13 +15,14 @@ import (
 // that were created by one call share the name.
 type Bootstrap struct {
 	bootstrap.Bootstrap
-	job string
+	job       string
+	executors atomic.Uint32 // so far; rank 0's number tells the executors of a bootstrap apart
 }
 
 var bootstraps = table[*Bootstrap]{kind: kindBootstrap, name: "bootstrap"}
 
 func addBootstrap(b bootstrap.Bootstrap, job string) (Handle, error) {
-	return bootstraps.add(func(Handle) *Bootstrap { return &Bootstrap{b, job} })
+	return bootstraps.add(func(Handle) *Bootstrap { return &Bootstrap{Bootstrap: b, job: job} })
 }
 
 // join joins a job of rank and size by init; job names the communicators made of it.

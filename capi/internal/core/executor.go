@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/collective"
@@ -53,7 +52,7 @@ func ExecutorCreate(b *Bootstrap, d *Device, opTimeout time.Duration) (*Executor
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cfg.Timeout)
 	defer cancel()
-	mine := binary.LittleEndian.AppendUint32(nil, executorCount.Add(1)%tags.SpaceOfExecutors)
+	mine := binary.LittleEndian.AppendUint32(nil, b.executors.Add(1)%tags.SpaceOfExecutors)
 	all, err := b.AllGather(ctx, mine)
 	if err != nil {
 		return nil, err
@@ -95,9 +94,6 @@ func newExecutor(ctx context.Context, cfg executor.Config, timeout time.Duration
 	cfg.Net, cfg.NIC = chosen.Net, chosen.NIC
 	return executor.New(cfg)
 }
-
-// executorCount numbers executors. Rank 0's number distinguishes those that share a bootstrap.
-var executorCount atomic.Uint32
 
 // ExecutorLoad verifies a plan file and allocates memory for messages of up to reserve bytes (0: at the first launch).
 // It is collective.

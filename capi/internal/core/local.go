@@ -3,7 +3,6 @@ package core
 import (
 	"strconv"
 	"sync"
-	"sync/atomic"
 )
 
 // local counts the ranks of each job in this process. Only the last of them waits for the peers in Destroy: one thread
@@ -13,6 +12,7 @@ var local = population{count: map[string]int{}}
 type population struct {
 	mu    sync.Mutex
 	count map[string]int
+	named uint64 // jobs that nextJob has named
 }
 
 func (p *population) enter(job string) {
@@ -33,7 +33,10 @@ func (p *population) leave(job string) bool {
 	return true
 }
 
-var jobs atomic.Uint64
-
 // nextJob returns a job name that is unique in this process.
-func nextJob() string { return "local " + strconv.FormatUint(jobs.Add(1), 10) }
+func nextJob() string {
+	local.mu.Lock()
+	defer local.mu.Unlock()
+	local.named++
+	return "local " + strconv.FormatUint(local.named, 10)
+}
