@@ -12,42 +12,42 @@ import (
 type Lobby struct {
 	limit int
 
-	mu     sync.Mutex
-	guests []*Guest // oldest first
-	closed bool
+	mu      sync.Mutex
+	pending []*Pending // oldest first
+	closed  bool
 }
 
-// Guest is a connection in the Lobby.
-type Guest struct {
-	lobby *Lobby
-	conn  io.Closer
-	heard bool // guarded by the Lobby's mu
+// Pending is a connection in the Lobby.
+type Pending struct {
+	lobby   *Lobby
+	conn    io.Closer
+	greeted bool // guarded by the Lobby's mu
 }
 
-// NewLobby makes a Lobby for at most limit guests.
+// NewLobby makes a Lobby for at most limit pending.
 func NewLobby(limit int) *Lobby { return &Lobby{limit: limit} }
 
 // Enter adds c. If the Lobby is closed, it closes c and returns nil.
-func (l *Lobby) Enter(c io.Closer) *Guest {
+func (l *Lobby) Enter(c io.Closer) *Pending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		_ = c.Close()
 		return nil
 	}
-	if len(l.guests) >= l.limit {
+	if len(l.pending) >= l.limit {
 		l.evict()
 	}
-	g := &Guest{lobby: l, conn: c}
-	l.guests = append(l.guests, g)
+	g := &Pending{lobby: l, conn: c}
+	l.pending = append(l.pending, g)
 	return g
 }
 
-// Len returns the number of guests.
+// Len returns the number of pending.
 func (l *Lobby) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.guests)
+	return len(l.pending)
 }
 
 // Evict closes one connection, for example to free a descriptor.
@@ -58,39 +58,39 @@ func (l *Lobby) Evict() {
 }
 
 func (l *Lobby) evict() {
-	if len(l.guests) == 0 {
+	if len(l.pending) == 0 {
 		return
 	}
-	i := max(0, slices.IndexFunc(l.guests, func(g *Guest) bool { return !g.heard }))
-	_ = l.guests[i].conn.Close()
-	l.guests = slices.Delete(l.guests, i, i+1)
+	i := max(0, slices.IndexFunc(l.pending, func(g *Pending) bool { return !g.greeted }))
+	_ = l.pending[i].conn.Close()
+	l.pending = slices.Delete(l.pending, i, i+1)
 }
 
-// Heard records that the guest has sent data.
-func (g *Guest) Heard() {
+// Greeted records that the pending has sent data.
+func (g *Pending) Greeted() {
 	g.lobby.mu.Lock()
 	defer g.lobby.mu.Unlock()
-	g.heard = true
+	g.greeted = true
 }
 
-// Leave removes the guest. It returns false if the Lobby has closed the connection before.
-func (g *Guest) Leave() bool {
+// Leave removes the pending. It returns false if the Lobby has closed the connection before.
+func (g *Pending) Leave() bool {
 	g.lobby.mu.Lock()
 	defer g.lobby.mu.Unlock()
-	i := slices.Index(g.lobby.guests, g)
+	i := slices.Index(g.lobby.pending, g)
 	if i >= 0 {
-		g.lobby.guests = slices.Delete(g.lobby.guests, i, i+1)
+		g.lobby.pending = slices.Delete(g.lobby.pending, i, i+1)
 	}
 	return i >= 0
 }
 
-// Close closes all guests' connections and rejects new ones.
+// Close closes all pending' connections and rejects new ones.
 func (l *Lobby) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	for _, g := range l.guests {
+	for _, g := range l.pending {
 		_ = g.conn.Close()
 	}
-	l.guests = nil
+	l.pending = nil
 }

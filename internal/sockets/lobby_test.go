@@ -9,13 +9,13 @@ func (f *fake) Close() error {
 	return nil
 }
 
-func TestAFullLobbyDropsTheOldestSilentGuest(t *testing.T) {
+func TestAFullLobbyDropsTheOldestSilentConnection(t *testing.T) {
 	l := NewLobby(3)
 	conns := make([]*fake, 6)
-	guests := make([]*Guest, 6)
+	pending := make([]*Pending, 6)
 	enter := func(i int) {
 		conns[i] = &fake{}
-		guests[i] = l.Enter(conns[i])
+		pending[i] = l.Enter(conns[i])
 	}
 	open := func(want ...bool) {
 		t.Helper()
@@ -28,23 +28,23 @@ func TestAFullLobbyDropsTheOldestSilentGuest(t *testing.T) {
 	enter(0)
 	enter(1)
 	enter(2)
-	guests[0].Heard()
-	enter(3) // guest 1 has sent nothing
+	pending[0].Greeted()
+	enter(3) // pending 1 has sent nothing
 	open(true, false, true, true)
-	if guests[1].Leave() || !guests[2].Leave() {
+	if pending[1].Leave() || !pending[2].Leave() {
 		t.Fatal("who was dropped is in the lobby, or who was not is not")
 	}
 	enter(4)
-	guests[3].Heard()
-	guests[4].Heard()
+	pending[3].Greeted()
+	pending[4].Greeted()
 	enter(5) // all have sent something: the oldest is evicted
 	open(false, false, true, true, true, true)
-	l.Evict() // guest 5 has sent nothing
+	l.Evict() // pending 5 has sent nothing
 	open(false, false, true, true, true, false)
 	l.Close()
 	open(false, false, true, false, false, false)
 	if late := (&fake{}); l.Enter(late) != nil || !late.closed {
-		t.Fatal("a closed lobby takes guests")
+		t.Fatal("a closed lobby takes pending")
 	}
 }
 

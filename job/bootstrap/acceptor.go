@@ -87,7 +87,7 @@ func (g *acceptor) reason(err error) error {
 	return fmt.Errorf("%w; connections with this rank failed: %w", err, *short)
 }
 
-func (g *acceptor) handshake(c net.Conn, v *sockets.Guest) {
+func (g *acceptor) handshake(c net.Conn, v *sockets.Pending) {
 	remote := c.RemoteAddr().String()
 	admitted := false
 	err := checkPeer(c)
@@ -95,7 +95,7 @@ func (g *acceptor) handshake(c net.Conn, v *sockets.Guest) {
 	var them greeting
 	if err == nil {
 		sockets.Tune(c, 0)
-		fc, them, err = shakeAcceptor(c, g.secret, g.greet(), time.Now().Add(handshakeTimeout), v.Heard,
+		fc, them, err = shakeAcceptor(c, g.secret, g.greet(), time.Now().Add(handshakeTimeout), v.Greeted,
 			func(gr greeting) verdict {
 				if !v.Leave() {
 					return verdictTimeout // it was dropped in the meantime and gets no answer

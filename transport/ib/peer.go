@@ -204,15 +204,11 @@ func (p *Peer) ends(src transport.Region, srcOff int64, dst transport.RemoteRegi
 	if src == nil && size == 0 {
 		from, ok, srcOff = &region{port: p.port}, true, 0
 	}
-	switch {
-	case !ok || !ok2 || from.port != p.port:
+	if !ok || !ok2 || from.port != p.port {
 		return nil, nil, fmt.Errorf("ib: %s: %w: a region of another network or adapter", p.way(), transport.ErrBounds)
-	case size < 0 || srcOff < 0 || srcOff > from.size-size:
-		return nil, nil, fmt.Errorf("ib: %s: %w: %d bytes at offset %d of a source of %d bytes", p.way(),
-			transport.ErrBounds, size, srcOff, from.size)
-	case dstOff < 0 || dstOff > to.size-size:
-		return nil, nil, fmt.Errorf("ib: %s: %w: %d bytes at offset %d of a destination of %d bytes", p.way(),
-			transport.ErrBounds, size, dstOff, to.size)
+	}
+	if err := peer.CheckPut(size, srcOff, from.size, dstOff, to.size); err != nil {
+		return nil, nil, fmt.Errorf("ib: %s: %w", p.way(), err)
 	}
 	return from, to, nil
 }

@@ -3,8 +3,10 @@ package ib
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -168,10 +170,7 @@ func (p *Port) keepalive() {
 		case <-tick.C:
 		}
 		p.mu.Lock()
-		peers := make([]*Peer, 0, len(p.peers))
-		for peer := range p.peers {
-			peers = append(peers, peer)
-		}
+		peers := slices.Collect(maps.Keys(p.peers))
 		p.mu.Unlock()
 		for _, peer := range peers {
 			peer.probe()
@@ -189,13 +188,7 @@ func (p *Port) Close() error {
 	p.closed = true
 	p.life.Unlock()
 	p.mu.Lock()
-	peers, regions := make([]*Peer, 0, len(p.peers)), make([]*region, 0, len(p.regions))
-	for peer := range p.peers {
-		peers = append(peers, peer)
-	}
-	for r := range p.regions {
-		regions = append(regions, r)
-	}
+	peers, regions := slices.Collect(maps.Keys(p.peers)), slices.Collect(maps.Keys(p.regions))
 	p.mu.Unlock()
 	var errs []error
 	var closing sync.WaitGroup // goodbyes take a round trip each

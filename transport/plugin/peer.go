@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -93,7 +92,7 @@ func newPeer(port *Port) (*Peer, error) {
 		p.listeners[i] = at
 		w.Bytes(handle)
 	}
-	p.address = w.Seal(kindAddress, regionVersion)
+	p.address = w.Seal(kindAddress, addressVersion)
 	return p, nil
 }
 
@@ -111,7 +110,7 @@ func (p *Peer) Address() []byte { return p.address }
 
 // Connect makes the four connections and starts the goroutine.
 func (p *Peer) Connect(ctx context.Context, remote []byte) error {
-	r, err := wire.Open(remote, kindAddress, regionVersion)
+	r, err := wire.Open(remote, kindAddress, addressVersion)
 	if err != nil {
 		return fmt.Errorf("plugin: address of a peer: %w", err)
 	}
@@ -208,15 +207,11 @@ func (p *Peer) join(ctx context.Context, handles [2][]byte) error {
 
 // Import decodes a key.
 func (p *Peer) Import(key []byte) (transport.RemoteRegion, error) {
-	r, err := wire.Open(key, kindRegion, regionVersion)
+	r, err := peer.ParseKey(kindRegion, key)
 	if err != nil {
-		return nil, fmt.Errorf("plugin: key of a region: %w", err)
+		return nil, fmt.Errorf("plugin: %w", err)
 	}
-	rr := &remoteRegion{id: r.U64(), size: int64(r.U64())}
-	if err := r.Done(); err != nil || rr.size < 0 {
-		return nil, errors.Join(errors.New("plugin: this is no key of a region"), err)
-	}
-	return rr, nil
+	return r, nil
 }
 
 // Put queues the pieces.
@@ -225,13 +220,18 @@ func (p *Peer) Put(src transport.Region, srcOff int64, dst transport.RemoteRegio
 	if err := peer.CheckImmediate(imm); err != nil {
 		return err
 	}
-	to, ok := dst.(*remoteRegion)
-	if !ok || size < 0 || dstOff < 0 || dstOff > to.size-size {
-		return fmt.Errorf("plugin: put: %w: %d bytes at offset %d of the destination", transport.ErrBounds, size, dstOff)
+	to, ok := dst.(*peer.RemoteRegion)
+	from, ok2 := src.(*region)
+	if !ok || !ok2 && size != 0 {
+		return fmt.Errorf("plugin: put: %w: from %T to %T, which are not both regions of this network", transport.ErrBounds,
+			src, dst)
 	}
-	from, ok := src.(*region)
-	if size > 0 && (!ok || srcOff < 0 || srcOff > from.size-size) {
-		return fmt.Errorf("plugin: put: %w: %d bytes at offset %d of the source", transport.ErrBounds, size, srcOff)
+	var room int64
+	if from != nil {
+		room = from.size
+	}
+	if err := peer.CheckPut(size, srcOff, room, dstOff, to.Size()); err != nil {
+		return fmt.Errorf("plugin: put: %w", err)
 	}
 	pieces := max(1, (size+p.port.piece-1)/p.port.piece)
 	p.queueMu.Lock()
@@ -248,7 +248,7 @@ func (p *Peer) Put(src transport.Region, srcOff int64, dst transport.RemoteRegio
 	p.unknown = append(p.unknown, q)
 	for i := range pieces {
 		at := i * p.port.piece
-		c := control{kind: kindPiece, imm: imm, region: to.id, offset: uint64(dstOff + at),
+		c := control{kind: kindPiece, imm: imm, region: to.ID, offset: uint64(dstOff + at),
 			size: uint64(min(size-at, p.port.piece)), number: q.number}
 		if i == 0 {
 			c.pieces = uint64(pieces)

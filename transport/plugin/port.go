@@ -1,16 +1,16 @@
 package plugin
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/driver/ncclnet"
 	"github.com/goccl/goccl/transport"
-	"github.com/goccl/goccl/transport/wire"
+	"github.com/goccl/goccl/transport/peer"
 )
 
 // Port implements transport.Port.
@@ -36,17 +36,10 @@ type region struct {
 	kind int // of ncclnet
 }
 
-type remoteRegion struct {
-	id   uint64
-	size int64
-}
-
-func (r *remoteRegion) Size() int64 { return r.size }
-
 const (
-	kindRegion    = 0x51
-	kindAddress   = 0x50
-	regionVersion = 1
+	kindRegion     = 0x51
+	kindAddress    = 0x50
+	addressVersion = 1
 )
 
 // Register makes memory available: the host's, and a GPU's if the plugin can.
@@ -62,9 +55,7 @@ func (p *Port) Register(dev device.Device, ptr device.Ptr, size int64) (transpor
 	case ptr == 0 || size <= 0:
 		return nil, fmt.Errorf("plugin: register %d bytes: %w: no memory", size, transport.ErrBounds)
 	}
-	var b [8]byte
-	_, _ = rand.Read(b[:])
-	r := &region{port: p, id: binary.LittleEndian.Uint64(b[:]), ptr: ptr, size: size, kind: kind}
+	r := &region{port: p, id: peer.NewID(), ptr: ptr, size: size, kind: kind}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -75,12 +66,7 @@ func (p *Port) Register(dev device.Device, ptr device.Ptr, size int64) (transpor
 }
 
 // Key names the region.
-func (r *region) Key() []byte {
-	var w wire.Writer
-	w.U64(r.id)
-	w.U64(uint64(r.size))
-	return w.Seal(kindRegion, regionVersion)
-}
+func (r *region) Key() []byte { return peer.Key(kindRegion, r.id, r.size) }
 
 // Close ends the registration with every Peer.
 func (r *region) Close() error {
@@ -102,11 +88,7 @@ func (p *Port) region(id uint64) *region {
 func (p *Port) snapshot() []*Peer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	peers := make([]*Peer, 0, len(p.peers))
-	for q := range p.peers {
-		peers = append(peers, q)
-	}
-	return peers
+	return slices.Collect(maps.Keys(p.peers))
 }
 
 // NewPeer makes this side's listeners.

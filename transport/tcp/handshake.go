@@ -109,8 +109,8 @@ func greet(c net.Conn, deadline time.Time, cred *Credential, from uint64) (*stre
 	return s, c.SetDeadline(time.Time{})
 }
 
-// admit is the listener's side. It calls heard when the dialler has sent data; find looks up an endpoint.
-func admit(c net.Conn, deadline time.Time, heard func(), find func(id uint64) *endpoint) (s *stream, e *endpoint,
+// admit is the listener's side. It calls greeted when the dialler has sent data; find looks up an endpoint.
+func admit(c net.Conn, deadline time.Time, greeted func(), find func(id uint64) *endpoint) (s *stream, e *endpoint,
 	from uint64, err error) {
 	if err := c.SetDeadline(deadline); err != nil {
 		return nil, nil, 0, err
@@ -126,7 +126,7 @@ func admit(c net.Conn, deadline time.Time, heard func(), find func(id uint64) *e
 	if _, err := io.ReadFull(c, hello[8:]); err != nil {
 		return nil, nil, 0, err
 	}
-	heard()
+	greeted()
 	id, from := binary.LittleEndian.Uint64(hello[8:]), binary.LittleEndian.Uint64(hello[16:])
 	reply := make([]byte, 1+nonceSize, replySize)
 	if e = find(id); e == nil {

@@ -3,7 +3,6 @@ package tcp
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/goccl/goccl/internal/sockets"
 	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/peer"
 )
 
 // maxPending is the maximum number of concurrent handshakes. For one more the oldest is dropped (see sockets.Lobby),
@@ -63,7 +63,7 @@ func listen(at netip.AddrPort, timeout time.Duration, log *slog.Logger) (*listen
 
 // newEndpoint makes a credential with which peers can connect.
 func (l *listener) newEndpoint(serve func(*stream, uint64) error) Credential {
-	c := Credential{Endpoint: randomID()}
+	c := Credential{Endpoint: peer.NewID()}
 	_, _ = rand.Read(c.Secret[:])
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,16 +85,6 @@ func (l *listener) endpoint(id uint64) *endpoint {
 	return l.endpoints[id]
 }
 
-func randomID() uint64 {
-	var b [8]byte
-	for {
-		_, _ = rand.Read(b[:])
-		if id := binary.LittleEndian.Uint64(b[:]); id != 0 {
-			return id
-		}
-	}
-}
-
 // accept accepts connections until the listener is closed.
 func (l *listener) accept() {
 	for {
@@ -112,13 +102,13 @@ func (l *listener) accept() {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		guest := l.lobby.Enter(c)
-		if guest == nil || !l.track(c) {
+		pending := l.lobby.Enter(c)
+		if pending == nil || !l.track(c) {
 			continue
 		}
 		l.wg.Go(func() {
 			defer l.untrack(c)
-			l.admit(c, guest)
+			l.admit(c, pending)
 		})
 	}
 }
@@ -143,9 +133,9 @@ func (l *listener) untrack(c net.Conn) {
 }
 
 // admit does the handshake with one dialler, bounded by its timeout and by the lobby, and serves the connection.
-func (l *listener) admit(c net.Conn, guest *sockets.Guest) {
-	s, e, from, err := admit(c, time.Now().Add(min(handshakeTimeout, l.timeout)), guest.Heard, l.endpoint)
-	if !guest.Leave() && err == nil {
+func (l *listener) admit(c net.Conn, pending *sockets.Pending) {
+	s, e, from, err := admit(c, time.Now().Add(min(handshakeTimeout, l.timeout)), pending.Greeted, l.endpoint)
+	if !pending.Leave() && err == nil {
 		err = errors.New("dropped for lack of room")
 	}
 	if err == io.EOF { // nothing was said: a peer asks whether this process is alive

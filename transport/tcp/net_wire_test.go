@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccl/goccl/test/mutate"
 	"github.com/goccl/goccl/test/nettest"
+	"github.com/goccl/goccl/transport/peer"
 )
 
 // Any bytes of a peer are parsed without a panic, and an accepted packet is encoded to the same bytes.
@@ -40,7 +41,7 @@ func FuzzAddress(f *testing.F) {
 		if a, err := parseAddress(in); err == nil && (a.sockets < 1 || a.sockets > maxSockets || !a.at.IsValid()) {
 			t.Errorf("%+v is accepted", a)
 		}
-		if r, err := parseKey(in); err == nil && r.size < 0 {
+		if r, err := peer.ParseKey(kindRegion, in); err == nil && r.Size() < 0 {
 			t.Errorf("%+v is accepted", r)
 		}
 	})

@@ -153,7 +153,13 @@ func (p *Peer) dialAll(ctx context.Context) error {
 }
 
 // Import decodes a region's key.
-func (p *Peer) Import(key []byte) (transport.RemoteRegion, error) { return parseKey(key) }
+func (p *Peer) Import(key []byte) (transport.RemoteRegion, error) {
+	r, err := peer.ParseKey(kindRegion, key)
+	if err != nil {
+		return nil, fmt.Errorf("tcp: %w", err)
+	}
+	return r, nil
+}
 
 // put is a put that has begun.
 type put struct {
@@ -183,30 +189,25 @@ func (p *Peer) Put(src transport.Region, srcOff int64, dst transport.RemoteRegio
 	if err := peer.CheckImmediate(imm); err != nil {
 		return err
 	}
-	to, ok := dst.(*remoteRegion)
-	if !ok {
-		return fmt.Errorf("tcp: put: %w: the destination is a %T, not a region of this network", transport.ErrBounds, dst)
+	to, ok := dst.(*peer.RemoteRegion)
+	from, ok2 := src.(*netRegion)
+	if !ok || !ok2 && size != 0 {
+		return fmt.Errorf("tcp: put: %w: from %T to %T, which are not both regions of this network", transport.ErrBounds,
+			src, dst)
 	}
-	if size < 0 || dstOff < 0 || !inBounds(uint64(dstOff), uint64(size), to.size) {
-		return fmt.Errorf("tcp: put: %w: %d bytes at offset %d of a destination of %d", transport.ErrBounds, size, dstOff,
-			to.size)
+	var room int64
+	if from != nil {
+		room = int64(len(from.mem))
 	}
-	var from *netRegion
-	if size > 0 {
-		if from, ok = src.(*netRegion); !ok {
-			return fmt.Errorf("tcp: put: %w: the source is a %T, not a region of this network", transport.ErrBounds, src)
-		}
-		if srcOff < 0 || !inBounds(uint64(srcOff), uint64(size), int64(len(from.mem))) {
-			return fmt.Errorf("tcp: put: %w: %d bytes at offset %d of a source of %d", transport.ErrBounds, size, srcOff,
-				len(from.mem))
-		}
+	if err := peer.CheckPut(size, srcOff, room, dstOff, to.Size()); err != nil {
+		return fmt.Errorf("tcp: put: %w", err)
 	}
 	if err := p.failure.Err(); err != nil {
 		return err
 	}
 	q := &put{done: done, epoch: p.pending.Begin()}
 	f := frame{put: q, src: from, srcOff: srcOff, packet: packet{kind: packetPut, imm: uint16(imm),
-		length: uint32(min(size, maxPiece)), region: to.id, offset: uint64(dstOff), value: p.next.Add(1), parts: 1}}
+		length: uint32(min(size, maxPiece)), region: to.ID, offset: uint64(dstOff), value: p.next.Add(1), parts: 1}}
 	var err error
 	if done != nil {
 		f.status = 1

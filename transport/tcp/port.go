@@ -1,7 +1,9 @@
 package tcp
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/goccl/goccl/transport"
@@ -46,11 +48,7 @@ func (p *Port) dropPeer(peer *Peer) {
 func (p *Port) snapshot() []*Peer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	peers := make([]*Peer, 0, len(p.peers))
-	for peer := range p.peers {
-		peers = append(peers, peer)
-	}
-	return peers
+	return slices.Collect(maps.Keys(p.peers))
 }
 
 // Close closes the peers and the regions, and ends the listener.

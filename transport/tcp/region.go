@@ -7,7 +7,7 @@ import (
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/transport"
-	"github.com/goccl/goccl/transport/wire"
+	"github.com/goccl/goccl/transport/peer"
 )
 
 // netRegion is registered host memory. Every system call that reads or writes it is inside of enter and leave, and none
@@ -32,18 +32,10 @@ func (r *netRegion) enter() bool {
 
 func (r *netRegion) leave() { r.users.Add(-1) }
 
-const (
-	kindRegion    = 0x31
-	regionVersion = 1
-)
+const kindRegion = 0x31
 
 // Key encodes the id and the size.
-func (r *netRegion) Key() []byte {
-	var w wire.Writer
-	w.U64(r.id)
-	w.U64(uint64(len(r.mem)))
-	return w.Seal(kindRegion, regionVersion)
-}
+func (r *netRegion) Key() []byte { return peer.Key(kindRegion, r.id, int64(len(r.mem))) }
 
 // Close revokes the registration. No peer writes to the memory after it has returned.
 func (r *netRegion) Close() error {
@@ -59,29 +51,6 @@ func (r *netRegion) Close() error {
 	return nil
 }
 
-// remoteRegion is a peer's netRegion.
-type remoteRegion struct {
-	id   uint64
-	size int64
-}
-
-func (r *remoteRegion) Size() int64 { return r.size }
-
-func parseKey(key []byte) (*remoteRegion, error) {
-	r, err := wire.Open(key, kindRegion, regionVersion)
-	if err != nil {
-		return nil, fmt.Errorf("tcp: key of a region: %w", err)
-	}
-	rr := &remoteRegion{id: r.U64(), size: int64(r.U64())}
-	if rr.size < 0 {
-		r.Fail("size %d", rr.size)
-	}
-	if err := r.Done(); err != nil {
-		return nil, fmt.Errorf("tcp: key of a region: %w", err)
-	}
-	return rr, nil
-}
-
 // Register makes host memory available. A GPU's own memory is not reachable: the caller stages through host memory that
 // it registers with a nil device or with a host device.
 func (p *Port) Register(dev device.Device, ptr device.Ptr, size int64) (transport.Region, error) {
@@ -92,7 +61,7 @@ func (p *Port) Register(dev device.Device, ptr device.Ptr, size int64) (transpor
 	case ptr == 0 || size <= 0:
 		return nil, fmt.Errorf("tcp: register %d bytes at %#x: %w: no memory", size, uintptr(ptr), transport.ErrBounds)
 	}
-	r := &netRegion{port: p, id: randomID(), mem: device.Bytes(ptr, size)}
+	r := &netRegion{port: p, id: peer.NewID(), mem: device.Bytes(ptr, size)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
