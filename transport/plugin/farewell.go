@@ -17,7 +17,7 @@ func (p *Peer) farewell() {
 	p.queueMu.Lock()
 	kind := p.goodbye
 	p.queueMu.Unlock()
-	err := p.failure.Err()
+	err := p.Err()
 	if kind == 0 || errors.Is(err, transport.ErrPeerGone) || errors.Is(err, transport.ErrPeerClosed) {
 		return
 	}
@@ -79,7 +79,7 @@ func (p *Peer) endAll() {
 	p.unknown, p.pieces = nil, nil
 	p.queueMu.Unlock()
 	for _, q := range puts {
-		p.end(q, p.failure.Err())
+		p.end(q, p.Err())
 		p.pending.End(q.epoch)
 	}
 }

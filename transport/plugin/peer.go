@@ -38,9 +38,9 @@ type Peer struct {
 	lib       *ncclnet.Library
 	listeners [2]ncclnet.Listener // control, data
 	address   []byte
-	failure   *peer.Failure
 	pending   peer.Pending
 	peer.Arrivals
+	*peer.Failure
 	waiters  atomic.Int32
 	kick     chan struct{}
 	finished chan struct{} // closed when the goroutine has ended
@@ -80,7 +80,7 @@ type piece struct {
 }
 
 func newPeer(port *Port) (*Peer, error) {
-	p := &Peer{port: port, lib: port.net.lib, failure: peer.NewFailure(), kick: make(chan struct{}, 1),
+	p := &Peer{port: port, lib: port.net.lib, Failure: peer.NewFailure(), kick: make(chan struct{}, 1),
 		finished: make(chan struct{}), handles: map[use]ncclnet.Handle{}, users: map[*region]int{}}
 	var w wire.Writer
 	for i := range p.listeners {
@@ -121,7 +121,7 @@ func (p *Peer) Connect(ctx context.Context, remote []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, p.port.net.opt.Timeout)
 	defer cancel()
 	p.queueMu.Lock()
-	if p.joining || p.failure.Err() != nil {
+	if p.joining || p.Err() != nil {
 		p.queueMu.Unlock()
 		return fmt.Errorf("plugin: connect: %w: this half is connected or closed", transport.ErrClosed)
 	}
@@ -197,8 +197,8 @@ func (p *Peer) join(ctx context.Context, handles [2][]byte) error {
 		}
 		select {
 		case <-time.After(100 * time.Microsecond):
-		case <-p.failure.Failed():
-			return p.failure.Err()
+		case <-p.Failed():
+			return p.Err()
 		case <-ctx.Done():
 			return fmt.Errorf("plugin: connect: %w: %d of 4 connections are missing", context.Cause(ctx), missing)
 		}
@@ -235,7 +235,7 @@ func (p *Peer) Put(src transport.Region, srcOff int64, dst transport.RemoteRegio
 	}
 	pieces := max(1, (size+p.port.piece-1)/p.port.piece)
 	p.queueMu.Lock()
-	err := p.failure.Err()
+	err := p.Err()
 	if err == nil && !p.connected {
 		err = fmt.Errorf("plugin: put: %w: not connected", transport.ErrClosed)
 	}
@@ -272,23 +272,19 @@ func (p *Peer) Wait(ctx context.Context, imm uint32, n uint64) error {
 	p.waiters.Add(1)
 	defer p.waiters.Add(-1)
 	p.wake()
-	return p.Arrivals.Wait(ctx, imm, n, p.failure, nil)
+	return p.Arrivals.Wait(ctx, imm, n, p.Failure, nil)
 }
 
 // Flush waits for the acknowledgements.
 func (p *Peer) Flush(ctx context.Context) error {
 	p.waiters.Add(1)
 	defer p.waiters.Add(-1)
-	return p.pending.Flush(ctx, p.failure, p.wake)
+	return p.pending.Flush(ctx, p.Failure, p.wake)
 }
-
-// Failed and Err report the failure.
-func (p *Peer) Failed() <-chan struct{} { return p.failure.Failed() }
-func (p *Peer) Err() error              { return p.failure.Err() }
 
 // fail breaks the Peer. The goroutine cleans up.
 func (p *Peer) fail(err error) {
-	if p.failure.Fail(err) {
+	if p.Fail(err) {
 		p.wake()
 	}
 }

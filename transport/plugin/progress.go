@@ -63,7 +63,7 @@ func (p *Peer) run() {
 	defer close(p.finished)
 	last := time.Now()
 	pause := time.Duration(0)
-	for p.failure.Err() == nil {
+	for p.Err() == nil {
 		p.mu.Lock()
 		did, err := p.step()
 		p.mu.Unlock()

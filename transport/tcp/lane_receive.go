@@ -22,7 +22,7 @@ func (l *lane) serve(w *line) {
 	var bad *packetError
 	var said *refusedError
 	switch {
-	case l.peer.failure.Err() != nil:
+	case l.peer.Err() != nil:
 		_, _ = io.Copy(io.Discard, w.conn) // see drain
 	case errors.Is(err, errBye):
 		l.peer.fail(fmt.Errorf("%w: %v", transport.ErrPeerClosed, w.conn.RemoteAddr()))

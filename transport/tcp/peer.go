@@ -28,11 +28,11 @@ import (
 type Peer struct {
 	port    *Port
 	cred    Credential      // with which the other half connects to this one
-	failure *peer.Failure   // the first error; once it is set, no lane has a connection
 	ctx     context.Context // ends with the Peer
 	cancel  context.CancelFunc
 	pending peer.Pending // puts that are not acknowledged
 	peer.Arrivals
+	*peer.Failure // the first error; once it is set, no lane has a connection
 
 	mu      sync.Mutex     // guards the fields below
 	remote  *address       // of the other half; nil until Connect
@@ -54,7 +54,7 @@ type Peer struct {
 }
 
 func newPeer(p *Port) *Peer {
-	o := &Peer{port: p, failure: peer.NewFailure(), ready: make(chan struct{})}
+	o := &Peer{port: p, Failure: peer.NewFailure(), ready: make(chan struct{})}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
 	for i := range 1 + p.opt.Sockets {
 		o.all = append(o.all, newLane(o, i))
@@ -93,8 +93,8 @@ func (p *Peer) Connect(ctx context.Context, remote []byte) error {
 	} else {
 		select {
 		case <-p.ready:
-		case <-p.failure.Failed():
-			err = p.failure.Err()
+		case <-p.Failed():
+			err = p.Err()
 		case <-ctx.Done():
 			err = fmt.Errorf("%w: %v did not connect to %v: is a firewall between them?", context.Cause(ctx), a.at,
 				p.port.listener.addr)
@@ -202,7 +202,7 @@ func (p *Peer) Put(src transport.Region, srcOff int64, dst transport.RemoteRegio
 	if err := peer.CheckPut(size, srcOff, room, dstOff, to.Size()); err != nil {
 		return fmt.Errorf("tcp: put: %w", err)
 	}
-	if err := p.failure.Err(); err != nil {
+	if err := p.Err(); err != nil {
 		return err
 	}
 	q := &put{done: done, epoch: p.pending.Begin()}
@@ -233,28 +233,24 @@ func (p *Peer) Wait(ctx context.Context, imm uint32, n uint64) error {
 	poller := p.port.poller
 	poller.waiters.Add(1)
 	defer poller.waiters.Add(-1)
-	return p.Arrivals.Wait(ctx, imm, n, p.failure, poller.try)
+	return p.Arrivals.Wait(ctx, imm, n, p.Failure, poller.try)
 }
 
 // Flush waits for the acknowledgements of all puts so far. It asks for them, because the peer may delay them.
 func (p *Peer) Flush(ctx context.Context) error {
-	return p.pending.Flush(ctx, p.failure, func() {
+	return p.pending.Flush(ctx, p.Failure, func() {
 		for _, l := range p.lanes() {
 			l.urge()
 		}
 	})
 }
 
-// Failed and Err report the failure.
-func (p *Peer) Failed() <-chan struct{} { return p.failure.Failed() }
-func (p *Peer) Err() error              { return p.failure.Err() }
-
 // fail breaks the Peer: its connections end, its puts end with err, and its waiters return.
 func (p *Peer) fail(err error) { p.stop(err, false) }
 
 // stop is fail. With gently, what was sent last still arrives.
 func (p *Peer) stop(err error, gently bool) {
-	if !p.failure.Fail(err) {
+	if !p.Fail(err) {
 		return
 	}
 	p.cancel()

@@ -62,7 +62,7 @@ func (p *Peer) dial(ctx context.Context, l *lane) error {
 		}
 		if err != nil {
 			_ = conn.Close()
-			return errors.Join(err, p.failure.Err())
+			return errors.Join(err, p.Err())
 		}
 		w, err := l.newLine(s, p.encrypted())
 		if err != nil {
@@ -70,7 +70,7 @@ func (p *Peer) dial(ctx context.Context, l *lane) error {
 		}
 		if !p.attach(l, w, h.offset) {
 			w.close()
-			return p.failure.Err()
+			return p.Err()
 		}
 		if !p.goes(func() { l.serve(w) }) { // nobody reads it, so nobody else ends it
 			w.close()
@@ -95,7 +95,7 @@ func (p *Peer) serve(s *stream, from uint64) error {
 		return fmt.Errorf("%w: this half is connected with another", ErrAuth)
 	}
 	p.from = from
-	if p.failure.Err() != nil {
+	if p.Err() != nil {
 		h := packet{kind: packetBye}
 		if p.refused != statusOK {
 			h = packet{kind: packetRefuse, status: p.refused}
@@ -284,7 +284,7 @@ func (p *Peer) recover(l *lane, w *line, cause error) {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
-			if l.current() == nil && p.failure.Err() == nil {
+			if l.current() == nil && p.Err() == nil {
 				p.fail(fmt.Errorf("%w: a connection was lost and did not come back within %v (%w)", transport.ErrPeerGone,
 					p.port.opt.Recovery, errors.Join(cause, err)))
 			}

@@ -38,7 +38,7 @@ func (p *Port) watch() {
 }
 
 func (p *Peer) watch() {
-	if p.failure.Err() != nil {
+	if p.Err() != nil {
 		return
 	}
 	quiet, lines := time.Duration(1<<62), 0
