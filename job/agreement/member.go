@@ -65,44 +65,42 @@ func (m *Member) Listen() {
 	}
 	ended, end := context.WithCancel(context.Background())
 	end()
-	for p := range m.size {
-		if p != m.rank {
-			m.receive(ended, p)
-			m.tasks.Go(func() { m.receive(context.Background(), p) })
-		}
-	}
+	var there sync.WaitGroup
+	bootstrap.Serve(ended, &there, m.boot, m.tag, m.receive, nil)
+	there.Wait()
+	bootstrap.Serve(context.Background(), &m.tasks, m.boot, m.tag, m.receive, m.lose)
 }
 
-// receive takes messages until ctx ends, or the peer is gone.
-func (m *Member) receive(ctx context.Context, peer int) {
-	for {
-		b, err := m.boot.Recv(ctx, peer, m.tag)
-		if err != nil && ctx.Err() != nil {
-			return
-		}
-		var msg *message
-		if err == nil {
-			msg, err = decode(b, m.size)
-		}
-		if errors.Is(err, bootstrap.ErrTimeout) {
-			continue
-		}
-		m.mu.Lock()
-		switch {
-		case err != nil:
-			m.gone[peer] = err
-		case msg.kind == kindGaveUp:
-			m.gaveUp[peer] = msg
-		default:
-			m.queues[peer] = append(m.queues[peer], msg)
-		}
-		close(m.changed)
-		m.changed = make(chan struct{})
-		m.mu.Unlock()
-		if err != nil {
-			return
-		}
+// receive takes a message of a peer.
+func (m *Member) receive(peer int, b []byte) error {
+	msg, err := decode(b, m.size)
+	if err != nil {
+		m.lose(peer, err)
+		return err
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if msg.kind == kindGaveUp {
+		m.gaveUp[peer] = msg
+	} else {
+		m.queues[peer] = append(m.queues[peer], msg)
+	}
+	m.change()
+	return nil
+}
+
+// lose records why no more messages of a peer arrive.
+func (m *Member) lose(peer int, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gone[peer] = err
+	m.change()
+}
+
+// change says that a message has arrived or a peer is gone. The caller holds mu.
+func (m *Member) change() {
+	close(m.changed)
+	m.changed = make(chan struct{})
 }
 
 // Close waits until no goroutine of the member runs. The Bootstrap must have been closed before.

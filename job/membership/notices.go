@@ -98,39 +98,28 @@ func (g *Group) Listen(engine collective.Engine) *Notices {
 
 // Start receives the notices of the peers. Only the first call has an effect. It accepts a nil n.
 func (n *Notices) Start() {
-	if n == nil || n.active.Swap(true) {
-		return
-	}
-	for p := range n.g.size {
-		if p != n.g.rank {
-			n.g.tasks.Go(func() { n.handle(p) })
-		}
+	if n != nil && !n.active.Swap(true) {
+		bootstrap.Serve(context.Background(), &n.g.tasks, n.g.boot, tags.Notice, n.receive, nil)
 	}
 }
 
 // Counts reports whether calls must be counted. It accepts a nil n.
 func (n *Notices) Counts() bool { return n != nil && !n.sees }
 
-// handle receives the notices of a peer until the bootstrap is closed or the peer is gone.
-func (n *Notices) handle(peer int) {
-	for {
-		b, err := n.g.boot.Recv(context.Background(), peer, tags.Notice)
-		if errors.Is(err, bootstrap.ErrTimeout) {
-			continue
-		}
-		if err != nil {
-			return
-		}
-		d, cut, ok := parseNotice(b)
-		if !ok {
-			n.g.Status.EndByPeer(n.blame(peer,
-				fmt.Sprintf("rank %d has sent a notice of %d bytes that this version cannot read", peer, len(b))))
-			return
-		}
-		if err := n.depart(peer, d, cut); err != nil {
-			n.g.Status.EndByPeer(err)
-		}
+var errUnreadable = errors.New("a notice that this version cannot read")
+
+// receive takes a notice of a peer.
+func (n *Notices) receive(peer int, b []byte) error {
+	d, cut, ok := parseNotice(b)
+	if !ok {
+		n.g.Status.EndByPeer(n.blame(peer,
+			fmt.Sprintf("rank %d has sent a notice of %d bytes that this version cannot read", peer, len(b))))
+		return errUnreadable
 	}
+	if err := n.depart(peer, d, cut); err != nil {
+		n.g.Status.EndByPeer(err)
+	}
+	return nil
 }
 
 // notice encodes a departure as a message. The argument cut means that work was cut short.

@@ -2,7 +2,6 @@ package share
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -41,32 +40,20 @@ func (g *Windows) send(number, what int, record []byte) {
 	}
 }
 
-// listen starts the goroutines that receive, once. The caller holds mu.
+// listen starts to receive messages, once, until the bootstrap is closed or the windows are. The caller holds mu.
 func (g *Windows) listen() {
-	for p := range g.size {
-		if p != g.rank && !g.listening {
-			g.tasks.Go(func() { g.receive(p) })
-		}
+	if g.listening {
+		return
 	}
 	g.listening = true
-}
-
-// receive handles a peer's messages until the bootstrap is closed, the peer is gone or the windows are closed.
-func (g *Windows) receive(peer int) {
-	for {
-		b, err := g.boot.Recv(g.ctx, peer, g.tag)
-		if errors.Is(err, bootstrap.ErrTimeout) && g.ctx.Err() == nil {
-			continue
-		}
+	bootstrap.Serve(g.ctx, &g.tasks, g.boot, g.tag, func(peer int, message []byte) error {
+		err := g.handle(peer, message)
 		if err != nil {
-			return
-		}
-		if err := g.handle(peer, b); err != nil {
 			slog.Warn("a peer's message about windows is malformed; later ones are ignored", "rank", g.rank, "peer",
 				peer, "cause", err)
-			return
 		}
-	}
+		return err
+	}, nil)
 }
 
 func (g *Windows) handle(peer int, message []byte) error {

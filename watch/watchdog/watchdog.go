@@ -84,11 +84,7 @@ func (w *Watchdog) Observe(boot bootstrap.Bootstrap, e collective.Engine) {
 		return
 	}
 	w.observes.Store(true)
-	for p := range w.size {
-		if p != w.rank {
-			w.peers.Go(func() { w.serve(p) })
-		}
-	}
+	bootstrap.Serve(context.Background(), &w.peers, boot, tags.Verdict, w.receive, w.gone)
 	to := &record.Watch{After: w.After, Long: w.long, Over: w.over, Window: w.window}
 	if w.OpTimeout > 0 && to.After > 0 {
 		to.After = min(to.After, w.OpTimeout/2)
@@ -118,40 +114,36 @@ func (w *Watchdog) Wait() {
 	}
 }
 
-// serve answers the questions of a peer, and takes its answers, until the bootstrap is closed or the peer is gone.
-func (w *Watchdog) serve(peer int) {
-	for {
-		b, err := w.boot.Recv(context.Background(), peer, tags.Verdict)
-		if errors.Is(err, bootstrap.ErrTimeout) {
-			continue
-		}
-		if err != nil {
-			w.mu.Lock()
-			if errors.Is(err, bootstrap.ErrPeerDead) {
-				w.deaths[peer] = "its connection has ended without a goodbye"
-			} else {
-				w.left[peer] = true
-			}
-			w.mu.Unlock()
-			w.wake()
-			return
-		}
-		var n note
-		if len(b) > mostNote || json.Unmarshal(b, &n) != nil {
-			continue
-		}
-		if n.Report == nil {
-			w.send(peer, note{Ask: n.Ask, Report: w.report()})
-			continue
-		}
-		w.mu.Lock()
-		if n.Ask == w.asked && n.Report.Rank == peer {
-			n.Report.Clean()
-			w.answers[peer] = n.Report
-		}
-		w.mu.Unlock()
-		w.wake()
+// receive answers a question of a peer, or takes its answer. It ignores what it cannot read.
+func (w *Watchdog) receive(peer int, b []byte) error {
+	var n note
+	if len(b) > mostNote || json.Unmarshal(b, &n) != nil {
+		return nil
 	}
+	if n.Report == nil {
+		w.send(peer, note{Ask: n.Ask, Report: w.report()})
+		return nil
+	}
+	w.mu.Lock()
+	if n.Ask == w.asked && n.Report.Rank == peer {
+		n.Report.Clean()
+		w.answers[peer] = n.Report
+	}
+	w.mu.Unlock()
+	w.wake()
+	return nil
+}
+
+// gone records that a peer is dead or has left.
+func (w *Watchdog) gone(peer int, err error) {
+	w.mu.Lock()
+	if errors.Is(err, bootstrap.ErrPeerDead) {
+		w.deaths[peer] = "its connection has ended without a goodbye"
+	} else {
+		w.left[peer] = true
+	}
+	w.mu.Unlock()
+	w.wake()
 }
 
 // wake tells ask that there is news.
