@@ -161,14 +161,7 @@ func FuzzHostlist(f *testing.F) {
 	})
 }
 
-func TestParseStat(t *testing.T) {
-	comm, parent, ok := parseStat([]byte("12 (a) b (c)) S 7 12 12 0"))
-	if comm != "a) b (c)" || parent != 7 || !ok {
-		t.Fatal(comm, parent, ok)
-	}
-	if _, _, ok := parseStat([]byte("12 (a")); ok {
-		t.Fatal("half a line was read")
-	}
+func TestFindAncestor(t *testing.T) {
 	if findAncestor("no such program") != 0 {
 		t.Fatal("found a launcher")
 	}

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goccl/goccl/watch/record"
+	"github.com/goccl/goccl/internal/proc"
 )
 
 // Process is where a rank runs: its process, device and host.
@@ -35,8 +35,8 @@ const ProcessBytes = 24 + 48
 // Here returns this rank's own, on a device.
 func Here(device int) Process {
 	name, _ := os.Hostname()
-	_, born := record.Status(os.Getpid())
-	return Process{os.Getpid(), born, device, processSpace(), name}
+	own, _ := proc.Read("/proc", os.Getpid()) // without a state, nobody tells this process from a later one
+	return Process{os.Getpid(), own.Born, device, processSpace(), name}
 }
 
 // processSpace identifies the namespace of this process's number; 0: it is not known.
@@ -71,15 +71,14 @@ func (o Process) State() string {
 	if o.space != processSpace() {
 		return ""
 	}
-	state, born := record.Status(o.PID)
-	switch {
-	case state == 0 || born != o.Born && o.Born != 0:
+	stat, err := proc.Read("/proc", o.PID)
+	if err != nil || stat.Born != o.Born && o.Born != 0 {
 		if _, err := os.Stat("/proc/self/stat"); err != nil || o.PID == 0 {
 			return ""
 		}
 		return "Z"
 	}
-	return string(state)
+	return string(stat.State)
 }
 
 // Agreed stores who the members are, once the ranks have agreed.

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/internal/proc"
 )
 
 // memoryFile is the file with the regions of this process. It exists while a communicator is open.
@@ -63,7 +64,9 @@ func (f *memoryFile) open(entries int, folder string) (err error) {
 	page := int64(os.Getpagesize())
 	f.size, f.entries = (regionBytes(entries)+page-1)/page*page, entries
 	h.version, h.pid, h.entries, h.size = fileVersion, uint32(os.Getpid()), uint32(entries), uint32(f.size)
-	_, h.born = Status(os.Getpid())
+	if own, err := proc.Read("/proc", os.Getpid()); err == nil {
+		h.born = own.Born
+	}
 	host, _ := os.Hostname()
 	put(h.host[:], []byte(host))
 	put(h.program[:], []byte(filepath.Base(os.Args[0])))
@@ -136,23 +139,4 @@ func (f *memoryFile) close() {
 		_ = os.Remove(f.path)
 	}
 	f.file, f.head, f.path, f.used, f.kept = nil, nil, "", nil, false
-}
-
-// Status returns the state of a process of this host as in /proc (R, S, D, T, Z, ...; 0: there is none) and its start
-// time, which tells it from a later process of the same number.
-func Status(pid int) (state byte, born uint64) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, 0
-	}
-	_, rest, _ := strings.Cut(string(b), ") ") // the name before, of at most 15 bytes, may contain ") ", too
-	if i := strings.LastIndex(string(b), ") "); i >= 0 {
-		rest = string(b)[i+2:]
-	}
-	f := strings.Fields(rest)
-	if len(f) < 20 || len(f[0]) != 1 {
-		return 0, 0
-	}
-	_, _ = fmt.Sscan(f[19], &born)
-	return f[0][0], born
 }

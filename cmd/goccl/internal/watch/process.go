@@ -1,9 +1,10 @@
 package watch
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/watch/records"
+	"github.com/goccl/goccl/internal/proc"
 	"github.com/goccl/goccl/watch/record"
 )
 
@@ -139,17 +141,15 @@ func readProfiler(w *watched, state string) ([]Found, error) {
 }
 
 // processState looks at a process. A zombie is dead.
-func processState(proc string, pid int) string {
-	b, err := os.ReadFile(fmt.Sprintf("%s/%d/stat", proc, pid))
-	if err != nil {
+func processState(root string, pid int) string {
+	stat, err := proc.Read(root, pid)
+	switch {
+	case errors.As(err, new(*fs.PathError)):
 		return Dead
-	}
-	text := string(b)
-	_, rest, ok := strings.Cut(text[strings.LastIndexByte(text, ')')+1:], " ")
-	if !ok || rest == "" {
+	case err != nil:
 		return Unknown
 	}
-	switch rest[0] {
+	switch stat.State {
 	case 'T', 't':
 		return Stopped
 	case 'Z', 'X':
