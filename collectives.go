@@ -57,7 +57,7 @@ func (c *Comm) AllToAllVMatrix(send device.Ptr, sendDispls []int64, recv device.
 	r := collective.Request{Collective: collective.AllToAllV, Send: send, Recv: recv, Type: t, Stream: s,
 		SendDispls: sendDispls, RecvDispls: recvDispls}
 	if err := r.Matrix(counts, c.rank, c.size); err != nil {
-		return &Error{Comm: c.cfg.Name, Op: r.Collective.String(), Rank: c.rank, Peer: -1, Err: err}
+		return c.group.Fault(r.Collective.String(), -1, err)
 	}
 	return c.one(r)
 }

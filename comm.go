@@ -112,7 +112,8 @@ func join(ctx, last context.Context, op string, cfg Config, parent bootstrap.Boo
 	}
 	bootstrap.NameAsAbove(boot, true)
 	cfg.ranks = membership.InJob(cfg.ranks, ranks)
-	group := membership.New(boot, membership.Config{Name: cfg.Name, Timeout: cfg.Timeout, OpTimeout: cfg.OpTimeout})
+	group := membership.New(boot, membership.Config{Name: cfg.Name, Timeout: cfg.Timeout, OpTimeout: cfg.OpTimeout,
+		Verdict: watchdog.Verdict})
 	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize(), group: group,
 		status: &group.Status}
 	bounded, stop2 := c.status.Bound(ctx)
@@ -162,17 +163,15 @@ func (c *Comm) agree(ctx context.Context) error {
 	}
 	for r, b := range all {
 		if len(b) > length {
-			return &Error{Comm: c.cfg.Name, Op: "init", Rank: c.rank, Peer: r, Err: fmt.Errorf("%w: rank %d cannot go on: %s",
-				ErrUnsupported, r, b[length:])}
+			return c.group.Fault("init", r, fmt.Errorf("%w: rank %d cannot go on: %s", ErrUnsupported, r, b[length:]))
 		}
 		if len(b) != length || b[0] != mine[0] {
-			return &Error{Comm: c.cfg.Name, Op: "init", Rank: c.rank, Peer: r,
-				Err: fmt.Errorf("%w: this rank uses a %v device, the peer another kind: give every rank the same kind", ErrMismatch,
-					c.dev.ID().Kind)}
+			return c.group.Fault("init", r, fmt.Errorf("%w: this rank uses a %v device, the peer another kind: give every rank "+
+				"the same kind", ErrMismatch, c.dev.ID().Kind))
 		}
 		if binary.LittleEndian.Uint64(b[10:]) != digest {
-			return &Error{Comm: c.cfg.Name, Op: "init", Rank: c.rank, Peer: r,
-				Err: fmt.Errorf("%w: the peer has other plans in GOCCL_PLAN_DIR than this rank", ErrMismatch)}
+			return c.group.Fault("init", r, fmt.Errorf("%w: the peer has other plans in GOCCL_PLAN_DIR than this rank",
+				ErrMismatch))
 		}
 		c.cfg.Check, c.cfg.CheckData = c.cfg.Check || b[1] != 0, c.cfg.CheckData || b[1] == 2
 	}
@@ -265,7 +264,7 @@ func (c *Comm) Abort(cause error) {
 
 func (c *Comm) abort(cause error) {
 	if cause == nil {
-		cause = &Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: ErrAborted}
+		cause = c.group.Fault("communicator", -1, ErrAborted)
 	}
 	tell, cut := c.notices.Leaving(c.AsyncError())
 	c.status.End(cause)
@@ -286,7 +285,7 @@ func (c *Comm) failAlone(cause error) {
 // usable returns nil if the communicator can be used, and the error to report otherwise.
 func (c *Comm) usable(op string) error {
 	if c.closed.Load() {
-		return &Error{Comm: c.cfg.Name, Op: op, Rank: c.rank, Peer: -1, Err: ErrClosed}
+		return c.group.Fault(op, -1, ErrClosed)
 	}
 	if c.done.Load() {
 		return c.errorf(op, ErrInvalidUsage, "the communicator was finalized")
@@ -320,8 +319,7 @@ func (c *Comm) Close() error {
 	}
 	aborted := c.status.Err() != nil
 	// The abort unblocks calls that hold mu while they wait inside the engine or for a peer's call.
-	c.status.End(&Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1, Err: fmt.Errorf("%w: %w",
-		ErrAborted, ErrClosed)})
+	c.status.End(c.group.Fault("communicator", -1, fmt.Errorf("%w: %w", ErrAborted, ErrClosed)))
 	if tell {
 		c.notices.Send(membership.LeftClosed, cut)
 	}

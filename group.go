@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/collective/check"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/job/membership"
 )
 
 // Call is one request of one communicator in a group.
@@ -274,7 +275,7 @@ func (p *part) prepare() error {
 
 func (p *part) ready() error {
 	if p.c.closed.Load() {
-		return &Error{Comm: p.c.cfg.Name, Op: "submit", Rank: p.c.rank, Peer: -1, Err: ErrClosed}
+		return p.c.group.Fault("submit", -1, ErrClosed)
 	}
 	return nil
 }
@@ -282,12 +283,12 @@ func (p *part) ready() error {
 func (p *part) prepareOne(r *collective.Request) error {
 	c := p.c
 	if err := r.Validate(c.rank, c.size); err != nil {
-		return &Error{Comm: c.cfg.Name, Op: r.Collective.String(), Rank: c.rank, Peer: -1, Err: err}
+		return c.group.Fault(r.Collective.String(), -1, err)
 	}
 	if r.Stream == nil {
 		s, err := c.defaultStream()
 		if err != nil {
-			return &Error{Comm: c.cfg.Name, Op: r.Collective.String(), Rank: c.rank, Peer: -1, Err: err}
+			return c.group.Fault(r.Collective.String(), -1, err)
 		}
 		r.Stream = s
 	}
@@ -349,12 +350,16 @@ func (p *part) check() error {
 // verify compares the data of requests that were enqueued, if that is wanted. The caller holds c.mu.
 func (p *part) verify() error { return p.data.End(p.collectives, p.c.seq, p.c.messages) }
 
+func peerOf(r *collective.Request) (peer int, sends bool) {
+	return r.Peer, r.Collective == collective.Send
+}
+
 // enqueue numbers the requests and passes them to the engine. c.mu keeps the numbers in the engine's order. Collectives
 // have the same numbers on all ranks. Sends and receives differ between ranks and have a separate, local numbering.
 func (p *part) enqueue() error {
 	c, n := p.c, p.collectives
 	if c.notices.Counts() {
-		if err := c.notices.Count(p.reqs, n); err != nil {
+		if err := membership.Count(c.notices, n, p.reqs[n:], peerOf); err != nil {
 			c.status.End(err)
 			return err
 		}

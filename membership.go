@@ -147,8 +147,7 @@ func (c *Comm) Shrink(ctx context.Context, exclude []int, abort bool, change ...
 // Close. Every rank must call it; the call does not wait for other ranks.
 func (c *Comm) Revoke() {
 	c.revoked.Store(true)
-	cause := &Error{Comm: c.cfg.Name, Op: "communicator", Rank: c.rank, Peer: -1,
-		Err: fmt.Errorf("%w: it was revoked", ErrAborted)}
+	cause := c.group.Fault("communicator", -1, fmt.Errorf("%w: it was revoked", ErrAborted))
 	c.engine.Abort(cause)
 	c.status.Revoke(cause) // aborts the registered algorithms
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/share"
 )
 
@@ -58,7 +59,7 @@ func (e *Engine) copyWindow(r *collective.Request) (*share.Window, error) {
 		return nil, nil
 	}
 	if usable, err := w.Await(); !usable || err != nil {
-		return nil, collective.Kind(err)
+		return nil, bootstrap.Kind(err)
 	}
 	return w, nil
 }

@@ -4,8 +4,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 const defaultWindowWait = 10 * time.Second
@@ -36,7 +36,7 @@ func (e *Engine) RegisterWindow(p device.Ptr, size int64) (io.Closer, error) {
 	}
 	w, err := e.windows.Register(p, size)
 	if err != nil {
-		return nil, collective.Kind(err)
+		return nil, bootstrap.Kind(err)
 	}
 	return w, nil
 }

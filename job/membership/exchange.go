@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"sort"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/job/bootstrap"
 )
 
@@ -29,9 +29,8 @@ func (j *JointCall) Colors(ctx context.Context, color, key int) (ranks []int, sp
 	agreed := []byte(splitMark)
 	for r, b := range all {
 		if len(b) != len(splitMark)+32 || string(b[:len(splitMark)]) != splitMark {
-			return nil, 0, &collective.Error{Comm: g.Name, Op: "split", Rank: g.rank, Peer: r,
-				Err: fmt.Errorf("%w: this rank is in Split and the peer in something else: %s", collective.ErrMismatch,
-					sameCalls)}
+			return nil, 0, g.Fault("split", r, fmt.Errorf("%w: this rank is in Split and the peer in something else: %s",
+				fault.ErrMismatch, sameCalls))
 		}
 		agreed = append(agreed, b...)
 		b = b[len(splitMark)+8:]
@@ -69,15 +68,15 @@ func (j *JointCall) AgreeOnID(ctx context.Context, size int, id *bootstrap.Uniqu
 	from := -1
 	for r, b := range all {
 		if len(b) < length || string(b[:common]) != string(mine[:common]) {
-			return agreed, &collective.Error{Comm: g.Name, Op: "grow", Rank: g.rank, Peer: r, Err: fmt.Errorf("%w: this rank "+
-				"is in Grow to %d ranks and the peer in something else: %s", collective.ErrMismatch, size, sameCalls)}
+			return agreed, g.Fault("grow", r, fmt.Errorf("%w: this rank is in Grow to %d ranks and the peer in something else: "+
+				"%s", fault.ErrMismatch, size, sameCalls))
 		}
 		j.take(b[common:])
 		if len(b) == length {
 			continue
 		}
 		if from >= 0 {
-			return agreed, g.Errorf("grow", collective.ErrInvalidArgument, "ranks %d and %d both have a unique id: one rank "+
+			return agreed, g.Errorf("grow", fault.ErrInvalidArgument, "ranks %d and %d both have a unique id: one rank "+
 				"makes it", from, r)
 		}
 		if agreed, err = bootstrap.ParseUniqueID(b[length:]); err != nil {
@@ -86,7 +85,7 @@ func (j *JointCall) AgreeOnID(ctx context.Context, size int, id *bootstrap.Uniqu
 		from = r
 	}
 	if from < 0 {
-		return agreed, g.Errorf("grow", collective.ErrInvalidArgument, "no rank has a unique id: one makes it and "+
+		return agreed, g.Errorf("grow", fault.ErrInvalidArgument, "no rank has a unique id: one makes it and "+
 			"passes it to Grow")
 	}
 	return agreed, nil

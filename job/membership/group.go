@@ -9,14 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/agreement"
 	"github.com/goccl/goccl/job/bootstrap"
-	"github.com/goccl/goccl/watch/judge"
-	"github.com/goccl/goccl/watch/record"
 )
 
 // Group is one rank's membership in a communicator: whether it and its peers are still there, and who is to blame.
@@ -36,6 +33,8 @@ type Group struct {
 type Config struct {
 	Name               string // of the communicator, for errors
 	Timeout, OpTimeout time.Duration
+	// Verdict words what this rank, me, has found about another one: its process, at, is dead, or else stopped.
+	Verdict func(dead bool, me, rank int, at Process) *fault.Verdict
 }
 
 // New makes the membership of the rank of boot, a group that only this communicator uses. From here on the death of a
@@ -59,13 +58,13 @@ func (g *Group) Wait() {
 // Aborted tells peers in joint calls that this rank makes no such call any more.
 func (g *Group) Aborted() {
 	cause := g.Status.Err()
-	g.Agreement.GiveUp(agreement.EveryJoint, Blamed(cause), collective.Told(cause))
+	g.Agreement.GiveUp(agreement.EveryJoint, Blamed(cause), bootstrap.Told(cause))
 }
 
 // GiveUp tells the peers that the set-up of the communicator has failed. In err, which Blame returned, rank r is called
 // ranks[r].
 func (g *Group) GiveUp(err error, ranks []int) {
-	bootstrap.GiveUp(g.boot, slices.Index(ranks, Blamed(err)), collective.Told(err))
+	bootstrap.GiveUp(g.boot, slices.Index(ranks, Blamed(err)), bootstrap.Told(err))
 }
 
 // Blamed returns the rank that an error blames, or -1.
@@ -76,7 +75,7 @@ func Blamed(err error) int {
 	return -1
 }
 
-// Wrap converts an error of op to an *collective.Error with an error kind of package collective.
+// Wrap converts an error of op to a *fault.Error with an kind of package fault.
 func Wrap(name, op string, rank int, err error) error {
 	if ae := fault.Of(err); ae != nil {
 		if ae.Comm == "" { // from a step of set-up; not yet shared, so it may be changed
@@ -84,16 +83,20 @@ func Wrap(name, op string, rank int, err error) error {
 		}
 		return err
 	}
-	return &collective.Error{Comm: name, Op: op, Rank: rank, Peer: fault.PeerOf(err), Err: collective.Kind(err)}
+	return &fault.Error{Comm: name, Op: op, Rank: rank, Peer: fault.PeerOf(err), Err: bootstrap.Kind(err)}
 }
 
-// Wrap converts an error of op to a *collective.Error.
+// Wrap converts an error of op to a *fault.Error.
 func (g *Group) Wrap(op string, err error) error { return Wrap(g.Name, op, g.rank, err) }
 
 // Errorf makes an error of this rank that blames no peer.
 func (g *Group) Errorf(op string, kind error, format string, args ...any) error {
-	return &collective.Error{Comm: g.Name, Op: op, Rank: g.rank, Peer: -1,
-		Err: fmt.Errorf("%w: "+format, append([]any{kind}, args...)...)}
+	return g.Fault(op, -1, fmt.Errorf("%w: "+format, append([]any{kind}, args...)...))
+}
+
+// Fault makes an error of this rank that blames a peer, or none (-1).
+func (g *Group) Fault(op string, peer int, err error) *fault.Error {
+	return &fault.Error{Comm: g.Name, Op: op, Rank: g.rank, Peer: peer, Err: err}
 }
 
 // Ended returns the error of a call that waited with Status.Bound: the cause of the communicator's end, or else the
@@ -104,17 +107,17 @@ func (g *Group) Ended(op string, err error) error {
 	case cause == nil:
 		return g.Wrap(op, err)
 	case ae != nil:
-		return &collective.Error{Comm: g.Name, Op: op, Rank: g.rank, Peer: ae.Peer, Err: ae.Err, Verdict: ae.Verdict}
+		return &fault.Error{Comm: g.Name, Op: op, Rank: g.rank, Peer: ae.Peer, Err: ae.Err, Verdict: ae.Verdict}
 	}
-	return g.Errorf(op, collective.ErrAborted, "%w", cause)
+	return g.Errorf(op, fault.ErrAborted, "%w", cause)
 }
 
 // watch turns the death of a rank, or a set-up that a rank has given up, into an abort that names the
 // rank to blame.
 func (g *Group) watch(failures <-chan bootstrap.PeerFailure) {
 	for f := range failures {
-		e := &collective.Error{Comm: g.Name, Op: "communicator", Rank: g.rank, Peer: f.Rank, Err: collective.Kind(f.Err)}
-		if errors.Is(e, collective.ErrPeerDead) {
+		e := g.Fault("communicator", f.Rank, bootstrap.Kind(f.Err))
+		if errors.Is(e, fault.ErrPeerDead) {
 			e.Verdict = g.Dead(f.Rank)
 		}
 		g.Status.EndByPeer(e)
@@ -129,31 +132,31 @@ const BlameDelay = 200 * time.Millisecond
 // a rank of this host that is stopped, if there is one: the rank that err names may wait for it, with the same deadline.
 // ended, if not nil, is why the caller has ended the set-up: it comes from the parent, so it has the right names.
 func (g *Group) Blame(op string, err, ended error, ranks []int) error {
-	renamed := func(e *collective.Error, kind error) error {
+	renamed := func(e *fault.Error, kind error) error {
 		peer := e.Peer
 		if peer >= 0 && peer < len(ranks) {
 			peer = ranks[peer]
 		}
-		return &collective.Error{Op: op, Rank: ranks[g.rank], Peer: peer, Err: kind}
+		return &fault.Error{Op: op, Rank: ranks[g.rank], Peer: peer, Err: kind}
 	}
 	own := func() error {
 		switch ae := fault.Of(err); {
 		case ae == nil:
 		case ae == fault.Of(ended):
-			return &collective.Error{Op: op, Rank: ranks[g.rank], Peer: ae.Peer, Err: ae.Err}
+			return &fault.Error{Op: op, Rank: ranks[g.rank], Peer: ae.Peer, Err: ae.Err}
 		default:
 			return renamed(ae, ae.Err)
 		}
 		return Wrap(g.Name, op, ranks[g.rank], err)
 	}
 	mine := own()
-	for _, kind := range []error{collective.ErrUnsupported, collective.ErrInvalidArgument, collective.ErrMismatch,
+	for _, kind := range []error{fault.ErrUnsupported, fault.ErrInvalidArgument, fault.ErrMismatch,
 		bootstrap.ErrProtocol, device.ErrOutOfMemory} {
 		if errors.Is(mine, kind) {
 			return mine
 		}
 	}
-	if e := g.Stopped(); errors.Is(mine, collective.ErrTimeout) && e != nil {
+	if e := g.Stopped(); errors.Is(mine, fault.ErrTimeout) && e != nil {
 		return renamed(e, e.Err)
 	}
 	select {
@@ -171,8 +174,8 @@ func (g *Group) Blame(op string, err, ended error, ranks []int) error {
 // Of the death of a new rank g does not learn.
 func (g *Group) JoinError(ctx context.Context, err error) error {
 	named := g.Wrap("grow", err)
-	newcomer := errors.Is(named, collective.ErrPeerDead) && Blamed(named) >= g.size
-	if !newcomer && !errors.Is(err, collective.ErrTimeout) {
+	newcomer := errors.Is(named, fault.ErrPeerDead) && Blamed(named) >= g.size
+	if !newcomer && !errors.Is(err, fault.ErrTimeout) {
 		select {
 		case <-g.Status.ctx.Done():
 		case <-time.After(BlameDelay):
@@ -182,14 +185,15 @@ func (g *Group) JoinError(ctx context.Context, err error) error {
 }
 
 // Dead is the verdict on a rank whose death the bootstrap has reported.
-func (g *Group) Dead(rank int) *fault.Verdict {
-	r := &judge.Report{Rank: rank, Dead: "its connection has ended without a goodbye"}
+func (g *Group) Dead(rank int) *fault.Verdict { return g.verdict(true, rank) }
+
+func (g *Group) verdict(dead bool, rank int) *fault.Verdict {
+	var at Process
 	who := g.members.Load()
 	if who != nil && rank < len(who.Ranks) {
-		r.Host, r.PID = who.Ranks[rank].Host, who.Ranks[rank].PID
+		at = who.Ranks[rank]
 	}
-	v := judge.Died(r, []int{rank})
-	v.By, v.Found = g.rank, record.Now()
+	v := g.Verdict(dead, g.rank, rank, at)
 	if who != nil {
 		v.Communicator = who.Name()
 	}

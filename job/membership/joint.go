@@ -9,11 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/job/bootstrap"
-	"github.com/goccl/goccl/watch/judge"
-	"github.com/goccl/goccl/watch/record"
 )
 
 // A JointCall is a Split or a Grow: all ranks of the communicator make it together.
@@ -55,12 +52,11 @@ func (g *Group) BeginJoint(ctx context.Context, op string) (context.Context, *Jo
 		for {
 			peer, changed := g.Agreement.Calling(j.number.Load())
 			if peer >= 0 {
-				cancel(&collective.Error{Comm: g.Name, Op: op, Rank: g.rank, Peer: peer,
-					Err: fmt.Errorf("%w: this rank is in %s and the peer in Shrink of the same communicator",
-						collective.ErrMismatch, op)})
+				cancel(g.Fault(op, peer, fmt.Errorf("%w: this rank is in %s and the peer in Shrink of the same communicator",
+					fault.ErrMismatch, op)))
 				changed = nil
 			} else if blames, err := g.Agreement.GivenUp(j.number.Load()); err != nil {
-				cancel(&collective.Error{Comm: g.Name, Op: op, Rank: g.rank, Peer: blames, Err: collective.Kind(err)})
+				cancel(g.Fault(op, blames, bootstrap.Kind(err)))
 				changed = nil
 			}
 			select {
@@ -95,7 +91,7 @@ func (g *Group) stoppedLooks() (looks <-chan time.Time, quit func()) {
 
 // stoppedFor looks which peers of this host are stopped. It returns an error that names one that has been so for some
 // time, nil if there is none.
-func (g *Group) stoppedFor(since map[int]time.Time, now time.Time, long time.Duration) *collective.Error {
+func (g *Group) stoppedFor(since map[int]time.Time, now time.Time, long time.Duration) *fault.Error {
 	who, hosts := g.members.Load(), g.boot.Hosts()
 	if who == nil {
 		return nil
@@ -111,18 +107,14 @@ func (g *Group) stoppedFor(since map[int]time.Time, now time.Time, long time.Dur
 		if now.Sub(since[p]) < long {
 			continue
 		}
-		reports := make([]*judge.Report, g.size)
-		reports[p] = &judge.Report{Rank: p, Host: o.Host, PID: o.PID, State: "T"}
-		v := judge.Judge(&judge.Question{Me: g.rank, Reports: reports})
-		v.Communicator, v.Found = who.Name(), record.Now()
-		return &collective.Error{Comm: g.Name, Rank: g.rank, Peer: p, Verdict: v,
-			Err: fmt.Errorf("%w: the peer does not run: its process is stopped", collective.ErrTimeout)}
+		return &fault.Error{Comm: g.Name, Rank: g.rank, Peer: p, Verdict: g.verdict(false, p),
+			Err: fmt.Errorf("%w: the peer does not run: its process is stopped", fault.ErrTimeout)}
 	}
 	return nil
 }
 
 // Stopped returns an error that names a peer of this host that is stopped now, or nil.
-func (g *Group) Stopped() *collective.Error {
+func (g *Group) Stopped() *fault.Error {
 	return g.stoppedFor(map[int]time.Time{}, time.Now(), 0)
 }
 
@@ -143,7 +135,7 @@ func (j *JointCall) End(err error) {
 	if err == nil {
 		j.g.Agreement.Completed(number)
 	} else if !j.Joins {
-		j.g.Agreement.GiveUp(number, Blamed(err), collective.Told(err))
+		j.g.Agreement.GiveUp(number, Blamed(err), bootstrap.Told(err))
 	}
 	j.stop()
 }

@@ -9,14 +9,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // Notices tell the peers that this rank has aborted or closed, for engines whose running work cannot detect that by
-// itself (collective.Engine.SeesAborts). Otherwise a kernel that waits for an aborted rank would wait until its
+// itself (Engine.SeesAborts). Otherwise a kernel that waits for an aborted rank would wait until its
 // deadline.
 //
 //  1. A rank that aborts or closes sends its counts (collectives, and messages sent to and received from each peer)
@@ -36,7 +35,7 @@ import (
 // right rank.
 type Notices struct {
 	g      *Group
-	engine collective.Engine
+	engine Engine
 	sees   bool        // the engine's own work detects aborts
 	active atomic.Bool // notices are received and sent
 
@@ -84,7 +83,7 @@ const (
 )
 
 // Listen makes the notices of a communicator, and starts them if its engine needs them. Without peers there are none.
-func (g *Group) Listen(engine collective.Engine) *Notices {
+func (g *Group) Listen(engine Engine) *Notices {
 	if g.size == 1 {
 		return nil
 	}
@@ -174,16 +173,15 @@ func (n *Notices) gone(peer int) error {
 		blamed = peer
 	}
 	because := func(kind error, what string) error {
-		return &collective.Error{Comm: n.g.Name, Op: "communicator", Rank: n.g.rank, Peer: blamed,
-			Err: fmt.Errorf("%w: %s", kind, what)}
+		return n.g.Fault("communicator", blamed, fmt.Errorf("%w: %s", kind, what))
 	}
 	switch {
 	case d.why == becauseDead && blamed != peer:
-		return because(collective.ErrPeerDead, fmt.Sprintf("rank %d cannot reach it", peer))
+		return because(fault.ErrPeerDead, fmt.Sprintf("rank %d cannot reach it", peer))
 	case d.why == becauseLate && d.blamed >= 0:
-		return because(collective.ErrTimeout, fmt.Sprintf("rank %d waited for rank %d and has given up", peer, d.blamed))
+		return because(fault.ErrTimeout, fmt.Sprintf("rank %d waited for rank %d and has given up", peer, d.blamed))
 	case d.why == becauseMismatch:
-		return because(collective.ErrMismatch, fmt.Sprintf("rank %d has found that", peer))
+		return because(fault.ErrMismatch, fmt.Sprintf("rank %d has found that", peer))
 	}
 	if n.left[peer].how == LeftClosed {
 		return n.blame(peer, fmt.Sprintf("rank %d has closed its communicator", peer))
@@ -192,25 +190,23 @@ func (n *Notices) gone(peer int) error {
 }
 
 func (n *Notices) blame(peer int, what string) error {
-	return &collective.Error{Comm: n.g.Name, Op: "communicator", Rank: n.g.rank, Peer: peer,
-		Err: fmt.Errorf("%w: %s", collective.ErrAborted, what)}
+	return n.g.Fault("communicator", peer, fmt.Errorf("%w: %s", fault.ErrAborted, what))
 }
 
-// Count adds the requests about to be enqueued to the counts. It returns an error if a peer that has left will not do
-// its part.
-func (n *Notices) Count(reqs []collective.Request, collectives int) error {
+// Count adds requests about to be enqueued to the counts: collectives, and messages, of which of tells the peer and
+// whether they are sent. It returns an error if a peer that has left will not do its part. It allocates nothing if of
+// captures nothing.
+func Count[R any](n *Notices, collectives int, messages []R, of func(*R) (peer int, sends bool)) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.collectives += uint64(collectives)
-	for i := collectives; i < len(reqs); i++ {
-		r := &reqs[i]
-		if r.Peer == n.g.rank {
-			continue
-		}
-		if r.Collective == collective.Send {
-			n.sent[r.Peer]++
-		} else {
-			n.received[r.Peer]++
+	for i := range messages {
+		switch peer, sends := of(&messages[i]); {
+		case peer == n.g.rank:
+		case sends:
+			n.sent[peer]++
+		default:
+			n.received[peer]++
 		}
 	}
 	if !n.anyLeft {
@@ -270,11 +266,11 @@ func (n *Notices) Accuse(cause error) {
 	defer n.mu.Unlock()
 	n.blamed = e.Peer
 	switch {
-	case errors.Is(cause, collective.ErrPeerDead):
+	case errors.Is(cause, fault.ErrPeerDead):
 		n.why = becauseDead
-	case errors.Is(cause, collective.ErrTimeout):
+	case errors.Is(cause, fault.ErrTimeout):
 		n.why = becauseLate
-	case errors.Is(cause, collective.ErrMismatch):
+	case errors.Is(cause, fault.ErrMismatch):
 		n.why = becauseMismatch
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/test/mutate"
 )
 
@@ -27,7 +27,7 @@ func FuzzNotice(f *testing.F) {
 			received: []uint64{0, received}, left: make([]*departure, 2), blamed: -1}
 		err := n.depart(1, d, cut)
 		if more := cut || collectives > d.collectives || sent > d.received || received > d.sent; more != (err != nil) ||
-			err != nil && !errors.As(err, new(*collective.Error)) {
+			err != nil && !errors.As(err, new(*fault.Error)) {
 			t.Fatalf("%+v, cut short %v: %v", d, cut, err)
 		}
 	})

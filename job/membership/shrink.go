@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/job/agreement"
 	"github.com/goccl/goccl/job/bootstrap"
@@ -83,7 +82,7 @@ func shrink[C io.Closer](ctx context.Context, g *Group, exclude []int, join Join
 		mine := agreement.Contribution{Excludes: agreement.NewSet(g.size), Fine: failed == nil, Blames: Blamed(failed),
 			Nonce: rand.Uint64()}
 		for r := range g.size {
-			if !slices.Contains(members, r) || errors.Is(failed, collective.ErrPeerDead) && r == mine.Blames {
+			if !slices.Contains(members, r) || errors.Is(failed, fault.ErrPeerDead) && r == mine.Blames {
 				mine.Excludes.Add(r)
 			}
 		}
@@ -105,7 +104,7 @@ func shrink[C io.Closer](ctx context.Context, g *Group, exclude []int, join Join
 		case failed != nil:
 			return none, failed
 		default:
-			return none, fault.Blame(agreement.Part, culprit, "%w: rank %d could not do its part%s", collective.ErrAborted,
+			return none, fault.Blame(agreement.Part, culprit, "%w: rank %d could not do its part%s", fault.ErrAborted,
 				culprit, because(next.Known[culprit].Blames))
 		}
 	}
@@ -118,16 +117,16 @@ func because(rank int) string {
 	return fmt.Sprintf(", because of rank %d", rank)
 }
 
-// shrinkError converts an error of the agreement to an *collective.Error.
+// shrinkError converts an error of the agreement to a *fault.Error.
 func (g *Group) shrinkError(err error) error {
 	ae := fault.PartOf(err, agreement.Part)
 	if ae == nil {
 		return g.Wrap("shrink", err)
 	}
-	e := &collective.Error{Op: "shrink", Rank: g.rank, Peer: ae.Peer,
-		Err: fmt.Errorf("%w: %w", collective.ErrAborted, ae.Err)}
+	e := &fault.Error{Op: "shrink", Rank: g.rank, Peer: ae.Peer,
+		Err: fmt.Errorf("%w: %w", fault.ErrAborted, ae.Err)}
 	if errors.Is(err, context.DeadlineExceeded) {
-		e.Err = fmt.Errorf("%w: %w", collective.ErrTimeout, ae.Err)
+		e.Err = fmt.Errorf("%w: %w", fault.ErrTimeout, ae.Err)
 		if stopped := g.Stopped(); stopped != nil {
 			e.Peer, e.Verdict = stopped.Peer, stopped.Verdict
 		}

@@ -5,9 +5,15 @@ import (
 	"context"
 	"slices"
 	"sync"
-
-	"github.com/goccl/goccl/collective"
 )
+
+// Engine is what membership knows of the engine of a communicator: see collective.Engine.
+type Engine interface {
+	Abort(cause error)
+	Err() error
+	SeesAborts() bool
+	Unfinished() bool
+}
 
 // Status records the first cause of a communicator's end. It exists before the engine, so that a death also ends
 // set-up.
@@ -20,7 +26,7 @@ type Status struct {
 	mu           sync.Mutex
 	cause        error
 	peersIgnored bool
-	engine       collective.Engine
+	engine       Engine
 	beside       []func() error // the functions that AlsoAsk has added
 }
 
@@ -96,7 +102,7 @@ func (s *Status) detail() error {
 }
 
 // SetEngine registers the engine: s aborts it on a cause, at once if there is one already.
-func (s *Status) SetEngine(e collective.Engine) {
+func (s *Status) SetEngine(e Engine) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.engine = e

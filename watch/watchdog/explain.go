@@ -7,6 +7,9 @@ import (
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/job/membership"
+	"github.com/goccl/goccl/watch/judge"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // Explain returns the verdict on an operation that fails with err, nil if there is none. The engine calls it.
@@ -49,5 +52,23 @@ func (w *Watchdog) ExplainLate(err *fault.Error) *fault.Verdict {
 	case fault.VerdictDead, fault.VerdictStopped, fault.VerdictMissing:
 		err.Err, err.Peer = fmt.Errorf("%w; the ranks wait for rank %d", err.Err, v.Rank), v.Rank
 	}
+	return v
+}
+
+const noGoodbye = "its connection has ended without a goodbye"
+
+// Verdict implements membership.Config.Verdict.
+func Verdict(dead bool, me, rank int, at membership.Process) (v *fault.Verdict) {
+	r := &judge.Report{Rank: rank, Host: at.Host, PID: at.PID}
+	if dead {
+		r.Dead = noGoodbye
+		v = judge.Died(r, []int{rank})
+	} else {
+		r.State = "T"
+		reports := make([]*judge.Report, max(me, rank)+1)
+		reports[rank] = r
+		v = judge.Judge(&judge.Question{Me: me, Reports: reports})
+	}
+	v.By, v.Found = me, record.Now()
 	return v
 }

@@ -138,7 +138,7 @@ func (w *Watchdog) receive(peer int, b []byte) error {
 func (w *Watchdog) gone(peer int, err error) {
 	w.mu.Lock()
 	if errors.Is(err, bootstrap.ErrPeerDead) {
-		w.deaths[peer] = "its connection has ended without a goodbye"
+		w.deaths[peer] = noGoodbye
 	} else {
 		w.left[peer] = true
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/goccl/goccl/engine/hosts/wire"
 	"github.com/goccl/goccl/internal/abort"
 	"github.com/goccl/goccl/internal/tags"
+	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -199,7 +200,7 @@ func (w *Wire) Connect(ctx context.Context, peers []int) error {
 		return nil
 	}
 	return &collective.Error{Comm: w.cfg.Name, Op: "connect", Rank: w.rank, Peer: fault.PeerOf(err),
-		Err: collective.Kind(err)}
+		Err: bootstrap.Kind(err)}
 }
 
 // Run implements wire.Wire.

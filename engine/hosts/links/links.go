@@ -136,7 +136,7 @@ func Kind(err error) error {
 	case errors.Is(err, transport.ErrPeerClosed) || errors.Is(err, transport.ErrClosed):
 		return fmt.Errorf("%w: %w", collective.ErrAborted, err)
 	}
-	return collective.Kind(err)
+	return bootstrap.Kind(err)
 }
 
 func (l *Links) end(peer int) *end {
