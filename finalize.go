@@ -3,6 +3,7 @@ package goccl
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/job/bootstrap"
@@ -25,7 +26,7 @@ func (c *Comm) Finalize(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed.Load() {
-		return &Error{Comm: c.cfg.Name, Op: "finalize", Rank: c.rank, Peer: -1, Err: ErrClosed}
+		return c.group.Fault("finalize", -1, ErrClosed)
 	}
 	if c.done.Load() {
 		return nil
@@ -76,5 +77,33 @@ func (c *Comm) drain(ctx context.Context) error {
 	if err == nil && c.signals != nil {
 		err = c.signals.Drain(ctx)
 	}
+	return err
+}
+
+// resource is an object of the caller's that uses the engine of a communicator, such as a Fusion or a MoE. Its close is
+// called once, with Comm.mu held.
+type resource interface{ close() error }
+
+// own makes Close close r. The caller holds mu.
+func (c *Comm) own(r resource) { c.resources = append(c.resources, r) }
+
+// disown closes r, unless it is closed already.
+func (c *Comm) disown(r resource) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.Index(c.resources, r)
+	if i < 0 {
+		return nil
+	}
+	c.resources = slices.Delete(c.resources, i, i+1)
+	return r.close()
+}
+
+// closeResources closes all. The caller holds mu.
+func (c *Comm) closeResources() (err error) {
+	for _, r := range c.resources {
+		err = errors.Join(err, r.close())
+	}
+	c.resources = nil
 	return err
 }

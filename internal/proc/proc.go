@@ -17,7 +17,7 @@ type Stat struct {
 	Born   uint64 // start time, which tells the process from a later one of the same number; 0 if it is not told
 }
 
-// Read reads the state of a process below root, which is /proc for those of this host.
+// Read reads the state of a process below root, which is /proc on this host.
 func Read(root string, pid int) (s Stat, err error) {
 	b, err := os.ReadFile(fmt.Sprintf("%s/%d/stat", root, pid))
 	if err != nil {

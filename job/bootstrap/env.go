@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/goccl/goccl/internal/proc"
 	"github.com/goccl/goccl/internal/setting"
 )
 
@@ -349,4 +351,20 @@ func Join(ctx context.Context, env Env, opts ...Option) (Bootstrap, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// findAncestor searches the ancestors from the parent process upwards. The parent alone is not enough, because a
+// launcher may start a program through shells and wrappers.
+func findAncestor(names ...string) int {
+	for pid, depth := os.Getppid(), 0; pid > 1 && depth < 32; depth++ {
+		stat, err := proc.Read("/proc", pid)
+		if err != nil {
+			return 0
+		}
+		if slices.ContainsFunc(names, func(n string) bool { return n[:min(len(n), 15)] == stat.Name }) {
+			return pid
+		}
+		pid = stat.Parent
+	}
+	return 0
 }

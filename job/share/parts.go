@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
@@ -142,3 +145,19 @@ func newArena(ctx context.Context, x *exchange, alloc func() (device.Allocation,
 // Close unmaps the peers' memory and frees this rank's own. If a peer still has it mapped, the physical memory stays
 // allocated until the peer unmaps it.
 func (a *Arena) Close() error { return errors.Join(a.Parts.Close(), a.own.Close()) }
+
+// onNode runs f on a thread whose new pages come from a NUMA node, if that has some. Without a node (negative), or
+// where the process may not choose (containers), they come from wherever the thread runs.
+func onNode(node int, f func()) {
+	var mask unix.CPUSet // a set of nodes has the same form
+	if mask.Set(node); node < 0 || !mask.IsSet(node) {
+		f()
+		return
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if unix.SetMemPolicy(unix.MPOL_PREFERRED, &mask) == nil {
+		defer func() { _ = unix.SetMemPolicy(unix.MPOL_DEFAULT, nil) }()
+	}
+	f()
+}

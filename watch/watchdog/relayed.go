@@ -7,8 +7,8 @@ import (
 	"github.com/goccl/goccl/watch/judge"
 )
 
-// relayed is shared by the watchdogs of this process. A rank passes on what it was told in one communicator to the
-// ranks of its others, so that a circle of waits is found in which no rank has a communicator with all others.
+// relayed is shared by the watchdogs of this process. A rank passes the reports of one communicator on to the ranks
+// of its others, so that a circle of waits is found in which no rank has a communicator with all others.
 var relayed = relayedReports{by: map[string]map[string]relayedReport{}}
 
 type relayedReports struct {

@@ -114,7 +114,7 @@ func (w *Watchdog) Wait() {
 	}
 }
 
-// receive answers a question of a peer, or takes its answer. It ignores what it cannot read.
+// receive answers a question of a peer, or takes its answer. It ignores an unreadable message.
 func (w *Watchdog) receive(peer int, b []byte) error {
 	var n note
 	if len(b) > mostNote || json.Unmarshal(b, &n) != nil {
