@@ -152,6 +152,34 @@ func (s *Stream) WaitValue32(p device.Ptr, v uint32) error {
 	return s.done("wait value", s.d.gpu.ctx.WaitValue32(s.raw, driver.Ptr(p), v, driver.WaitGEQ))
 }
 
+// MemOps is a list of stores and waits that a stream runs in their order, without a kernel. Every store is visible to
+// the system after all earlier work of the stream.
+type MemOps struct{ list []driver.MemOp }
+
+// Write appends a store of v at p (4-aligned).
+func (m *MemOps) Write(p device.Ptr, v uint32) {
+	m.list = append(m.list, driver.Write(driver.Ptr(p), v))
+}
+
+// Wait appends a wait until *p (8 bytes, 8-aligned) >= v by signed difference, with the caution of WaitValue64.
+func (m *MemOps) Wait(p device.Ptr, v uint64) { m.list = append(m.list, driver.Wait(driver.Ptr(p), v)) }
+
+// Run enqueues the operations and empties m, whose memory is reused. The driver copies the list.
+func (s *Stream) Run(m *MemOps) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	rest := m.list
+	for m.list = m.list[:0]; len(rest) > 0; {
+		n := min(len(rest), driver.MostMemOps)
+		if err := s.d.gpu.ctx.MemOps(s.raw, rest[:n]); err != nil {
+			return s.done("memory operations", err)
+		}
+		rest = rest[n:]
+	}
+	return nil
+}
+
 // Query reports whether all enqueued work is done.
 func (s *Stream) Query() (bool, error) {
 	ok, err := s.d.gpu.ctx.StreamDone(s.raw)

@@ -45,6 +45,15 @@ typedef struct {
 	unsigned numAttrs;
 } CUlaunchConfig;
 
+typedef struct {
+	int operation; // driver.MemOp names those in use
+	CUdeviceptr address;
+	uint64_t value;
+	unsigned flags;
+	uint64_t reserved[2];
+} CUstreamBatchMemOpParams;
+
+_Static_assert(sizeof(CUstreamBatchMemOpParams) == 48, "CUstreamBatchMemOpParams");
 _Static_assert(sizeof(CUmemAllocationProp) == 32, "CUmemAllocationProp");
 _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
 _Static_assert(sizeof(CUlaunchAttribute) == 72, "CUlaunchAttribute");
@@ -135,6 +144,7 @@ enum {
 	R(cuStreamWriteValue64_v2, (CUstream, CUdeviceptr, uint64_t, unsigned)) \
 	R(cuStreamWaitValue32_v2, (CUstream, CUdeviceptr, uint32_t, unsigned)) \
 	R(cuStreamWaitValue64_v2, (CUstream, CUdeviceptr, uint64_t, unsigned)) \
+	R(cuStreamBatchMemOp_v2, (CUstream, unsigned, CUstreamBatchMemOpParams *, unsigned)) \
 	R(cuEventCreate, (CUevent *, unsigned)) \
 	R(cuEventRecord, (CUevent, CUstream)) \
 	R(cuEventQuery, (CUevent)) \

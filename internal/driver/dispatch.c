@@ -202,6 +202,7 @@ static uint64_t ordered(uint32_t op, uint64_t *a, void *p) {
 	case OP_WriteValue64: TRY(cuStreamWriteValue64_v2, PTR(CUstream, a[0]), a[1], a[2], (unsigned)a[3]); return 0;
 	case OP_WaitValue32: TRY(cuStreamWaitValue32_v2, PTR(CUstream, a[0]), a[1], (uint32_t)a[2], (unsigned)a[3]); return 0;
 	case OP_WaitValue64: TRY(cuStreamWaitValue64_v2, PTR(CUstream, a[0]), a[1], a[2], (unsigned)a[3]); return 0;
+	case OP_MemOps: TRY(cuStreamBatchMemOp_v2, PTR(CUstream, a[0]), (unsigned)a[1], p, 0); return 0;
 	case OP_GraphLaunch: TRY(cuGraphLaunch, PTR(CUgraphExec, a[0]), PTR(CUstream, a[1])); return 0;
 	case OP_BeginCapture: TRY(cuStreamBeginCapture_v2, PTR(CUstream, a[0]), (int)a[1]); return 0;
 	case OP_EndCapture: {

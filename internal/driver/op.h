@@ -2,7 +2,7 @@
 // Operations from OP(DriverInit) on are not stream-ordered: they run with the thread's capture mode relaxed.
 #define GOCCL_OPS(OP) \
 	OP(Launch) OP(Enter) OP(Leave) OP(Copy) OP(Memset8) OP(Memset32) OP(EventRecord) OP(StreamWaitEvent) \
-	OP(WriteValue32) OP(WriteValue64) OP(WaitValue32) OP(WaitValue64) OP(GraphLaunch) \
+	OP(WriteValue32) OP(WriteValue64) OP(WaitValue32) OP(WaitValue64) OP(MemOps) OP(GraphLaunch) \
 	OP(BeginCapture) OP(EndCapture) OP(CaptureInfo) \
 	OP(DriverInit) OP(DriverVersion) OP(DeviceCount) OP(DeviceName) OP(DeviceBusID) OP(DeviceMemory) \
 	OP(DeviceAttribute) \

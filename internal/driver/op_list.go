@@ -15,6 +15,7 @@ const (
 	opWriteValue64
 	opWaitValue32
 	opWaitValue64
+	opMemOps
 	opGraphLaunch
 	opBeginCapture
 	opEndCapture

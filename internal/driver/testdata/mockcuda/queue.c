@@ -201,7 +201,7 @@ static CUresult submit(CUstream s, struct op o) {
 	if (o.kind <= WAIT64)
 		note((struct note){.kind = kinds[o.kind], .captured = s->capture != NULL, .a = o.a, .b = o.b, .c = o.c},
 			as, NULL, NULL);
-	if (o.kind <= SET32 && (denied(s, o.a) || (o.kind == COPY && denied(s, o.b)))) return INVALID;
+	if (o.kind <= WAIT64 && (denied(s, o.a) || (o.kind == COPY && denied(s, o.b)))) return INVALID;
 	if (s->capture) {
 		if (s->capture->invalid) return CAPINVAL;
 		CUgraphNode x = add_node(s->capture, o, s->frontier.at, s->frontier.n);

@@ -22,21 +22,27 @@ CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream s) {
 CUresult cuMemsetD32Async(CUdeviceptr p, unsigned v, size_t n, CUstream s) {
 	SUBMIT(s, .kind = SET32, .a = p, .b = v, .c = n);
 }
-CUresult cuStreamWriteValue32_v2(CUstream s, CUdeviceptr p, uint32_t v, unsigned f) {
-	(void)f;
-	SUBMIT(s, .kind = WRITE32, .a = p, .b = v);
+// memop is a store or a wait. Only the default flags are known: the second form of these calls has no other for stores,
+// and goccl needs none for waits.
+static CUresult memop(CUstream s, enum kind kind, CUdeviceptr p, uint64_t v, unsigned flags) {
+	int bytes = kind == WRITE32 || kind == WAIT32 ? 4 : 8;
+	if (flags || p % bytes || !find(p)) return INVALID;
+	return submit(s, (struct op){.kind = kind, .a = p, .b = v});
 }
-CUresult cuStreamWriteValue64_v2(CUstream s, CUdeviceptr p, uint64_t v, unsigned f) {
-	(void)f;
-	SUBMIT(s, .kind = WRITE64, .a = p, .b = v);
-}
-CUresult cuStreamWaitValue32_v2(CUstream s, CUdeviceptr p, uint32_t v, unsigned f) {
-	(void)f;
-	SUBMIT(s, .kind = WAIT32, .a = p, .b = v);
-}
-CUresult cuStreamWaitValue64_v2(CUstream s, CUdeviceptr p, uint64_t v, unsigned f) {
-	(void)f;
-	SUBMIT(s, .kind = WAIT64, .a = p, .b = v);
+#define MEMOP(name, type, kind) \
+	CUresult name(CUstream s, CUdeviceptr p, type v, unsigned f) { LOCKED; return memop(s, kind, p, v, f); }
+MEMOP(cuStreamWriteValue32_v2, uint32_t, WRITE32)
+MEMOP(cuStreamWriteValue64_v2, uint64_t, WRITE64)
+MEMOP(cuStreamWaitValue32_v2, uint32_t, WAIT32)
+MEMOP(cuStreamWaitValue64_v2, uint64_t, WAIT64)
+CUresult cuStreamBatchMemOp_v2(CUstream s, unsigned n, CUstreamBatchMemOpParams *p, unsigned flags) {
+	static const enum kind kinds[] = {[1] = WAIT32, [2] = WRITE32, [4] = WAIT64, [5] = WRITE64};
+	LOCKED;
+	CUresult r = !n || n > 256 || flags ? INVALID : OK;
+	for (unsigned i = 0; i < n && !r; i++)
+		r = p[i].operation < 1 || p[i].operation > 5 || p[i].operation == 3 ? INVALID
+			: memop(s, kinds[p[i].operation], p[i].address, p[i].value, p[i].flags);
+	return r;
 }
 CUresult cuStreamCreateWithPriority(CUstream *s, unsigned f, int prio) {
 	LOCKED;
