@@ -23,27 +23,28 @@ PACKAGES  = ./... ./cmd/goccl/... ./watch/metrics/...
 # The linters' module is not among them.
 ALONE     = cd tools/lint && GOWORK=off $(GO)
 
-# Packages that share memory between goroutines, and whose tests are therefore worth running under the race detector.
-# Here and in unit, those that take longest come first: the others run beside them.
-RACE = test/contract engine collective job capi/internal/core device \
-       cmd/goccl/internal/doctor cmd/goccl/internal/perf internal/driver internal/fdshare internal/futex internal/wait \
-       plan/executor primitive test/faults test/gpu test/hosts test/mockcuda test/models test/moe test/netfake \
-       test/nettest test/ranks test/soak test/verdict test/commtest transport
+# Packages that share memory between goroutines. Their tests run under the race detector, with -short; the ones that are
+# shorter there run again without it. All other packages run without it only. The packages that take longest come first:
+# the others run beside them.
+RACE = test/hosts test/contract test/faults plan/executor job engine primitive transport test/verdict collective \
+       capi/internal/core device cmd/goccl/internal/doctor cmd/goccl/internal/perf internal/driver internal/fdshare \
+       internal/futex internal/wait test/gpu test/mockcuda test/models test/moe test/netfake test/nettest \
+       test/ranks test/soak test/commtest
 RACE_PACKAGES = $(RACE:%=./%/...)
+GOTEST = $(GO) test -vet=off -timeout 20m
 
-.PHONY: help test rdma check fmt lint vet build race unit fuzz parsers soak kernels-check generate tools gpu-bundle
-.PHONY: clean tidy
+.PHONY: help test rdma check fmt lint vet build race plain again unit fuzz parsers soak kernels-check generate tools
+.PHONY: gpu-bundle clean tidy
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-test: ## all that needs no GPU; the plain tests come last. GOCCL_FULL=1: also what takes long, and every fuzz target
+# Half of the time of many tests is waits, so three targets run at once.
+test: ## all that needs no GPU. GOCCL_FULL=1: also what takes long, all of unit, and every fuzz target
 	@$(MAKE) --no-print-directory tools
 	@$(MAKE) --no-print-directory build
 	@$(MAKE) --no-print-directory check
-	@$(MAKE) --no-print-directory -j2 -Otarget kernels-check python-test
-	@$(MAKE) --no-print-directory race
-	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory -j3 race python-test kernels-check $(if $(GOCCL_FULL),unit,plain again)
 	@if [ -n "$${GOCCL_FULL-}" ]; then $(MAKE) --no-print-directory fuzz; fi
 
 rdma: libgoccl ## the tests that need RDMA adapters, by software RDMA in virtual machines (x86-64, Debian's packages)
@@ -83,10 +84,17 @@ kernels-check: ## compare the committed kernels with their sources; GOCCL_FULL=1
 	@if [ -d tools/kernels ]; then set -x; $(GO) run ./tools/kernels -check; fi
 
 race: ## the tests of the concurrent packages under the race detector
-	$(GO) test -vet=off -race -short -timeout 20m $(RACE_PACKAGES)
+	$(GOTEST) -race -short -parallel 4 $(RACE_PACKAGES)
 
-unit: ## all tests; GOCCL_FULL=1: also the long ones
-	$(GO) test -vet=off -timeout 20m ./kernels/internal/hosttest ./test/faults ./test/contract ./plan/executor $(PACKAGES)
+plain: ## the tests of the packages that race leaves out
+	all=$$($(GO) list ./kernels/internal/hosttest ./capi $(PACKAGES)); raced=$$($(GO) list $(RACE_PACKAGES)); \
+		$(GOTEST) $$(grep -vxF "$$raced" <<<"$$all")
+
+again: ## the tests that race shortens, in their usual form
+	tests=$$($(GO) run ./test/again $(RACE)); eval "$(GOTEST) $$tests"
+
+unit: ## all tests without the race detector; GOCCL_FULL=1: also the long ones
+	$(GOTEST) ./kernels/internal/hosttest ./test/hosts ./plan/executor ./test/faults $(PACKAGES)
 
 FUZZTIME ?= 10s
 FUZZ_PACKAGES = $(shell grep -rlE '^func Fuzz[A-Z]' --include='*_test.go' --exclude-dir=$(TOOLS) --exclude-dir=build \
@@ -238,7 +246,7 @@ $(TOOLS)/mpich/ready: $(VENV)/ready
 
 python-test: $(VENV)/ready libgoccl libnccl libmscclpp ## the tests of the Python package, on the host device
 	$(GO) build -o build/goccl ./cmd/goccl
-	$(VENV)/bin/python -m pytest python/tests
+	$(VENV)/bin/python -m pytest python/tests | grep --line-buffered '' # whole lines, among those of other targets
 
 wheel: $(VENV)/ready ## build/goccl-*.whl
 	$(VENV)/bin/pip wheel -q --disable-pip-version-check --no-deps -w build ./python
