@@ -72,7 +72,7 @@ vet: ## go vet, which lint does as well
 lint: $(LINT) ## every linter of .golangci.yaml, by tools/lint; sentences of comments, by tools/lint/prose
 	$(ALONE) test -vet=off ./...
 	$(ALONE) run ./prose ../..
-	$(LINT) $(PACKAGES)
+	GOGC=300 GOMEMLIMIT=3GiB $(LINT) $(PACKAGES) # collections of garbage are a quarter of its time
 
 # go build would link every program as well, each time.
 build: ## compile every package, with and without cgo, and link goccl without
