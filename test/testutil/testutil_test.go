@@ -34,12 +34,12 @@ type failing struct {
 func (f *failing) Errorf(string, ...any) { f.failed = true }
 func (f *failing) Failed() bool          { return f.failed }
 
-// An operation fails if it is late three times on an idle machine. On a busy one it is tried again.
+// An operation fails if it is late three times on an idle machine. On a busy one it passes.
 func TestPrompt(t *testing.T) {
 	for _, c := range []struct {
 		busy, late, calls int
 		failed            bool
-	}{{0, 2, 3, false}, {0, 3, 3, true}, {5, 5, 6, false}, {5, 100, 8, true}} {
+	}{{0, 2, 3, false}, {0, 3, 3, true}, {1, 100, 1, false}} {
 		f, calls, idle, all := &failing{TB: t}, 0, uint64(0), uint64(0)
 		prompt(f, time.Second, func() time.Duration {
 			calls++
