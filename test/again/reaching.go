@@ -68,7 +68,7 @@ func reaching(dir string, tests bool, asking map[string]bool) ([]string, error) 
 func asks(n ast.Node, asking map[string]bool) bool {
 	if b, ok := n.(*ast.BinaryExpr); ok {
 		s, ok := b.X.(*ast.SelectorExpr)
-		return ok && b.Op == token.EQL && s.Sel.Name == "Slowness"
+		return ok && b.Op.Precedence() == token.EQL.Precedence() && s.Sel.Name == "Slowness"
 	}
 	s, ok := n.(*ast.SelectorExpr)
 	if !ok {

@@ -56,6 +56,9 @@ func drawRound(rng *rand.Rand) modelRound {
 	if r.event >= eventKill && rng.IntN(3) == 0 { // jobs with a kill are expensive
 		r.event = rng.IntN(eventKill)
 	}
+	if r.event == eventStop && rng.IntN(2) == 0 { // and a stop lasts as long as its deadline
+		r.event = rng.IntN(eventStop)
+	}
 	for range modelRanks {
 		r.colors = append(r.colors, rng.IntN(2))
 		r.lists = append(r.lists, rng.IntN(2) == 0)
