@@ -26,6 +26,7 @@ func TestArguments(t *testing.T) {
 		"a/c_test.go":   `package a; func short() int { if testing.Short() { return 1 }; return 2 }`,
 		"a/d/d_test.go": `package d; func TestByHelp(t *testing.T) { help.Build() }`,
 		"a/d/e_test.go": `package d; func TestAllocations(t *testing.T) { if n != 0 && commtest.Slowness == 1 { t.Fail() } }
+			func TestOnMockFew(t *testing.T) { if n != 0 && commtest.Slowness == 1 { t.Fail() } }
 			func TestFew(t *testing.T) { if commtest.Slowness > 1 { t.Skip() } }
 			func TestPatient(t *testing.T) { wait(2 * commtest.Slowness) }`,
 		"a/testdata/x_test.go": `package x; func TestNone(t *testing.T) { testing.Short() }`,
@@ -40,7 +41,7 @@ func TestArguments(t *testing.T) {
 		}
 	}
 	got, err := arguments([]string{"a", "c"})
-	want := []string{"-run", "'^(TestAllocations|TestByAFunction|TestByHelp|TestDirect|TestFew)$'", "./a", "./a/d"}
+	want := []string{"-run", "'^(TestAllocations|TestByAFunction|TestByHelp|TestDirect|TestFew|TestMock|TestOnMockFew)$'", "./a", "./a/d"}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}

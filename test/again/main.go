@@ -40,6 +40,9 @@ func arguments(roots []string) ([]string, error) {
 		if err := eachFolder(root, func(dir string) error {
 			names, err := reaching(dir, true, asking)
 			names = slices.DeleteFunc(names, func(s string) bool { return !strings.HasPrefix(s, "Test") || s == "TestMain" })
+			if slices.ContainsFunc(names, func(s string) bool { return strings.HasPrefix(s, "TestOnMock") }) {
+				names = append(names, "TestMock") // runs them in a process with the mock driver: commtest.RunOnMock
+			}
 			if len(names) > 0 {
 				tests, packages = append(tests, names...), append(packages, "./"+filepath.ToSlash(dir))
 			}
