@@ -42,8 +42,12 @@ func onHostsWith(t *testing.T, open func(int) (device.Device, error), p *plan.Pl
 	n := hosts * per
 	j := newJobOn(t, layoutOf(hosts, per), open, func(h int) transport.Net { return f.Net(fmt.Sprint(h)) })
 	xs := j.load(t, p)
+	sizes := []uint64{4 * uint64(n), 4096 * uint64(n), 48 * uint64(n), 1 << 20}
+	if testing.Short() {
+		sizes = sizes[:2]
+	}
 	ran := false
-	for _, m := range messages(xs[0], n, 4, 4*uint64(n), 48*uint64(n), 4096*uint64(n), 1<<20) {
+	for _, m := range messages(xs[0], n, 4, sizes...) {
 		for _, inPlace := range []bool{false, true} {
 			c := planrun.Case{Message: m, Type: datatype.Float32, InPlace: inPlace, Seed: m, Fresh: 3}
 			c.Op = planrun.Operator(p, datatype.Sum)
