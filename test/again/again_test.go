@@ -41,7 +41,8 @@ func TestArguments(t *testing.T) {
 		}
 	}
 	got, err := arguments([]string{"a", "c"})
-	want := []string{"-run", "'^(TestAllocations|TestByAFunction|TestByHelp|TestDirect|TestFew|TestMock|TestOnMockFew)$'", "./a", "./a/d"}
+	want := []string{"-run",
+		"'^(TestAllocations|TestByAFunction|TestByHelp|TestDirect|TestFew|TestMock|TestOnMockFew)$'", "./a", "./a/d"}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}
