@@ -45,7 +45,10 @@ func readVariables(t *testing.T, root string) map[string]string {
 					return filepath.SkipDir
 				}
 			}
-			if rel != "." && strings.HasPrefix(d.Name(), ".") || rel != "test" && strings.HasSuffix(d.Name(), "test") ||
+			if rel == "." {
+				return nil
+			}
+			if strings.HasPrefix(d.Name(), ".") || rel != "test" && strings.HasSuffix(d.Name(), "test") ||
 				d.Name() == "testdata" && !strings.HasPrefix(rel, "capi") {
 				return filepath.SkipDir
 			}
