@@ -60,7 +60,7 @@ func collectiveHeaders(t *testing.T) string {
 // TestCollectives runs the collective kernels on ranks that drift apart, and then each of their protocols broken.
 func TestCollectives(t *testing.T) {
 	t.Parallel()
-	program := build(t, "collective", "-I"+collectiveHeaders(t), "-O1", "-g", "-fsanitize=thread", "-pthread")
+	program := buildSanitized(t, "collective", "-I"+collectiveHeaders(t))
 	names := []string{"reduce", "move", "messages", "no-counts", "device-counts", "wrong-counts", "outside-counts",
 		"streams", "ring", "ring-aborted", "fold", "fold-aborted", "tickets"}
 	ordered := []string{"streams", "ring", "fold", "tickets"} // need their acquires and releases
@@ -87,7 +87,7 @@ func TestCollectives(t *testing.T) {
 func caught(t *testing.T, program string, args ...string) bool {
 	t.Helper()
 	for range 24 {
-		if out, ok := run(t, program, args...); !ok {
+		if out, ok := runSanitized(t, "symbolize=0", program, args...); !ok {
 			if testing.Verbose() {
 				fmt.Printf("%v: %.300s\n", args[1:], strings.ReplaceAll(out, "\n", "\n\t"))
 			}

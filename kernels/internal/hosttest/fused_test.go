@@ -54,7 +54,7 @@ func TestFused(t *testing.T) {
 	for _, m := range fusedEdits {
 		edits = append(edits, m.edit)
 	}
-	program := build(t, "fused", "-I"+brokenHeaders(t, paths, edits), "-O1", "-g", "-fsanitize=thread", "-pthread")
+	program := buildSanitized(t, "fused", "-I"+brokenHeaders(t, paths, edits))
 	for _, name := range []string{"mixed", "flat", "drifting", "aborted"} {
 		t.Run(name, func(t *testing.T) {
 			if out, ok := run(t, program, name); !ok {

@@ -31,7 +31,7 @@ var wireEdits = []breakage{
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	headers := brokenHeaders(t, []string{"hosts/wire.cuh", "hosts/ring.cuh"}, editsOf(wireEdits))
-	program := build(t, "hosts", "-I"+headers, "-O1", "-g", "-fsanitize=thread", "-pthread")
+	program := buildSanitized(t, "hosts", "-I"+headers)
 	works(t, program)
 	notices(t, program, wireEdits)
 }

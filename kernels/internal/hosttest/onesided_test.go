@@ -22,7 +22,7 @@ var oneSidedEdits = []breakage{
 func TestOneSided(t *testing.T) {
 	t.Parallel()
 	headers := brokenHeaders(t, []string{"onesided/onesided.cuh"}, editsOf(oneSidedEdits))
-	program := build(t, "onesided", "-I"+headers, "-O1", "-g", "-fsanitize=thread", "-pthread")
+	program := buildSanitized(t, "onesided", "-I"+headers)
 	works(t, program)
 	notices(t, program, oneSidedEdits)
 }
