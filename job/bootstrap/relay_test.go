@@ -150,9 +150,12 @@ func TestRelaysWaitForTheLate(t *testing.T) {
 
 // Over connections, a death in the middle is blamed on the rank that died.
 func TestRelaysOverTCP(t *testing.T) {
+	if testing.Short() {
+		t.Skip("2,016 handshakes under the race detector outlast their deadlines on a busy machine")
+	}
 	const bad = 11
 	begin := time.Now()
-	bs := tcpGroup(t, relayFrom, WithTimeout(10*time.Minute)) // a busy machine takes a minute
+	bs := tcpGroup(t, relayFrom, WithTimeout(5*time.Minute)) // a busy machine takes a minute
 	t.Logf("%d ranks have joined after %v", relayFrom, time.Since(begin))
 	each(t, bs, func(b Bootstrap) error {
 		got, err := b.AllGather(context.Background(), partOf(b.Rank(), 5000))
