@@ -8,15 +8,17 @@ def autoload() -> None:
     """Registers a backend that loads goccl.torch when a process group is made."""
     try:
         import torch.distributed as dist
+        from torch._C import _distributed_c10d as c10d
 
         if not dist.is_available() or "goccl" in dist.Backend.backend_list:
             return
 
-        def create(store: Any, rank: int, size: int, timeout: Any) -> Any:
-            from goccl.torch.backend import ProcessGroupGoccl
+        def create(*arguments: Any) -> Any:
+            from goccl.torch.backend import create
 
-            return ProcessGroupGoccl(store, rank, size, timeout)
+            return create(*arguments)
 
-        dist.Backend.register_backend("goccl", create, devices=["cpu", "cuda"])
+        extended = hasattr(c10d.Backend, "memory_stats")  # as goccl.torch._named.BACKEND
+        dist.Backend.register_backend("goccl", create, extended_api=extended, devices=["cpu", "cuda"])
     except Exception:  # importing torch must not fail because of this
         pass

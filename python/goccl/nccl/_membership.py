@@ -139,6 +139,25 @@ class Membership:
     def _child(self, handle: int) -> Self:
         return type(self)(_set_up(handle), self)
 
+    # Memory.
+
+    def suspend(self) -> None:
+        """Frees the memory that the communicator needs only for its work. Collective; until resume it can only be
+        ended, and graphs that were captured before must not be launched any more."""
+        lib.comm_suspend_start(self._handle)
+        interruptible(lib.comm_wait, self._handle)
+
+    def resume(self) -> None:
+        """Takes the memory anew that suspend has freed. Collective."""
+        lib.comm_resume_start(self._handle)
+        interruptible(lib.comm_wait, self._handle)
+
+    def memory_stats(self) -> tuple[int, int, bool]:
+        """Bytes of the device that suspend frees, or has freed, those that it does not, and whether it is suspended."""
+        free, keep, suspended = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_int32()
+        lib.comm_memory(self._handle, *map(ctypes.byref, (free, keep, suspended)))
+        return free.value, keep.value, bool(suspended.value)
+
     # Ending.
 
     def finalize(self) -> None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import torch.distributed as dist
+from torch._C import _distributed_c10d as _c10d
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Any
 
+# Since PyTorch 2.15 C++ can call every method of a backend that is written in Python. A ProcessGroupGoccl is then a
+# backend, and Group in group.py the process group; before, it is the process group itself.
+BACKEND = hasattr(getattr(_c10d, "Backend", None), "memory_stats")
+_Base: Any = _c10d.Backend if BACKEND else dist.ProcessGroup
 
-class Named(dist.ProcessGroup):
+
+class Named(_Base):  # type: ignore[misc]
     """A process group that knows its name and its store."""
 
     def __init__(self, store: Any, rank: int, size: int) -> None:

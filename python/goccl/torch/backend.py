@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import threading
 import weakref
 from datetime import timedelta
 
@@ -13,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from .. import errors
 from .._types import ReduceOp
-from ._named import Named
+from ._named import BACKEND
 from ._tensors import (WIDER, Scaled, elements, entries, made, one, only, option, pairs, parts_of, reduction, staged,
                        starts)
-from .device_queue import DeviceQueue
+from .abilities import Abilities
 from .work import Work
 
 if TYPE_CHECKING:
@@ -38,14 +37,28 @@ def _leave() -> None:
 def register() -> None:
     """Makes "goccl" a backend of torch.distributed. Twice is harmless."""
     if "goccl" not in dist.Backend.backend_list:
-        dist.Backend.register_backend("goccl", _create, devices=["cpu", "cuda"])
+        dist.Backend.register_backend("goccl", create, extended_api=BACKEND, devices=["cpu", "cuda"])
 
 
-def _create(store: Any, rank: int, size: int, timeout: timedelta) -> "ProcessGroupGoccl":
-    return ProcessGroupGoccl(store, rank, size, timeout)
+def create(*arguments: Any) -> Any:
+    """What torch calls for a process group: with a store, rank, size and timeout, or with the options of an extended
+    backend, and options of the user's."""
+    if len(arguments) == 4:
+        return ProcessGroupGoccl(*arguments)
+    from .group import Group
+
+    opts, given = arguments
+    backend = ProcessGroupGoccl(opts.store, opts.group_rank, opts.group_size, opts.timeout)
+    if given is not None:
+        backend._options = given
+        given._timeout = opts.timeout
+    backend._options.group_name = opts.group_id
+    backend._options.global_ranks_in_group = opts.global_ranks_in_group
+    backend._options.enable_reconfigure = opts.enable_reconfigure
+    return Group(backend, opts.process_group)
 
 
-class ProcessGroupGoccl(Named):
+class ProcessGroupGoccl(Abilities):
     """A process group whose collectives are goccl's: one communicator for CPU tensors and one for each GPU, made when
     they are first used.
 
@@ -54,31 +67,11 @@ class ProcessGroupGoccl(Named):
     """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta | None = None) -> None:
-        super().__init__(store, rank, size)
-        self._seconds = timeout.total_seconds() if timeout is not None else None
-        self._queues: dict[tuple[str, int], DeviceQueue] = {}
-        self._lock = threading.Lock()
+        super().__init__(store, rank, size, timeout)
         _groups.add(self)
 
     def __repr__(self) -> str:
         return f"ProcessGroupGoccl(rank={self._rank_}, size={self._size_})"
-
-    def _queue(self, tensor_or_device: torch.Tensor | torch.device) -> DeviceQueue:
-        device = tensor_or_device if isinstance(tensor_or_device, torch.device) else tensor_or_device.device
-        if device.type not in ("cpu", "cuda"):
-            raise errors.InvalidArgument(f"a tensor on {device}: goccl works on cpu and cuda")
-        index = device.index if device.index is not None else (torch.cuda.current_device()
-                                                               if device.type == "cuda" else 0)
-        key = (device.type, index)
-        queue = self._queues.get(key)
-        if queue is None:
-            with self._lock:
-                queue = self._queues.get(key)
-                if queue is None:
-                    number = sum(1 for t, _ in self._queues if t == device.type)
-                    queue = self._queues[key] = DeviceQueue(self._store, self._rank_, self._size_,
-                                                            torch.device(device.type, index), self._seconds, number)
-        return queue
 
     # Reductions.
 
@@ -375,15 +368,3 @@ class ProcessGroupGoccl(Named):
             torch.cuda.current_stream(queue.index).synchronize()
             queue.raise_failure()
         return work
-
-    def abort(self) -> None:
-        """Ends running work without waiting for peers."""
-        for queue in self._queues.values():
-            queue.close(abort=True)
-        self._queues.clear()
-
-    def shutdown(self) -> None:
-        """Waits for enqueued work and leaves."""
-        for queue in self._queues.values():
-            queue.close()
-        self._queues.clear()

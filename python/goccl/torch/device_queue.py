@@ -30,25 +30,29 @@ class DeviceQueue:
     collective, so an isend and an irecv that cross those of the peer cannot block each other.
     """
 
-    def __init__(self, store: Any, rank: int, size: int, device: torch.device, timeout: float | None,
-                 number: int) -> None:
-        self.cuda = device.type == "cuda"
-        self.index = rank
-        if self.cuda:
-            self.index = torch.cuda.current_device() if device.index is None else device.index
+    def __init__(self, comm: Communicator, device: torch.device, limit: float | None = None) -> None:
+        self.comm, self.limit = comm, limit
+        self.cuda, self.index = device.type == "cuda", comm.device.id
+        self.failed: Callable[[], None] = lambda: None  # called once, when the communicator has failed
+        self._side: Any = torch.cuda.Stream(self.index) if self.cuda else Stream(comm.device)
+        self._pending: list[tuple[Callable[[Communicator, Any], Any], Work, Any]] = []
+        self._lock = threading.RLock()
+        self._completions: queue.SimpleQueue[Work | None] | None = None
+
+    @classmethod
+    def meet(cls, store: Any, rank: int, size: int, device: torch.device, timeout: float | None,
+             number: int) -> DeviceQueue:
+        """A queue of all ranks, which meet by the store. number tells queues of one kind of device apart."""
+        cuda = device.type == "cuda"
         key = f"goccl/{device.type}/{number}"
         if rank == 0:
             uid = UniqueId.create()
             store.set(key, uid.as_bytes.hex())
         else:
             uid = UniqueId(bytes.fromhex(store.get(key).decode()))
-        own = Device(DeviceType.GPU if self.cuda else DeviceType.CPU, self.index)
-        limit = max(timeout, 1800) if self.cuda and timeout else timeout
-        self.comm = Communicator.init(size, rank, uid, NCCLConfig(timeout=timeout, op_timeout=limit), device=own)
-        self._side: Any = torch.cuda.Stream(self.index) if self.cuda else Stream(own)
-        self._pending: list[tuple[Callable[[Communicator, Any], Any], Work, Any]] = []
-        self._lock = threading.RLock()
-        self._completions: queue.SimpleQueue[Work | None] | None = None
+        own = Device(DeviceType.GPU if cuda else DeviceType.CPU, device.index if cuda else rank)
+        limit = max(timeout, 1800) if cuda and timeout else timeout
+        return cls(Communicator.init(size, rank, uid, NCCLConfig(timeout=timeout, op_timeout=limit), device=own), device)
 
     # Streams.
 
@@ -128,6 +132,8 @@ class DeviceQueue:
         """Raises the communicator's error, if there is one."""
         failure = self.comm.get_async_error()
         if failure is not None:
+            failed, self.failed = self.failed, lambda: None
+            failed()
             raise failure
 
     def synchronize(self, end: float | None = None) -> bool:
@@ -157,6 +163,11 @@ class DeviceQueue:
                 self._completions = queue.SimpleQueue()
                 threading.Thread(target=_complete, args=(self._completions,), name="goccl-torch", daemon=True).start()
         self._completions.put(work)
+
+    def drop(self) -> None:
+        """Forgets calls that have not gone out."""
+        with self._lock:
+            self._pending.clear()
 
     def close(self, abort: bool = False) -> None:
         """Ends the queue."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,6 +24,15 @@ class _Late(errors.Timeout):
     """A wait that ended before its work did."""
 
 
+class _Latest(threading.local):
+    """The last work that this thread has made."""
+
+    none = work = staticmethod(lambda: None)
+
+
+latest = _Latest()
+
+
 class Work(dist._Work):
     """A collective that was, or will be, enqueued.
 
@@ -39,6 +49,7 @@ class Work(dist._Work):
         self._lock = threading.Lock()
         self._future: torch.futures.Future[Any] | None = None
         self._others: list[Work] = []  # works of the same call, which end with this one
+        latest.work = weakref.ref(self)
 
     @classmethod
     def last(cls, works: list[Work], result: Any) -> Work:
@@ -55,6 +66,8 @@ class Work(dist._Work):
         """Waits as far as the device demands; raises what the collective failed with. With a timeout that is positive
         it waits on the host, also on GPUs, and raises Timeout when that has passed; the work goes on."""
         seconds = timeout.total_seconds() if timeout is not None else 0
+        if seconds <= 0 and not self._queue.cuda:
+            seconds = self._queue.limit or 0
         end = time.monotonic() + seconds if seconds > 0 else None
         return self._wait(end)
 
