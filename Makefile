@@ -188,12 +188,15 @@ install: libnccl libmscclpp libprofiler ## headers, libraries, the goccl program
 build/goccl-static: $(KERNELS) # for the host device alone: a static program cannot open the driver
 	CGO_ENABLED=0 $(GO) build -overlay $(KERNELS) -ldflags '$(LDFLAGS)' -o $@ ./cmd/goccl
 
-.PHONY: release release-test
+.PHONY: release release-test release-check
 release: ## build/release: wheels, packages, archives, static programs, sums, SBOM; from the commit at HEAD
 	tools/release/release.sh build/release
 
 release-test: ## install and run the files of build/release; build them again and compare
 	tools/release/test.sh build/release
+
+release-check: $(VENV)/ready ## sizes, the wheel, PyTorch and C++ programs of a release, in three minutes
+	tools/release/check.sh
 
 INCLUDE = build/include
 headers: ## build/include, the headers for programs and kernels

@@ -18,7 +18,8 @@ install=("$python" -m pip install -q --disable-pip-version-check --no-compile --
 libraries=("$out"/torch/lib/*.so)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-nm -D --defined-only "${libraries[@]}" 2>/dev/null | awk 'NF == 3 { sub(/@.*/, "", $3); print $3 }' | sort -u >"$work/has"
+nm -D --defined-only "${libraries[@]}" 2>/dev/null |
+  awk 'NF == 3 { sub(/@.*/, "", $3); print $3 }' | sort -u >"$work/has"
 nm -D --undefined-only --with-symbol-versions "${libraries[@]}" 2>/dev/null |
   awk '$1 == "U" && $2 !~ /GLIBC|GCC_|CXXABI|GOMP_|OMP_|^_?Py|^_Z/ { print $2 }' | sort -u >"$work/asked"
 for soname in $(readelf -d "${libraries[@]}" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | sort -u); do

@@ -52,7 +52,8 @@ class DeviceQueue:
             uid = UniqueId(bytes.fromhex(store.get(key).decode()))
         own = Device(DeviceType.GPU if cuda else DeviceType.CPU, device.index if cuda else rank)
         limit = max(timeout, 1800) if cuda and timeout else timeout
-        return cls(Communicator.init(size, rank, uid, NCCLConfig(timeout=timeout, op_timeout=limit), device=own), device)
+        config = NCCLConfig(timeout=timeout, op_timeout=limit)
+        return cls(Communicator.init(size, rank, uid, config, device=own), device)
 
     # Streams.
 

@@ -92,6 +92,6 @@ def _kept(name: str) -> Any:
 
 for _name in ("broadcast", "allreduce", "allreduce_coalesced", "reduce", "allgather", "allgather_coalesced",
               "all_gather_single", "all_gather_single_coalesced", "gather", "scatter", "reduce_scatter",
-              "reduce_scatter_single", "reduce_scatter_single_coalesced", "all_to_all_single", "alltoall", "send", "recv",
-              "barrier"):
+              "reduce_scatter_single", "reduce_scatter_single_coalesced", "all_to_all_single", "alltoall", "send",
+              "recv", "barrier"):
     setattr(Group, _name, _kept(_name))

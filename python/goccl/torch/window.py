@@ -68,14 +68,14 @@ class Window:
         return self._submit(lambda c, s: c.signal(peer_rank, _SIGNAL, self._context, stream=s), (), async_op)
 
     def wait_signal(self, peer_rank: int, async_op: bool, opts: Any = None) -> Work:
-        """Waits for a rank's next signal. What it has put before is then here."""
+        """Waits for a rank's next signal. Earlier puts of that rank are then here."""
         self._registered()
         desc = WaitSignalDesc(peer_rank, 1, _SIGNAL, self._context)
         return self._submit(lambda c, s: c.wait_signal(desc, stream=s), (), async_op)
 
     def map_remote_tensor(self, rank: int) -> torch.Tensor:
         """A rank's part as a tensor like this rank's. It raises Unsupported where the memory cannot be mapped; what the
-        process group's allocate_tensor returns can."""
+        backend's allocate_tensor returns can."""
         window, own = self._registered(), self._tensor
         where = (2, own.device.index) if own.is_cuda else (1, 0)
         return torch.utils.dlpack.from_dlpack(capsule(window, window.addresses()[rank], where,
@@ -83,5 +83,5 @@ class Window:
                                                       own.nbytes))
 
     def get_attr(self, peer_rank: int) -> Any:
-        """What a rank's part is: loads and stores see it as puts do."""
+        """Loads and stores see a part as puts do."""
         return _c10d.WindowAttr()
