@@ -88,11 +88,9 @@ def _torch(t: Any) -> Buffer:
             d = getattr(torch, name, None)
             if d is not None:
                 _TORCH[d] = DataType.of(name)
-    try:
-        contiguous = t.is_contiguous()
-    except RuntimeError:  # as sparse tensors have it
-        raise errors.InvalidArgument(f"the tensor's layout is {t.layout}: pass tensor.to_dense()") from None
-    if not contiguous:
+    if str(t.layout) != "torch.strided":
+        raise errors.InvalidArgument(f"the tensor's layout is {t.layout}: pass tensor.to_dense()")
+    if not t.is_contiguous():
         raise errors.InvalidArgument("the tensor is not contiguous: pass tensor.contiguous()")
     if t.is_conj() or t.is_neg():
         raise errors.InvalidArgument("the tensor is a conjugated or negated view of its memory: pass "

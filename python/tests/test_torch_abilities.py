@@ -246,7 +246,7 @@ def _dies(rank, n, uid):
         for _ in range(1000):
             _sums(n)
             time.sleep(0.01)
-    assert called == [1] and backend.get_error().name == "REMOTE_ERROR"
+    assert (called, backend.get_error().name) == ([1], "REMOTE_ERROR")
 
 
 def test_a_death_calls_abort_hooks():

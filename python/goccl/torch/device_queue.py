@@ -64,7 +64,11 @@ class DeviceQueue:
         with self._lock:
             self.flush()
             work = Work(self, tensors, result, finish)
-            self._enqueue(call, work, asynchronous)
+            try:
+                self._enqueue(call, work, asynchronous)
+            except errors.GocclError:
+                self.failure()
+                raise
         return work
 
     def _enqueue(self, call: Callable[[Communicator, Any], Any], work: Work, asynchronous: bool = True) -> None:
@@ -131,11 +135,17 @@ class DeviceQueue:
 
     def raise_failure(self) -> None:
         """Raises the communicator's error, if there is one."""
+        failure = self.failure()
+        if failure is not None:
+            raise failure
+
+    def failure(self) -> errors.GocclError | None:
+        """The communicator's error, or None. The first time that there is one failed is called."""
         failure = self.comm.get_async_error()
         if failure is not None:
             failed, self.failed = self.failed, lambda: None
             failed()
-            raise failure
+        return failure
 
     def synchronize(self, end: float | None = None) -> bool:
         """Waits for the host device's work, until the clock says end. Whether it is done."""
