@@ -123,7 +123,8 @@ func (c *perfCommand) Run(ctx context.Context, s *streams, k *kong.Context) erro
 
 // launch says on which ranks to measure.
 func (s *streams) launch(ranks count, hosts int, device string, processes, threads bool) perf.Launch {
-	l := perf.Launch{Ranks: int(ranks), Hosts: hosts, Device: device, Command: commandLine(), Stdout: s.out, Stderr: s.stderr}
+	l := perf.Launch{Ranks: int(ranks), Hosts: hosts, Device: device, Command: commandLine(), Stdout: s.out,
+		Stderr: s.stderr}
 	switch {
 	case processes:
 		l.Layout = perf.LayoutProcesses

@@ -25,7 +25,8 @@ func (c *runCommand) Run(ctx context.Context, s *streams) error {
 	return s.start(ctx, c.Hosts, launch.Options{N: c.N, Program: program, Grace: c.Grace})
 }
 
-// start starts ranks, on hosts of this machine if there are to be some. An exit status of a rank becomes this program's.
+// start starts ranks, on hosts of this machine if there are to be some. An exit status of a rank becomes the status of
+// this program.
 func (s *streams) start(ctx context.Context, hosts int, o launch.Options) error {
 	o.Stdout, o.Stderr = s.out, s.stderr
 	if hosts > 0 {

@@ -72,7 +72,8 @@ var rules = []rule{
 		}
 	}},
 	warned("CUDA_DEVICE_ORDER", "set CUDA_DEVICE_ORDER=PCI_BUS_ID", "on a machine with different GPUs CUDA's order "+
-		"differs from goccl topo and nvidia-smi", func(v string, m *topo.Machine) bool { return v != "PCI_BUS_ID" && mixed(m) }),
+		"differs from goccl topo and nvidia-smi",
+		func(v string, m *topo.Machine) bool { return v != "PCI_BUS_ID" && mixed(m) }),
 	discourage("CUDA_LAUNCH_BLOCKING", "a process that drives several GPUs hangs, because a launch waits for a kernel "+
 		"that waits for the next launch"),
 	warned("CUDA_DEVICE_MAX_CONNECTIONS", "set it to 8 or more, or unset it, unless a training framework asks for 1",

@@ -80,8 +80,8 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 	return rows, nil
 }
 
-// open opens the communicators, and buffers of up to largest bytes. After an error it returns the communicators that are
-// open.
+// open opens the communicators, and buffers of up to largest bytes. After an error it returns the communicators that
+// are open.
 func (m *measurement) open(ctx context.Context, largest int64) (opened []Communicator, err error) {
 	fail := func(what string, lib Library, err error) error {
 		return fmt.Errorf("perf: rank %d: %s %s: %w", m.me, what, lib.Name(), err)
@@ -254,8 +254,8 @@ func (m *measurement) recheck(ctx context.Context, c *call, runners []runner, ru
 	return nil
 }
 
-// runners returns a runner for each library: of an operation, or of a graph of ops operations. After an error it returns
-// the runners that are ready.
+// runners returns a runner for each library: of an operation, or of a graph of ops operations. After an error it
+// returns the runners that are ready.
 func (m *measurement) runners(ctx context.Context, c *call, ops int, out []outcome) (list []runner, err error) {
 	for i, comm := range m.comms {
 		r := runner{comm: comm, submit: func() error { return comm.Submit(c.requests...) }, ops: ops}

@@ -205,8 +205,8 @@ func (r *reporter) begin(o *Options, n int, at place, lead Rank) {
 		Device: at.kind.String(), Product: lead.Device.Name(),
 		Graph: o.GraphOps, Isolated: o.Isolated, Cycles: o.Cycles, Warmup: o.Warmup, Offset: o.Offset,
 		Env: variables(setting.Environ())}
-	r.table.printf("# goccl %s: %v, %d rank%s, %s%s, device %s (%s)\n", r.record.Build.Version, o.Kind, n, s, at.layout, from,
-		setup.Device, setup.Product)
+	r.table.printf("# goccl %s: %v, %d rank%s, %s%s, device %s (%s)\n", r.record.Build.Version, o.Kind, n, s, at.layout,
+		from, setup.Device, setup.Product)
 	for i, l := range o.libraries {
 		r.record.Libraries = append(r.record.Libraries, RecordLibrary{Name: l.Name(), Version: l.Version()})
 		if i > 0 {
