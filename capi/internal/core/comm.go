@@ -156,6 +156,16 @@ func (c *comm) ready() (*goccl.Comm, error) {
 	return nil, fmt.Errorf("%w: the communicator was not set up", ErrInvalidUsage)
 }
 
+// readyComm returns the communicator of h, if it is set up and usable.
+func readyComm(h Handle) (*comm, *goccl.Comm, error) {
+	c, err := comms.get(h)
+	if err != nil {
+		return nil, nil, err
+	}
+	inner, err := c.ready()
+	return c, inner, err
+}
+
 // CommInfo is goccl_comm_info.
 type CommInfo struct {
 	Rank, Size              int32
@@ -189,11 +199,7 @@ func number(b bool) int32 {
 
 // CommHash returns the communicator's ID.
 func CommHash(h Handle) (uint64, error) {
-	c, err := comms.get(h)
-	if err != nil {
-		return 0, err
-	}
-	inner, err := c.ready()
+	_, inner, err := readyComm(h)
 	if err != nil {
 		return 0, err
 	}

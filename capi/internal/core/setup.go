@@ -258,11 +258,7 @@ func CommShrinkStart(h Handle, exclude []int32, abort bool, cfg *Config) (Handle
 	for i, r := range exclude {
 		ranks[i] = int(r)
 	}
-	c, err := comms.get(h)
-	if err != nil {
-		return 0, err
-	}
-	parent, err := c.ready()
+	c, parent, err := readyComm(h)
 	if err != nil {
 		return 0, err
 	}
@@ -303,11 +299,7 @@ func (c *comm) nextChild() string {
 
 // open returns a communicator that is ready for collectives.
 func open(h Handle) (*comm, *goccl.Comm, error) {
-	c, err := comms.get(h)
-	if err != nil {
-		return nil, nil, err
-	}
-	inner, err := c.ready()
+	c, inner, err := readyComm(h)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -41,11 +41,7 @@ func background(h Handle, suspended bool, f func(*goccl.Comm, context.Context) e
 
 // CommMemory returns the bytes that suspending frees, and those that it does not.
 func CommMemory(h Handle) (suspendable, persistent uint64, suspended bool, err error) {
-	c, err := comms.get(h)
-	if err != nil {
-		return 0, 0, false, err
-	}
-	inner, err := c.ready()
+	_, inner, err := readyComm(h)
 	if err != nil {
 		return 0, 0, false, err
 	}

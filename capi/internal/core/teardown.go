@@ -107,11 +107,7 @@ func CommAbort(h Handle) error {
 
 // CommRevoke ends the work of h. Split, Shrink and Destroy remain possible.
 func CommRevoke(h Handle) error {
-	c, err := comms.get(h)
-	if err != nil {
-		return err
-	}
-	inner, err := c.ready()
+	c, inner, err := readyComm(h)
 	if err != nil {
 		return err
 	}
