@@ -1,22 +1,18 @@
 // One-sided operations: puts into windows, signals, and waits for them. Puts and signals run at once, also in a group,
 // since they wait for nobody. Waits of a group run at its end.
-#include "shim.h"
+#include "plugged.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 _Static_assert(sizeof(ncclWaitSignalDesc_t) == sizeof(goccl_signal_wait), "ncclWaitSignalDesc_t");
 
-static size_t size_of(ncclDataType_t type) {
-	static const unsigned char sizes[ncclNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-	return (unsigned)type < ncclNumTypes ? sizes[type] : 0;
-}
-
-NCCL(PutSignal, const void *buf, size_t count, ncclDataType_t type, int peer, ncclWindow_t win, size_t
-	offset, int sig, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream) {
+NCCL(PutSignal, const void *buf, size_t count, ncclDataType_t type, int peer, ncclWindow_t win,
+	size_t offset, int sig, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream) {
 	NEED_CORE;
 	struct shim_window *w = shim_window(win);
-	size_t size = size_of(type);
+	size_t size;
+	shim_request_type(&(goccl_request){.type = type}, &size);
 	if (!size || flags || count > SIZE_MAX / size / 2)
 		BAD("%s: %zu elements of type %d, flags %#x", SELF, count, type, flags);
 	if (!w || w->comm != handle(comm)) BAD("%s: %p is no window of this communicator", SELF, (void *)win);
