@@ -184,12 +184,16 @@ class CommGroup:
         """Channels by rank from tensor here to the peer's scratch buffer, with the own scratch as packet buffer. The
         scratch is a tensor, the RegisteredMemory of one, or the memories that register_tensor_with_connections
         exchanged."""
-        scratch = registeredScratchBuffer
-        if not isinstance(scratch, dict):
-            scratch = self.register_tensor_with_connections(scratch, connections)
+        scratch = self._scratch(registeredScratchBuffer, connections)
         semaphores = self.make_semaphores(connections)
         local = self.register_local_memory(tensor, connections)
         return {r: MemoryChannel(semaphores[r], scratch[r], local, scratch[self.my_rank]) for r in connections}
+
+    def _scratch(self, scratch: _Scratch, connections: dict[int, Connection]) -> dict[int, RegisteredMemory]:
+        return scratch if isinstance(scratch, dict) else self.register_tensor_with_connections(scratch, connections)
+
+    def _semaphore_ids(self, proxy: ProxyService, connections: dict[int, Connection]) -> dict[int, int]:
+        return {r: proxy.build_and_add_semaphore(self.communicator, c) for r, c in connections.items()}
 
     make_sm_channels = make_memory_channels
     make_sm_channels_with_scratch = make_memory_channels_with_scratch
@@ -197,7 +201,7 @@ class CommGroup:
     def register_semaphore_with_proxy(self, proxy_service: ProxyService,
                                       connections: "dict[int, Connection]") -> dict[int, BasePortChannel]:
         """Base port channels by rank."""
-        ids = {r: proxy_service.build_and_add_semaphore(self.communicator, c) for r, c in connections.items()}
+        ids = self._semaphore_ids(proxy_service, connections)
         return {r: proxy_service.base_port_channel(i) for r, i in ids.items()}
 
     def register_memory_with_proxy(self, proxy_service: ProxyService, tensor: BufferSpec,
@@ -209,7 +213,7 @@ class CommGroup:
     def make_port_channels(self, proxy_service: ProxyService, tensor: BufferSpec,
                            connections: "dict[int, Connection]") -> "dict[int, PortChannel]":
         """Port channels by rank, each from tensor here to the peer's tensor."""
-        ids = {r: proxy_service.build_and_add_semaphore(self.communicator, c) for r, c in connections.items()}
+        ids = self._semaphore_ids(proxy_service, connections)
         memories = self.register_memory_with_proxy(proxy_service, tensor, connections)
         return {r: proxy_service.port_channel(ids[r], memories[r], memories[self.my_rank]) for r in connections}
 
@@ -217,10 +221,8 @@ class CommGroup:
                                         registeredScratchBuffer: _Scratch,
                                         connections: dict[int, Connection]) -> dict[int, PortChannel]:
         """Port channels by rank from tensor here to the peer's scratch buffer."""
-        scratch = registeredScratchBuffer
-        if not isinstance(scratch, dict):
-            scratch = self.register_tensor_with_connections(scratch, connections)
-        ids = {r: proxy_service.build_and_add_semaphore(self.communicator, c) for r, c in connections.items()}
+        scratch = self._scratch(registeredScratchBuffer, connections)
+        ids = self._semaphore_ids(proxy_service, connections)
         src = proxy_service.add_memory(self.register_local_memory(tensor, connections))
         return {r: proxy_service.port_channel(ids[r], proxy_service.add_memory(scratch[r]), src) for r in connections}
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from .. import errors
 from .._abi import SignalWait
 from .._buffer import resolve
-from .._lib import error, lib
-from ..device import Stream
+from .._lib import lib
 from ._calls import Calls
 from ._window import Window
 
@@ -42,14 +41,14 @@ class OneSided(Calls):
         if not isinstance(peer_window, Window):
             raise errors.InvalidArgument(f"peer_window is {peer_window!r}: want a window of register_window(buffer, 1)")
         offset = peer_window_offset * b.itemsize
-        self._queued(lambda s: lib.raw("put_signal")(peer_window.flat(), offset, b.ptr, b.nbytes, peer, context,
-                                                     signal_index, s), b, stream)
+        self._queued(lambda s: lib.put_signal(peer_window.flat(), offset, b.ptr, b.nbytes, peer, context,
+                                              signal_index, s), b, stream)
 
     def signal(self, peer: int, signal_index: int = 0, context: int = 0, flags: int = 0, *,
                stream: StreamSpec = None) -> None:
         """Signals a peer after the work before it on the stream. flags: 0."""
         no_flags(flags)
-        self._queued(lambda s: lib.raw("signal")(self._handle, peer, context, signal_index, s), None, stream)
+        self._queued(lambda s: lib.signal(self._handle, peer, context, signal_index, s), None, stream)
 
     def wait_signal(self, descs: WaitSignalDesc | Sequence[WaitSignalDesc], *, stream: StreamSpec = None) -> None:
         """Makes later work on the stream wait for signals, and uses them up. What the peers have put before is then
@@ -57,16 +56,11 @@ class OneSided(Calls):
         all_ = [descs] if isinstance(descs, WaitSignalDesc) else list(descs)
         packed = (SignalWait * max(len(all_), 1))(*(SignalWait(d.op_count, d.peer, d.signal_index, d.context)
                                                     for d in all_))
-        self._queued(lambda s: lib.raw("wait_signal")(self._handle, len(all_), packed, s), None, stream)
+        self._queued(lambda s: lib.wait_signal(self._handle, len(all_), packed, s), None, stream)
 
-    def _queued(self, call: Callable[[int], int], keep: object, stream: StreamSpec) -> None:
-        r = call(self._queue(stream))
-        if r:
-            raise error(r)
-        if self._host and stream is None:
-            self._wait()
-        elif self._host and isinstance(stream, Stream):
-            stream._keep.append(keep)
+    def _queued(self, call: Callable[[int], None], keep: object, stream: StreamSpec) -> None:
+        call(self._queue(stream))
+        self._enqueued(keep, stream)
 
 
 def no_flags(flags: int) -> None:
