@@ -70,8 +70,8 @@ NCCL(CommDeregister, const ncclComm_t comm, void *h) {
 	BAD("ncclCommDeregister: %p is no registration of this communicator", h);
 }
 
-NCCL(RedOpCreatePreMulSum, ncclRedOp_t *op, void *scalar, ncclDataType_t datatype, ncclScalarResidence_t
-	residence, ncclComm_t comm) {
+NCCL(RedOpCreatePreMulSum, ncclRedOp_t *op, void *scalar, ncclDataType_t datatype,
+	ncclScalarResidence_t residence, ncclComm_t comm) {
 	if (!op) BAD("%s: op is NULL", SELF);
 	if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
 		BAD("%s: residence %d", SELF, (int)residence);

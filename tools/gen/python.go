@@ -21,7 +21,7 @@ from ctypes import c_char_p, c_float, c_int32, c_int64, c_size_t, c_ubyte, c_uin
 from ._checked import Structure
 
 # One letter for each parameter: i int32, u uint32, l int64, Q uint64, an address or a handle, p pointer, s string.
-# Behind > are the parameters at which the function stores what it returns in Python, b for an array of bytes and its
+# Behind > are the results, which the C function stores at its last parameters: b is an array of bytes and its
 # length. All functions return a goccl_result.
 SIGNATURES = {
 `

@@ -40,7 +40,7 @@ inline ObjectPtr own(goccl_object handle, Object::Keep keep = {}) {
   return std::make_shared<Object>(handle, std::move(keep));
 }
 
-// make is the object that a function of the C ABI stores at its last argument; keep is what it is made from.
+// make is the object that a function of the C ABI stores at its last argument; keep holds its sources.
 template <class Create, class... Args>
 ObjectPtr make(const char* what, Object::Keep keep, Create create, Args... args) {
   goccl_object h = 0;
