@@ -36,7 +36,7 @@ const char *goccl_last_error(void) {
 	return last ? last : "";
 }
 
-static const uint64_t *sockets; // sockets[0]: one more than the highest descriptor listed; sockets[fd]: the inode of the
+static const uint64_t *sockets; // sockets[0]: 1 + the highest descriptor listed; sockets[fd]: the inode of the
 				// socket that was opened as fd
 static size_t socket_words;
 
