@@ -143,8 +143,8 @@ func BuildTiles(ranks, tiles int) (*plan.Plan, error) {
 	if ranks < 2 || tiles < 1 {
 		return nil, fmt.Errorf("programs: allgather_tiles: %d ranks, %d tiles; it needs 2 and 1", ranks, tiles)
 	}
-	b := newBuilder(dsl.AlgoSpec{Name: "allgather_tiles", Collective: dsl.AllGather(ranks, tiles, false), MinMessageSize: 1,
-		MaxMessageSize: 1 << 40}, Options{Ranks: ranks, Hosts: 1})
+	b := newBuilder(dsl.AlgoSpec{Name: "allgather_tiles", Collective: dsl.AllGather(ranks, tiles, false),
+		MinMessageSize: 1, MaxMessageSize: 1 << 40}, Options{Ranks: ranks, Hosts: 1})
 	begin, to := b.mesh(), b.mesh() // two thread blocks wait for signals of a peer, so each has a channel
 	for r := range ranks {
 		enter(begin[r], b.peers(r), dsl.TB(0))

@@ -107,7 +107,8 @@ func TestEqualRunsAreEqual(t *testing.T) {
 	m := machine(t)
 	m.RanksPerHost, m.NICsPerHost = 6, 6
 	a, b := run(t, p, m, 1<<20), run(t, p, m, 1<<20)
-	if a.Critical() != b.Critical() || !bytes.Equal(simulate.Render(a, simulate.RenderOptions{}), simulate.Render(b, simulate.RenderOptions{})) {
+	if a.Critical() != b.Critical() ||
+		!bytes.Equal(simulate.Render(a, simulate.RenderOptions{}), simulate.Render(b, simulate.RenderOptions{})) {
 		t.Error("two runs differ")
 	}
 }

@@ -104,7 +104,8 @@ func (v *verifier) publish(b *blockState, s *plan.Step, thread int) error {
 		v.arrive(v.quotient.mirror(g, b), &v.counters[to], v.quotient.clock(g, v.passes(b, s, thread)))
 	}
 	if s.Does.Has(plan.Flushes) {
-		b.threads[thread] = append(b.threads[thread], v.portClock(b, thread, v.link(b.rank, plan.PortChannel, s.Channels[thread]), false))
+		link := v.link(b.rank, plan.PortChannel, s.Channels[thread])
+		b.threads[thread] = append(b.threads[thread], v.portClock(b, thread, link, false))
 	}
 	return nil
 }
