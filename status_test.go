@@ -12,8 +12,8 @@ import (
 	"github.com/goccl/goccl/job/membership"
 )
 
-// TestBlameOfSplit: the errors of a new group number its ranks, and the error that has ended the caller's context those of
-// the parent.
+// TestBlameOfSplit: errors of a new group have its numbers of ranks, and the error that has ended the caller's context
+// the parent's numbers.
 func TestBlameOfSplit(t *testing.T) {
 	boots := bootstrap.NewLocalGroup(3)
 	group := membership.New(boots[2], membership.Config{})

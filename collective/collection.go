@@ -34,8 +34,8 @@ type Algorithm interface {
 	Close() error
 }
 
-// Builder makes an Algorithm for a communicator. Build is collective. Build and Run may use the job's Bootstrap. Algorithms
-// call its OnFailure, which ends the communicator, when they detect a failure while their work runs.
+// Builder makes an Algorithm for a communicator. Build is collective. Build and Run may use the job's Bootstrap.
+// Algorithms call its OnFailure, which ends the communicator, when they detect a failure while their work runs.
 type Builder interface {
 	Build(ctx context.Context, job Job) (Algorithm, error)
 }

@@ -119,8 +119,8 @@ func Load(dev *cuda.Device, group string) (*cuda.Module, error) {
 // Block is the address of Abort for kernels of the owner, which have ended before Free.
 func (l *Launcher) Block() device.Ptr { return l.memory.Ptr() }
 
-// Grant is the address of the abort word for kernels of the user. They may poll it until Free, and after an abort for as
-// long as they run: then it is not freed.
+// Grant is the address of the abort word for kernels of the user. They may poll it until Free, and after an abort for
+// as long as they run: then it is not freed.
 func (l *Launcher) Grant() device.Ptr {
 	l.granted.Store(true)
 	return l.memory.Ptr()

@@ -55,10 +55,10 @@ type Comm struct {
 type Engine interface {
 	// Reaches reports whether kernels of every rank can address the memory of all ranks.
 	Reaches() bool
-	// ForeignBlocks is the largest grid of a kernel that waits for peers, and AbortBlock what it polls.
+	// ForeignBlocks is the largest grid of a kernel that waits for peers. Such a kernel polls the AbortBlock.
 	ForeignBlocks() int
 	AbortBlock() device.Ptr
-	// LaunchForeign launches a kernel as a request of its own number, Submit as a part of the engine's request.
+	// LaunchForeign launches a kernel as request seq, Submit as a part of the engine's request.
 	LaunchForeign(seq uint64, op collective.Collective, s *cuda.Stream, f *cuda.Function, blocks, threads int,
 		params []byte) error
 	Submit(s *cuda.Stream, f *cuda.Function, blocks, threads int, params []byte) error

@@ -6,8 +6,8 @@
 //  1. The schedule (schedule.go, reductions.go, moves.go) divides a request into chunks. For each chunk it says what
 //     the local engine does before, which messages go over the wire, and what the local engine does after. It depends
 //     on the topology and the request only: all ranks compute matching schedules without a message.
-//  2. The engine enqueues the chunks: one chunk on the caller's stream, several on two streams, one for the local engine
-//     and one for the wire, so that the network carries a chunk while the host works on the next.
+//  2. The engine enqueues the chunks: one chunk on the caller's stream, several on two streams, one for the local
+//     engine and one for the wire, so that the network carries a chunk while the host works on the next.
 //
 // # Rails
 //

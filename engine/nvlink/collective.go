@@ -172,9 +172,9 @@ func (e *Engine) launchReduction(r *collective.Request, s *cuda.Stream, what red
 	return s.LaunchInOrder(f, &cfg, launcher.Raw(e.args), e.launcher.Order)
 }
 
-// kernelFor returns 1 if the next launch runs a kernel specialised for the number of ranks, if there is one: all addresses
-// and sizes must be multiples of 8 bytes. General kernels exist for LL128 only, except on PCIe. The protocol must be the
-// same on all ranks, so it depends on the sizes only: the alignment of buffers may differ between ranks.
+// kernelFor returns 1 if the next launch runs a kernel specialised for the number of ranks, if there is one: all
+// addresses and sizes must be multiples of 8 bytes. General kernels exist for LL128 only, except on PCIe. The protocol
+// must be the same on all ranks, so it depends on the sizes only: the alignment of buffers may differ between ranks.
 func (e *Engine) kernelFor(v *variant, specialised bool) int {
 	if (!specialised || !e.sizesAligned()) && !e.table.noLL128 {
 		v.protocol = ll128
@@ -200,8 +200,8 @@ func (e *Engine) launchMove(s *cuda.Stream, what movement, v variant, work int64
 }
 
 // grid is the shape of a launch with args, and chooses the area of the arena that its protocol uses. For work bytes
-// per slice it has one thread per unit, up to the limit of blocks. All ranks must choose the same grid, so specialised, which
-// selects the limit, does not depend on the alignment of this rank's buffers.
+// per slice it has one thread per unit, up to the limit of blocks. All ranks must choose the same grid, so specialised,
+// which selects the limit, does not depend on the alignment of this rank's buffers.
 func (e *Engine) grid(v variant, work int64, specialised int) cuda.Config {
 	units := v.protocol.units(work)
 	threads := min(int64(v.threads), e.slotUnits)

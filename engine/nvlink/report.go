@@ -22,7 +22,7 @@ func (l *latest) set(seq uint64, op collective.Collective) {
 
 func (l *latest) name() collective.Collective { return collective.Collective(l.op.Load()) }
 
-// AbortWord grants the address of the word that becomes different from 0 when the work of this rank is aborted or fails.
+// AbortWord grants the address of the word that becomes different from 0 when work of this rank is aborted or fails.
 // Kernels of the caller may poll it until Close, and after an abort for as long as they run: then it is not freed.
 func (e *Engine) AbortWord() device.Ptr { return e.launcher.Grant() }
 

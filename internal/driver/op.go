@@ -1,6 +1,6 @@
 package driver
 
-//go:generate sh -c "{ echo '// Generated from op.h by go generate. DO NOT EDIT.'; echo; echo 'package driver'; echo; echo 'const ('; grep -v '^//' op.h | grep -o 'OP([A-Z][A-Za-z0-9]*)' | sed 's/OP(/op/; s/)//; 1s/$/ op = iota/'; echo opCount; echo ')'; } | gofmt > op_list.go"
+//go:generate sh -c "sh op_list.sh > op_list.go"
 
 // op is an operation of goccl_driver_call: op_list.go has them in the order of op.h.
 type op uint32

@@ -11,7 +11,7 @@ import (
 // first-level cache. Accumulators outside dst allow dst to be any of the sources.
 const blockElems = 128
 
-// reduction is what is computed: Reduce's arguments.
+// reduction holds Reduce's arguments, without the buffers.
 type reduction struct {
 	t      datatype.Type
 	op     datatype.Op

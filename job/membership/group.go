@@ -129,8 +129,9 @@ const BlameDelay = 200 * time.Millisecond
 
 // Blame converts err, the error of a failed set-up, to an error in which rank r is called ranks[r]. If a rank has died
 // or given up, that is the cause and is returned instead of err, which is only its consequence. A deadline is blamed on
-// a rank of this host that is stopped, if there is one: the rank that err names may wait for it, with the same deadline.
-// ended, if not nil, is why the caller has ended the set-up: it comes from the parent, so it has the right names.
+// a rank of this host that is stopped, if there is one: the rank that err names may wait for it, with the same
+// deadline. ended, if not nil, is why the caller has ended the set-up: it comes from the parent, so it has the right
+// names.
 func (g *Group) Blame(op string, err, ended error, ranks []int) error {
 	renamed := func(e *fault.Error, kind error) error {
 		peer := e.Peer

@@ -66,8 +66,8 @@ class Work(dist._Work):
         """Waits as far as the device demands; raises what the collective failed with. With a timeout that is positive
         it waits on the host, also on GPUs, and raises Timeout when that has passed; the work goes on."""
         seconds = timeout.total_seconds() if timeout is not None else 0
-        if seconds <= 0 and not self._queue.cuda:
-            seconds = self._queue.limit or 0
+        if seconds <= 0 and not self._on.cuda:
+            seconds = self._on.limit or 0
         end = time.monotonic() + seconds if seconds > 0 else None
         return self._wait(end)
 
