@@ -241,7 +241,7 @@ func (e *Engine) fail(r *collective.Request, seq uint64, err error) error {
 		x.Peer, x.Err = inner.Peer, inner.Err
 		return e.renumbered(x)
 	}
-	e.renumbered(x)
+	x = e.renumbered(x)
 	x.Peer = fault.PeerOf(err) // package share names ranks as the bootstrap does
 	return x
 }
