@@ -149,6 +149,7 @@ func (c *Comm) agree(ctx context.Context) error {
 	case c.cfg.Check:
 		mine[1] = 1
 	}
+	mine[1] |= byte(c.cfg.settings.Exact) << 4
 	length := len(mine)
 	failed := errors.Join(c.cfg.bad, err)
 	if failed != nil {
@@ -173,7 +174,8 @@ func (c *Comm) agree(ctx context.Context) error {
 			return c.group.Fault("init", r, fmt.Errorf("%w: the peer has other plans in GOCCL_PLAN_DIR than this rank",
 				ErrMismatch))
 		}
-		c.cfg.Check, c.cfg.CheckData = c.cfg.Check || b[1] != 0, c.cfg.CheckData || b[1] == 2
+		c.cfg.Check, c.cfg.CheckData = c.cfg.Check || b[1]&15 != 0, c.cfg.CheckData || b[1]&15 == 2
+		c.cfg.settings.Exact = max(c.cfg.settings.Exact, collective.Exact(b[1]>>4))
 	}
 	c.id = binary.LittleEndian.Uint64(all[0][2:])
 	who := &membership.Members{ID: c.id}

@@ -53,6 +53,9 @@ type Config struct {
 	// CTAPolicy says how far collectives spare the SMs of GPUs. The policy of any rank that spares most holds for all.
 	// GOCCL_CTA_POLICY wins.
 	CTAPolicy collective.CTAPolicy
+	// Exact says on what the bits of reductions may depend. The furthest promise that any rank asks for holds for all.
+	// GOCCL_EXACT wins if it asks for more.
+	Exact collective.Exact
 	// Name appears in logs and errors, without characters that a terminal obeys.
 	Name string
 
@@ -107,5 +110,8 @@ func (cfg *Config) fill() error {
 	}
 	env.MinCTAs, env.MaxCTAs = cmp.Or(env.MinCTAs, uint16(cfg.MinCTAs)), cmp.Or(env.MaxCTAs, uint16(cfg.MaxCTAs))
 	env.CTAPolicy = cmp.Or(env.CTAPolicy, cfg.CTAPolicy)
+	if env.Exact = max(env.Exact, cfg.Exact); env.Exact > collective.ExactReference {
+		return fmt.Errorf("goccl: NewComm: %w: Exact is %d: want one of collective's constants", ErrInvalidArgument, env.Exact)
+	}
 	return nil
 }

@@ -170,6 +170,26 @@ const (
 	CTAPolicyZero       = setting.CTAPolicyZero
 )
 
+// Exact says on what the bits of a reduction may depend.
+type Exact = setting.Exact
+
+// The promises. Each includes those before it.
+const (
+	ExactRun       = setting.ExactRun       // the same call gives the same bits
+	ExactBatch     = setting.ExactBatch     // whatever the count, the position, the alignment and the algorithm
+	ExactPlacement = setting.ExactPlacement // whichever ranks share a host
+	ExactReference = setting.ExactReference // the sum in rank order, rounded once
+)
+
+// Ordered reports whether the bits of r depend on the order in which the ranks' elements are reduced.
+func (r *Request) Ordered() bool {
+	switch r.Collective {
+	case AllReduce, Reduce, ReduceScatter:
+		return r.Type >= datatype.Float16
+	}
+	return false
+}
+
 // DeviceCounts are the arrays of an all_to_all_v_device. Each has R int64, by rank, in elements, at a multiple of 8
 // bytes, in memory that the device can read. They are read when the operation runs on its stream and must not change
 // until it has ended.

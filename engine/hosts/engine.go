@@ -62,6 +62,7 @@ type Engine struct {
 	order   Order
 	inPlace bool
 	crowded bool
+	exact   bool // the order of terms does not depend on which ranks share a host
 	rules   *rules
 	side    device.Stream   // for what runs beside the work on the caller's stream; nil until it is needed
 	retired []device.Stream // side streams that were part of a capture when another stream needed one
@@ -85,7 +86,7 @@ type Engine struct {
 func New(ctx context.Context, cfg Config) (e *Engine, err error) {
 	hosts, rank := cfg.Bootstrap.Hosts(), cfg.Bootstrap.Rank()
 	e = &Engine{topology: newTopology(rank, hosts), name: cfg.Name, dev: cfg.Device, order: cfg.Order,
-		crowded: cfg.Crowded, check: cfg.Check, explain: cfg.Explain, onFail: cfg.OnFailure, closing: make(chan struct{})}
+		crowded: cfg.Crowded, exact: cfg.Environment().Exact >= collective.ExactPlacement, check: cfg.Check, explain: cfg.Explain, onFail: cfg.OnFailure, closing: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())

@@ -21,7 +21,8 @@ func (e *Engine) run(s device.Stream, seq uint64, reqs []collective.Request) err
 		return e.allToAllV(s, op, r)
 	}
 	op.Tag = signature(r, seq)
-	b := builder{topology: e.topology, r: r, inPlace: e.inPlace, crowded: e.crowded, rules: e.rules}
+	b := builder{topology: e.topology, r: r, inPlace: e.inPlace, crowded: e.crowded, rules: e.rules,
+		exact: e.exact && e.rails > 1 && r.Ordered()}
 	if r.Collective != collective.Barrier {
 		b.elem = r.Type.Size()
 	}
@@ -31,7 +32,7 @@ func (e *Engine) run(s device.Stream, seq uint64, reqs []collective.Request) err
 		e.fail(err) // the peers would wait
 		return err
 	}
-	if b.straight() {
+	if b.exact || b.straight() {
 		if err := e.connectAll(); err != nil {
 			return err
 		}

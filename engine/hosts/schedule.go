@@ -42,6 +42,7 @@ type builder struct {
 	room    int64
 	inPlace bool // the wire is a wire.InPlace
 	crowded bool // the work of a chunk inside the host and the network's do not run at the same time
+	exact   bool // see inRankOrder
 	rules   *rules
 	chunks  []*chunk
 }
@@ -59,6 +60,14 @@ const (
 
 // build returns the chunks of a request. Every rank must make the same number.
 func (b *builder) build() ([]*chunk, error) {
+	if b.exact {
+		if b.r.Op == datatype.PreMulSum {
+			return nil, fmt.Errorf("%w: a pre-multiplied sum whose bits do not depend on which ranks share a host "+
+				"(GOCCL_EXACT): multiply before the call, or ask for GOCCL_EXACT=batch", collective.ErrUnsupported)
+		}
+		b.inRankOrder()
+		return b.chunks, nil
+	}
 	switch b.r.Collective {
 	case collective.AllReduce:
 		b.allReduce()

@@ -54,6 +54,7 @@ type Engine struct {
 	copyMode    copyMode       // of windows
 	side        *cuda.Side     // for own slices of windows; made with the first one
 	lamport     Lamport        // nil: there is none
+	exact       collective.Exact
 
 	// Parameters of the next launch; the constant fields are filled once. They are separate objects without Go
 	// pointers, because C reads them.
@@ -112,7 +113,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		room = terms.leaveRoom()
 	}
 	e := &Engine{name: cfg.Name, boot: cfg.Bootstrap, room: room, dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout,
-		names: cfg.Names, failed: cfg.OnFailure, tuning: env.Tuning,
+		names: cfg.Names, failed: cfg.OnFailure, tuning: env.Tuning, exact: env.Exact,
 		maxBlocks: [2]int64{terms.packetBlocks(1), terms.packetBlocks(2)}, ringBlocks: terms.ringBlocks(),
 		own: terms.limits(), p2pChannels: terms.p2pChannels(n), whole: terms.sharing == 1 && terms.blocks == 0,
 		overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap,

@@ -100,8 +100,12 @@ func (s *selection) chooses(p protocol) bool {
 
 // canUseRing reports whether the ring can run a request. Results of narrow types are rounded once, at the end, so
 // partial results must not travel. 16-bit types are therefore reduced by the owners of slices, if the collective has
-// owners, and 8-bit types go as packets.
+// owners, and 8-bit types go as packets. On the ring the order of terms depends on the slice, which of two terms shows
+// no difference.
 func (e *Engine) canUseRing(r *collective.Request) bool {
+	if e.exact >= collective.ExactBatch && e.size > 2 && r.Ordered() {
+		return false
+	}
 	switch r.Collective {
 	case collective.AllGather, collective.Broadcast:
 		return e.size > 1

@@ -39,6 +39,7 @@ type Config struct {
 	MinCTAs        uint16 // 0: no limit
 	MaxCTAs        uint16 // 0: no limit
 	CTAPolicy      CTAPolicy
+	Exact          Exact
 	CopyEngine     Copies
 	SeparateGraphs bool
 	MoEStages      bool
@@ -110,6 +111,17 @@ const (
 	CTAPolicyDefault              // the fastest launch
 	CTAPolicyEfficiency           // few SMs, at little loss of speed
 	CTAPolicyZero                 // copy engines wherever they can do the work, even if they are slower
+)
+
+// Exact says on what the bits of a reduction may depend. Larger is less.
+type Exact uint8
+
+// The values of Exact.
+const (
+	ExactRun       Exact = iota // not on timing: the same call gives the same bits
+	ExactBatch                  // nor on count, position, alignment and algorithm
+	ExactPlacement              // nor on which ranks share a host
+	ExactReference              // the sum in rank order, rounded once
 )
 
 // Link is a way between the GPUs of a host.

@@ -32,6 +32,9 @@ type Case struct {
 	Known bool
 	// Near makes elements of types with infinities positive and near the type's limit.
 	Near bool
+	// Exact makes the sums of elements depend on the order of terms, and results must have the bits of the reference:
+	// floats only.
+	Exact bool
 }
 
 // String names the case for t.Run.
@@ -49,6 +52,9 @@ func (c Case) String() string {
 	}
 	if c.Near {
 		s += "/near"
+	}
+	if c.Exact {
+		s += "/exact"
 	}
 	if c.Shift != 0 {
 		s += fmt.Sprintf("/shift%d", c.Shift)
@@ -131,6 +137,9 @@ func (c Case) expect(r, n int, inputs [][]byte) ([]byte, error) {
 		for p := range n {
 			srcs[p] = part(p, from, count)
 		}
+		if c.Exact {
+			return inRankOrder(out, srcs, c.Type, c.Op)
+		}
 		if c.Op != datatype.PreMulSum {
 			return hostreduce.Reduce(out, srcs, c.Type, c.Op, [8]byte{}, n)
 		}
@@ -186,6 +195,9 @@ func (c Case) Inputs(n int) [][]byte {
 		hostreduce.Fill(inputs[r], c.Type, c.Seed, r)
 		if c.Near {
 			raise(inputs[r], c.Type)
+		}
+		if c.Exact {
+			roughen(inputs[r], c.Type, c.Seed+uint64(r))
 		}
 	}
 	return inputs
@@ -297,7 +309,11 @@ func RunRank(comm *goccl.Comm, c Case, inputs [][]byte) (output []byte, err erro
 	if err != nil {
 		return nil, fmt.Errorf("%v on rank %d: %w", c, r, err)
 	}
-	if wrong, first := hostreduce.Check(got, want, c.Type, c.Op, n); wrong != 0 {
+	wrong, first := hostreduce.Check(got, want, c.Type, c.Op, n)
+	if c.Exact {
+		wrong, first = bitsDiffer(got, want, size)
+	}
+	if wrong != 0 {
 		lo := max(0, min(first*size, int64(len(got))-16))
 		return nil, fmt.Errorf("%v on rank %d: %d of %d elements are wrong, the first is %d: got % x, want % x", c, r, wrong,
 			recv, first,

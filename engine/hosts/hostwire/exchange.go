@@ -137,7 +137,7 @@ func (x *exchange) prepare() {
 		r := &x.ph.Reduces[i]
 		x.sums = append(x.sums, sum{Reduction: r})
 		for _, p := range r.Peers {
-			if p != x.w.rank {
+			if _, here := r.At(p, x.w.rank); !here {
 				in := source(p)
 				in.sums = append(in.sums, i)
 			}
@@ -195,8 +195,8 @@ func (x *exchange) reduce(i int) (moved bool, err error) {
 		n := min(total-s.done, x.w.slot-headerBytes)
 		x.srcs = x.srcs[:0]
 		for _, r := range s.Peers {
-			if r == x.w.rank {
-				x.srcs = append(x.srcs, device.Bytes(s.Own.Add(s.done), n))
+			if at, here := s.At(r, x.w.rank); here {
+				x.srcs = append(x.srcs, device.Bytes(at.Add(s.done), n))
 				continue
 			}
 			in := x.from(r)
@@ -227,7 +227,7 @@ func (x *exchange) reduce(i int) (moved bool, err error) {
 		s.done += n
 		s.over = s.done == total
 		for _, r := range s.Peers {
-			if r == x.w.rank {
+			if _, here := s.At(r, x.w.rank); here {
 				continue
 			}
 			in := x.from(r)

@@ -9,6 +9,7 @@ package wire
 
 import (
 	"context"
+	"slices"
 
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
@@ -88,9 +89,12 @@ type Part struct {
 
 // Reduction receives Count elements from each of Peers but this rank, and writes x0 op x1 op ... in the order of Peers
 // to Dst, where this rank's x is at Own. Ranks that use the same order get the same bits. Dst may be Own. Op is never
-// PreMulSum. An Avg is divided by Ranks. Scaled says that the terms of an Avg were scaled (hostreduce.BeforeAverage).
+// PreMulSum. If Here is not nil, it is the ranks whose x are at Own, in the order of Peers and Stride bytes apart, a
+// multiple of 16, and nothing of them is received. An Avg is divided by Ranks. Scaled says that the terms of an Avg were scaled (hostreduce.BeforeAverage).
 type Reduction struct {
 	Peers  []int // includes this rank
+	Here   []int
+	Stride int64
 	Own    device.Ptr
 	Dst    device.Ptr
 	Count  int64
@@ -98,4 +102,13 @@ type Reduction struct {
 	Op     datatype.Op
 	Ranks  int
 	Scaled bool
+}
+
+// At is where the x of a rank is in this rank's memory, and reports whether it is there. rank is this rank.
+func (r *Reduction) At(peer, rank int) (device.Ptr, bool) {
+	if r.Here == nil {
+		return r.Own, peer == rank
+	}
+	i := slices.Index(r.Here, peer)
+	return r.Own.Add(int64(i) * r.Stride), i >= 0
 }

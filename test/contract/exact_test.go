@@ -1,0 +1,149 @@
+package contract_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/test/commtest"
+	"github.com/goccl/goccl/test/conformance"
+)
+
+// exactTypes are the types whose sums round.
+var exactTypes = []datatype.Type{datatype.Float16, datatype.Bfloat16, datatype.Float32, datatype.Float64,
+	datatype.Float8E4M3, datatype.Float8E5M2}
+
+// exactCase is a random reduction of elements whose sums round.
+func exactCase(rng *rand.Rand, n int) conformance.Case {
+	colls := []collective.Collective{collective.AllReduce, collective.Reduce, collective.ReduceScatter}
+	ops := []datatype.Op{datatype.Sum, datatype.Sum, datatype.Prod, datatype.Avg, datatype.Max, datatype.Min}
+	sizes := []int64{1, 7, 64, 1000, 4099, 50_001}
+	return conformance.Case{Collective: colls[rng.IntN(len(colls))], Type: exactTypes[rng.IntN(len(exactTypes))],
+		Op: ops[rng.IntN(len(ops))], Count: 1 + rng.Int64N(sizes[rng.IntN(len(sizes))]), Root: rng.IntN(n),
+		InPlace: rng.IntN(2) == 0, Shift: rng.Int64N(4), Seed: rng.Uint64(), Exact: true}
+}
+
+// TestExact asks for the reference's bits of random reductions, by every algorithm of one host and with ranks on
+// several hosts, contiguous or not.
+func TestExact(t *testing.T) {
+	t.Parallel()
+	cases := 60
+	if testing.Short() {
+		cases = 25
+	}
+	for _, place := range []struct {
+		hosts      []int
+		algorithms string
+	}{
+		{[]int{0, 0, 0, 0, 0}, ""}, {[]int{0, 0, 0}, "one_shot"}, {[]int{0, 0, 0}, "two_shot"}, {[]int{0, 0, 0}, "direct"},
+		{[]int{0, 0, 1, 1}, ""}, {[]int{0, 1, 0, 1, 1, 0}, ""}, {[]int{0, 1, 1, 1}, ""}, {[]int{0, 1, 2}, ""},
+		{[]int{0, 0, 1, 1, 2}, ""},
+	} {
+		t.Run(fmt.Sprint(place), func(t *testing.T) {
+			t.Parallel()
+			comms := commtest.NewOn(t, place.hosts, commtest.Host, func(r int, cfg *goccl.Config) {
+				if r == 0 { // it holds for all
+					cfg.Exact = collective.ExactReference
+				}
+				if a := place.algorithms; a != "" {
+					cfg.Algorithms = "all_reduce:" + a + ",reduce:" + a
+				}
+			})
+			seed := rand.Uint64()
+			rng := rand.New(rand.NewPCG(seed, 1))
+			for range cases {
+				if err := conformance.Run(comms, exactCase(rng, len(comms))); err != nil {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+			}
+		})
+	}
+}
+
+// TestInexactAcrossHosts shows that TestExact can fail: without the promise, sums of a host's ranks come first.
+func TestInexactAcrossHosts(t *testing.T) {
+	t.Parallel()
+	comms := commtest.NewOn(t, []int{0, 1, 0, 1}, commtest.Host, nil)
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 50 {
+		if conformance.Run(comms, exactCase(rng, len(comms))) != nil {
+			return
+		}
+	}
+	t.Error("the reference's bits were never missed")
+}
+
+// TestBatchInvariant compares the bits of elements in messages of other sizes, at other positions, in place and not,
+// with ranks on one host and on several: the default of hosts.
+func TestBatchInvariant(t *testing.T) {
+	t.Parallel()
+	for _, hosts := range [][]int{{0, 0, 0}, {0, 1, 0, 1, 0}} {
+		comms := commtest.NewOn(t, hosts, commtest.Host, func(_ int, cfg *goccl.Config) { cfg.Exact = collective.ExactBatch })
+		const most = 40_000
+		whole, err := sumBits(comms, 0, most)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			from := rand.Int64N(most)
+			to := from + 1 + rand.Int64N(most-from)
+			if part, err := sumBits(comms, from, to); err != nil || !slices.Equal(part, whole[from:to]) {
+				t.Fatalf("hosts %v: elements %d to %d have other bits than in a message of %d: %v", hosts, from, to, most, err)
+			}
+		}
+	}
+}
+
+// sumBits all-reduces elements from to to of a fixed sequence and returns the bits of rank 0's result.
+func sumBits(comms []*goccl.Comm, from, to int64) ([]uint32, error) {
+	out := make([][]uint32, len(comms))
+	err := commtest.Each(len(comms), func(r int) (err error) {
+		c := comms[r]
+		rng := rand.New(rand.NewPCG(uint64(r), 7))
+		mem, err := c.Device().Alloc(4 * (to - from))
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, mem.Close()) }()
+		data := device.Bytes(mem.Ptr(), 4*(to-from))
+		for i := range to {
+			if x := float32(rng.NormFloat64()); i >= from {
+				binary.LittleEndian.PutUint32(data[4*(i-from):], math.Float32bits(x))
+			}
+		}
+		if err := c.AllReduce(mem.Ptr(), mem.Ptr(), to-from, datatype.Float32, datatype.Sum, nil); err != nil {
+			return err
+		}
+		for i := range to - from {
+			out[r] = append(out[r], binary.LittleEndian.Uint32(data[4*i:]))
+		}
+		return nil
+	})
+	return out[0], err
+}
+
+// TestExactRefuses: a pre-multiplied sum between ranks of several hosts says that it cannot keep the promise.
+func TestExactRefuses(t *testing.T) {
+	t.Parallel()
+	comms := commtest.NewOn(t, []int{0, 0, 1}, commtest.Host, func(_ int, cfg *goccl.Config) {
+		cfg.Exact = collective.ExactPlacement
+	})
+	for _, c := range []conformance.Case{{Op: datatype.PreMulSum}, {Op: datatype.Sum}} {
+		c.Collective, c.Type, c.Count = collective.AllReduce, datatype.Float32, 100
+		if err := conformance.Run(comms, c); errors.Is(err, goccl.ErrUnsupported) != (c.Op == datatype.PreMulSum) {
+			t.Fatalf("%v: %v", c, err)
+		}
+		c.Type = datatype.Int32 // its bits depend on no order
+		if err := conformance.Run(comms, c); err != nil {
+			t.Fatalf("%v: %v", c, err)
+		}
+	}
+}
