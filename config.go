@@ -111,7 +111,8 @@ func (cfg *Config) fill() error {
 	env.MinCTAs, env.MaxCTAs = cmp.Or(env.MinCTAs, uint16(cfg.MinCTAs)), cmp.Or(env.MaxCTAs, uint16(cfg.MaxCTAs))
 	env.CTAPolicy = cmp.Or(env.CTAPolicy, cfg.CTAPolicy)
 	if env.Exact = max(env.Exact, cfg.Exact); env.Exact > collective.ExactReference {
-		return fmt.Errorf("goccl: NewComm: %w: Exact is %d: want one of collective's constants", ErrInvalidArgument, env.Exact)
+		return fmt.Errorf("goccl: NewComm: %w: Exact is %d: want one of collective's constants", ErrInvalidArgument,
+			env.Exact)
 	}
 	return nil
 }

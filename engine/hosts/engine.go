@@ -86,7 +86,8 @@ type Engine struct {
 func New(ctx context.Context, cfg Config) (e *Engine, err error) {
 	hosts, rank := cfg.Bootstrap.Hosts(), cfg.Bootstrap.Rank()
 	e = &Engine{topology: newTopology(rank, hosts), name: cfg.Name, dev: cfg.Device, order: cfg.Order,
-		crowded: cfg.Crowded, exact: cfg.Environment().Exact >= collective.ExactPlacement, check: cfg.Check, explain: cfg.Explain, onFail: cfg.OnFailure, closing: make(chan struct{})}
+		crowded: cfg.Crowded, exact: cfg.Environment().Exact >= collective.ExactPlacement, check: cfg.Check,
+		explain: cfg.Explain, onFail: cfg.OnFailure, closing: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Close())

@@ -78,12 +78,13 @@ func match(layout []int, r *collective.Request, rng *rand.Rand) error {
 		some[r.Collective] = []Row{{0, can[rng.IntN(len(can))]}}
 	}
 	direct := false
+	exact := newTopology(0, layout).rails > 1 && r.Ordered() && r.Op != datatype.PreMulSum && rng.IntN(2) == 0
 	all := make([][]*chunk, n)
 	tops := make([]*topology, n)
 	for rank := range n {
 		tops[rank] = newTopology(rank, layout)
 		b := builder{topology: tops[rank], r: r, room: testRoom, scratch: [2]device.Ptr{3 << 40, 4 << 40},
-			inPlace: wireInPlace, rules: some}
+			inPlace: wireInPlace, rules: some, exact: exact}
 		if r.Collective != collective.Barrier {
 			b.elem = r.Type.Size()
 			if rng.IntN(3) == 0 { // ranks may differ in that
@@ -94,7 +95,7 @@ func match(layout []int, r *collective.Request, rng *rand.Rand) error {
 		if all[rank], err = b.build(); err != nil {
 			return err
 		}
-		direct = b.straight()
+		direct = b.straight() || exact
 		if err := inBounds(all[rank], wireInPlace); err != nil {
 			return fmt.Errorf("rank %d: %w", rank, err)
 		}
@@ -139,7 +140,7 @@ func flowsMatch(tops []*topology, all [][]*chunk, direct bool) error {
 				}
 				for _, s := range p.Reduces {
 					for _, peer := range s.Peers {
-						if peer == rank {
+						if _, here := s.At(peer, rank); here {
 							continue
 						}
 						if err := take(peer, rank, s.Count*s.Type.Size()); err != nil {
@@ -204,6 +205,9 @@ func inBounds(chunks []*chunk, wireInPlace bool) error {
 					}
 				}
 				for _, d := range p.Reduces {
+					if err := scratch(d.Own, int64(len(d.Here))*d.Stride); err != nil {
+						return err
+					}
 					if wireInPlace && len(p.Reduces) == 1 && len(p.Recvs) == 0 && s.Ptr == d.Own {
 						continue
 					}

@@ -39,7 +39,10 @@ enum Own : uint16_t {
   leads = 2,  // items of other tasks send it: the reduction follows them chunk by chunk
 };
 
-// Reduction is x0 op x1 op …, in the order of its peers. Where the peer is this rank, x is at own.
+// Reduction is x0 op x1 op …, in the order of its peers. The x in this rank's memory, its own and perhaps others of its
+// host, are at own, one after the other at multiples of 16 bytes: their entries of Args::peers are local, with their
+// numbers.
+constexpr uint16_t local = 1u << 15;
 struct Reduction {
   const uint8_t* own;
   uint32_t op, ranks;     // Operator; the number that an average is divided by, with scaledTerms
@@ -158,11 +161,11 @@ struct Source {
   }
 };
 
-// fold reduces n bytes of this rank's data at own and of the peers' chunks, and stores the result at dst. chunk(p) is
-// the chunk of peer p.
+// fold reduces n bytes of the data at own and of the peers' chunks, and stores the result at dst. chunk(p) is the chunk
+// of peer p.
 template <Type T, class Chunk>
-GOCCL_DEVICE void fold(const collective::AnyReducer<T>& reducer, uint32_t rank, const uint16_t* peers, uint32_t count,
-                       const uint8_t* own, uint8_t* dst, uint64_t n, Chunk chunk) {
+GOCCL_DEVICE void fold(const collective::AnyReducer<T>& reducer, const uint16_t* peers, uint32_t count,
+                       const uint8_t* own, uint64_t stride, uint8_t* dst, uint64_t n, Chunk chunk) {
   using Sum = typename collective::AnyReducer<T>::Sum;
   // Vectors in flight per thread: registers bound the number.
   constexpr uint32_t inFlight = Sum::count == 16 ? 1 : Sum::count == 4 && isFloat<typename Sum::A>() ? 4 : 2;
@@ -173,7 +176,8 @@ GOCCL_DEVICE void fold(const collective::AnyReducer<T>& reducer, uint32_t rank, 
     Sum sum[inFlight];
 #pragma unroll 1
     for (uint32_t p = 0; p < count; ++p) {
-      const Source source = peers[p] == rank ? Source{own, whole} : Source{chunk(peers[p]), true};
+      const uint32_t q = peers[p];
+      const Source source = (q & local) != 0 ? Source{own + (q ^ local) * stride, whole} : Source{chunk(q), true};
       uint4 x[inFlight];
 #pragma unroll
       for (uint32_t u = 0; u < inFlight; ++u) {
@@ -211,7 +215,8 @@ GOCCL_DEVICE Status reduceAll(const Head& a, const Item& item, const Reduction& 
   operands.nranks = r.ranks;
   const collective::AnyReducer<T> reducer(operands);
   const Chunks chunks(a, item.bytes);
-  const uint32_t me = threadIdx.x < r.count && peers[threadIdx.x] != a.rank ? peers[threadIdx.x] : a.rank;
+  const uint32_t me = threadIdx.x < r.count && (peers[threadIdx.x] & local) == 0 ? peers[threadIdx.x] : a.rank;
+  const uint64_t stride = (item.bytes + 15) & ~uint64_t{15};
   auto ring = [&](uint32_t p) { return Ring{a, a.links[p], lane}; };
   uint64_t done = 0;
   for (uint64_t i = lane; i < chunks.count; i += a.lanes, ++done) {
@@ -223,7 +228,7 @@ GOCCL_DEVICE Status reduceAll(const Head& a, const Item& item, const Reduction& 
       if (__syncthreads_or(s != statusOk)) return statusAborted;
 #pragma unroll 1
       for (uint32_t p = 0; p < r.count; ++p) {
-        if (peers[p] == a.rank) continue;
+        if ((peers[p] & local) != 0) continue;
         const Ring to = ring(peers[p]);
         copyChunk(to.sendSlot(to.counters().sent + done) + header, own, n);
       }
@@ -238,7 +243,7 @@ GOCCL_DEVICE Status reduceAll(const Head& a, const Item& item, const Reduction& 
       s = await([&] { return loadAcquire<Scope::gpu>(passed) > done; }, a.abort, passed, waitSyncer, me);
     }
     if (__syncthreads_or(s != statusOk)) return statusAborted;
-    fold<T>(reducer, a.rank, peers, r.count, own, item.at + i * chunks.size, n, [&](uint32_t p) {
+    fold<T>(reducer, peers, r.count, own, stride, item.at + i * chunks.size, n, [&](uint32_t p) {
       const Ring from = ring(p);
       return from.recvSlot(from.counters().received + done) + header;
     });

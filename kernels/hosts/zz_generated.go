@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "hosts",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "dd0948ae33de6f2a5bdd27441a8e2d8671c31e64cae82b432ef608926644f3ba",
+	Source:   "a6df0d8a948ca16892426241ae19e79cb35fcab3d182e934bdb7f890b313d82d",
 	Kernels: []string{
 		"ncclDevKernel_goccl_wire_few_move",
 		"ncclDevKernel_goccl_wire_few_reduce_bfloat16",

@@ -187,8 +187,8 @@ func (w *Watchdog) late(err *fault.Error) *fault.Verdict {
 	})
 }
 
-// compare asks the ranks about the operation that fails with err, on the caller's goroutine, and says what decide finds. It returns nil if
-// nobody can be asked. complete is false if the communicator has ended meanwhile.
+// compare asks the ranks about the operation that fails with err, on the caller's goroutine, and says what decide
+// finds. It returns nil if nobody can be asked. complete is false if the communicator has ended meanwhile.
 func (w *Watchdog) compare(err *fault.Error,
 	decide func(q *judge.Question, complete bool) *fault.Verdict) *fault.Verdict {
 	if !w.observes.Load() {

@@ -183,7 +183,7 @@ func (e *emulator) item(a *args, x *item, lane int64, ty datatype.Type) bool {
 			copy(here, b)
 			free()
 		case kindReduce:
-			if !e.fold(a, &a.reduction[x.peer], i*size, here, lane, uint64(i/g.lanes), ty) {
+			if !e.fold(a, x, i*size, here, lane, uint64(i/g.lanes), ty) {
 				return false
 			}
 		}
@@ -191,7 +191,7 @@ func (e *emulator) item(a *args, x *item, lane int64, ty datatype.Type) bool {
 	if x.kind == kindReduce && a.reduction[x.peer].moves == ownLeads {
 		r := &a.reduction[x.peer]
 		for _, p := range a.peers[r.first : r.first+r.count] {
-			if uint32(p) != a.rank {
+			if p&localPeer == 0 {
 				e.ring(a, uint32(p), lane).passed().Store(0)
 			}
 		}
@@ -201,13 +201,13 @@ func (e *emulator) item(a *args, x *item, lane int64, ty datatype.Type) bool {
 
 func (r ring) passed() *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&r.counters()[3])) }
 
-func (e *emulator) fold(a *args, r *reduction, off int64, dst []byte, lane int64, done uint64, ty datatype.Type) bool {
-	n := int64(len(dst))
-	own := device.Bytes(device.Ptr(r.own).Add(off), n)
+func (e *emulator) fold(a *args, x *item, off int64, dst []byte, lane int64, done uint64, ty datatype.Type) bool {
+	n, r, stride := int64(len(dst)), &a.reduction[x.peer], int64(x.bytes+15)&^15
+	operand := func(p uint16) []byte { return device.Bytes(device.Ptr(r.own).Add(off+int64(p&^localPeer)*stride), n) }
 	peers := a.peers[r.first : r.first+r.count]
 	if r.moves == ownSent {
 		for _, p := range peers {
-			if uint32(p) != a.rank && !e.ring(a, uint32(p), lane).send(own) {
+			if p&localPeer == 0 && !e.ring(a, uint32(p), lane).send(operand(0)) {
 				return false
 			}
 		}
@@ -215,8 +215,8 @@ func (e *emulator) fold(a *args, r *reduction, off int64, dst []byte, lane int64
 	var srcs [][]byte
 	var frees []func()
 	for _, p := range peers {
-		if uint32(p) == a.rank {
-			srcs = append(srcs, slices.Clone(own))
+		if p&localPeer != 0 {
+			srcs = append(srcs, slices.Clone(operand(p)))
 			continue
 		}
 		q := e.ring(a, uint32(p), lane)

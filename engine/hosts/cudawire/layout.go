@@ -74,6 +74,9 @@ type fewArgs struct {
 
 const unsignedBit = 8
 
+// localPeer is a bit of args.peers: the operand is in this rank's memory, and the other bits are its number there.
+const localPeer = 1 << 15
+
 // scaledTerms is kernels/include/goccl/reduce.cuh's: a bit of reduction.ranks.
 const scaledTerms = 1 << 31
 

@@ -172,7 +172,7 @@ func (b *builder) measure(bytes int64) {
 
 func (b *builder) reduce(r *wire.Reduction, moves uint16) error {
 	if b.listed+len(r.Peers) > mostPeers {
-		return fmt.Errorf("%w: a reduction over more than %d hosts", collective.ErrUnsupported, mostPeers)
+		return fmt.Errorf("%w: reductions of more than %d operands in one launch", collective.ErrUnsupported, mostPeers)
 	}
 	if b.kernel = r.Type; r.Op == datatype.PreMulSum {
 		return fmt.Errorf("%w: a wire does not scale", collective.ErrInvalidArgument)
@@ -190,9 +190,18 @@ func (b *builder) reduce(r *wire.Reduction, moves uint16) error {
 		count: uint16(len(r.Peers)), moves: moves}
 	for _, q := range r.Peers {
 		b.peers[b.listed] = uint16(q)
+		if at, here := r.At(q, b.rank); here {
+			b.peers[b.listed] = localPeer
+			if r.Stride > 0 {
+				b.peers[b.listed] |= uint16(int64(at-r.Own) / r.Stride)
+			}
+		}
 		b.listed++
 	}
 	n := r.Count * r.Type.Size()
+	if r.Here != nil && r.Stride != (n+15)&^15 {
+		return fmt.Errorf("%w: operands of %d bytes are %d bytes apart", collective.ErrInvalidArgument, n, r.Stride)
+	}
 	b.item[b.items] = item{at: uint64(r.Dst), bytes: uint64(n), peer: uint32(b.reductions), kind: kindReduce}
 	b.items++
 	b.reductions++

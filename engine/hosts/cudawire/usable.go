@@ -20,7 +20,12 @@ func (w *Wire) usable(p *wire.Phase) error {
 		err = cmp.Or(err, w.checkAll(p.Counted.Peers))
 	}
 	for i := range p.Reduces {
-		err = cmp.Or(err, w.checkAll(p.Reduces[i].Peers))
+		r := &p.Reduces[i]
+		for _, q := range r.Peers {
+			if _, here := r.At(q, w.rank); !here {
+				err = cmp.Or(err, w.check(q))
+			}
+		}
 	}
 	return err
 }

@@ -21,6 +21,8 @@ var wireEdits = []breakage{
 		`ring(me).counters().received += done - mutated("not counted");`}},
 	{"passed is kept", edit{"hosts/wire.cuh", "if (r.moves == leads) storeRelaxed",
 		`if (r.moves == leads && !mutated("passed is kept")) storeRelaxed`}},
+	{"one of the host", edit{"hosts/wire.cuh", "Source{own + (q ^ local) * stride, whole}",
+		`Source{own + (mutated("one of the host") ? 0 : (q ^ local) * stride), whole}`}},
 	{"", edit{"hosts/wire.cuh", "    if (__syncthreads_or(threadIdx.x == 0 && ring.awaitCredit",
 		`    if (mutated("passed is kept") && item.leads && i < a.lanes) sleepNs(3000000);
     if (__syncthreads_or(threadIdx.x == 0 && ring.awaitCredit`}},

@@ -31,9 +31,10 @@ struct Rank {
     ++a.task[tasks - 1].count;
     a.item[items++] = Item{at, bytes, peer, kind, leading};
   }
+  template <Type T = Type::int32>
   void run() {
     const Args copy = a;
-    Launch(tasks * copy.width, threads, [&copy] { goccl::hosts::run<Type::int32, true>(copy); }).join();
+    Launch(tasks * copy.width, threads, [&copy] { goccl::hosts::run<T, true>(copy); }).join();
   }
 };
 
@@ -75,13 +76,47 @@ void reduce(Rank& r, uint32_t round, bool follow) {
   if (follow)
     for (uint32_t k = 1; k < size; ++k) r.add(sends, data.data, count * 4, (r.number + k) % size, true, leads);
   r.a.reduction[0] = Reduction{data.data, 0, size, 0, size, follow ? leads : sent, 0};
-  for (uint16_t p = 0; p < size; ++p) r.a.peers[p] = p;
+  for (uint16_t p = 0; p < size; ++p) r.a.peers[p] = p == r.number ? local : p;
   r.add(reduces, data.data, count * 4, 0, true);
   r.run();
   CHECK(loadRelaxed<Scope::sys>(&abortBlock()->reported) == 0, "rank %u gave up in round %u", r.number, round);
   for (size_t i = 0; i < count; ++i) {
     const int32_t want = value(0, round, i) + value(1, round, i) + value(2, round, i);
     CHECK(v[i] == want, "round %u: element %zu is %d, not %d", round, i, v[i], want);
+  }
+}
+
+// inRankOrder: ranks 0 and 2 are on one host and have each other's floats, whose sum depends on the order.
+void inRankOrder(Rank& r, uint32_t round) {
+  const size_t count = 1 + round * 29;
+  const size_t stride = (count * 4 + 15) / 16 * 16;
+  auto term = [&](uint32_t rank, size_t i) {
+    return (rank == 1 ? -1.0f : 1.0f) * static_cast<float>(1u << (24 - 8 * rank)) / static_cast<float>(3 + i + round);
+  };
+  const bool apart = r.number == 1;
+  Memory data(2 * stride), out(1024);
+  uint16_t here = 0;
+  r.clear();
+  for (uint16_t p = 0; p < size; ++p) {
+    const bool mine = p == r.number || !(apart || p == 1);
+    r.a.peers[p] = mine ? local | here : p;
+    for (size_t i = 0; mine && i < count; ++i) {
+      const float x = term(p, i);
+      std::memcpy(data.data + here * stride + 4 * i, &x, 4);
+    }
+    here += mine;
+  }
+  for (uint32_t p = 0; p < size; ++p)
+    if (p != r.number && (apart || p == 1)) r.add(sends, data.data + (r.number == 2) * stride, count * 4, p, true);
+  r.a.reduction[0] = Reduction{data.data, 0, size, 0, size, stays, 0};
+  r.add(reduces, out.data, count * 4, 0, true);
+  r.run<Type::float32>();
+  CHECK(loadRelaxed<Scope::sys>(&abortBlock()->reported) == 0, "rank %u gave up in round %u", r.number, round);
+  for (size_t i = 0; i < count; ++i) {
+    float got;
+    std::memcpy(&got, out.data + 4 * i, 4);
+    const float want = (term(0, i) + term(1, i)) + term(2, i);
+    CHECK(got == want, "round %u: element %zu is %a, not %a", round, i, got, want);
   }
 }
 
@@ -102,6 +137,7 @@ int main(int argc, char** argv) {
         exchange(r, round);
         reduce(r, round, false);
         reduce(r, round, true);
+        inRankOrder(r, round);
       }
     });
   for (auto& t : ranks) t.join();
