@@ -117,8 +117,8 @@ var table = []Variable{
 	{Name: "GOCCL_EXACT", Default: "`run`", Want: "run, batch, placement or reference",
 		Brief: "on what the bits of a reduction may depend",
 		Doc: "on what the bits of a [reduction](exact.md) of floats may depend. `run`: not on timing. `batch`: nor on " +
-			"count, position, alignment and algorithm. `placement`: nor on which ranks share a host. `reference`: they are the sum " +
-			"in rank order, rounded once. The furthest promise that any rank asks for holds for all",
+			"count, position, alignment and algorithm. `placement`: nor on which ranks share a host. `reference`: they " +
+			"are the sum in rank order, rounded once. The furthest promise that any rank asks for holds for all",
 		set: choice(func(c *Config) *Exact { return &c.Exact }, map[string]Exact{"run": ExactRun, "batch": ExactBatch,
 			"placement": ExactPlacement, "reference": ExactReference})},
 	{Name: "GOCCL_COPY_ENGINE", Default: "large slices", Want: "0 (never), 1 (from 1 MiB a slice), or nothing (large " +

@@ -90,8 +90,8 @@ type Part struct {
 // Reduction receives Count elements from each of Peers but this rank, and writes x0 op x1 op ... in the order of Peers
 // to Dst, where this rank's x is at Own. Ranks that use the same order get the same bits. Dst may be Own. Op is never
 // PreMulSum. If Here is not nil, it is the ranks whose x are at Own, in the order of Peers and Stride bytes apart, a
-// multiple of 16, and nothing of them is received. An Avg is divided by Ranks. Scaled says that the terms of an Avg were
-// scaled (hostreduce.BeforeAverage).
+// multiple of 16, and nothing is received from them. An Avg is divided by Ranks. Scaled says that the terms of an Avg
+// were scaled (hostreduce.BeforeAverage).
 type Reduction struct {
 	Peers  []int // includes this rank
 	Here   []int
