@@ -119,6 +119,14 @@ func Load(dev *cuda.Device, group string) (*cuda.Module, error) {
 // Block is the address of Abort for kernels of the owner, which have ended before Free.
 func (l *Launcher) Block() device.Ptr { return l.memory.Ptr() }
 
+// spareAt is where the page of Abort is not used by Abort.
+const spareAt = 1024
+
+// Spare returns a word in page-locked memory for the owner, which lives as long as Block, and its address on the GPU.
+func (l *Launcher) Spare() (*atomic.Uint32, device.Ptr) {
+	return (*atomic.Uint32)(unsafe.Add(l.memory.Pointer(), spareAt)), l.memory.Ptr().Add(spareAt)
+}
+
 // Grant is the address of the abort word for kernels of the user. They may poll it until Free, and after an abort for
 // as long as they run: then it is not freed.
 func (l *Launcher) Grant() device.Ptr {

@@ -42,7 +42,7 @@ func (e *Engine) Algorithms() []collective.Info {
 				continue
 			}
 			if e.windows != nil {
-				add(c, "copy_engine", uint64(e.copyMode.from(c, e.own.policy))*uint64(e.size), collective.AnySize, nil,
+				add(c, "copy_engine", uint64(e.copiesFrom(c, e.own.policy))*uint64(e.size), collective.AnySize, nil,
 					"copy_engine")
 			}
 			from := uint64(e.sliceFrom()) * uint64(e.size)

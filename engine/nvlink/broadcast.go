@@ -22,14 +22,20 @@ func (e *Engine) broadcastMessages() int64 {
 // hop. Two shots: N bytes out of each port in two hops.
 func (e *Engine) broadcast(r *collective.Request, s *cuda.Stream) error {
 	total := r.Bytes()
+	if w, err := e.copyWindow(r, 1); err != nil {
+		return err
+	} else if w != nil {
+		return e.copyBroadcast(r, s, w)
+	}
 	v, err := e.pick(r, total, s)
 	if err != nil {
 		return err
 	}
-	if v.protocol == ring && total > e.broadcastMessages() {
+	staged := e.staged(r)
+	if !staged && v.protocol == ring && total > e.broadcastMessages() {
 		return e.ringBroadcast(r, s, v)
 	}
-	if v.twoShot && e.size > 1 {
+	if !staged && v.twoShot && e.size > 1 {
 		a := e.args
 		a.send, a.recv = uint64(r.Send), uint64(r.Recv)
 		if e.rank != r.Root {
@@ -42,11 +48,11 @@ func (e *Engine) broadcast(r *collective.Request, s *cuda.Stream) error {
 	e.batch.reset()
 	if e.rank != r.Root {
 		e.batch.recv(r.Root, r.Recv, total)
-		return e.transfers(s)
+		return e.messages(r, s)
 	}
 	for p := range e.size {
 		e.batch.send(p, r.Send, total)
 	}
 	e.batch.recv(r.Root, r.Recv, total)
-	return e.transfers(s)
+	return e.messages(r, s)
 }

@@ -20,7 +20,7 @@ var collectives = [collective.NumCollectives]func(*Engine, *collective.Request, 
 	collective.Reduce:          (*Engine).reduce,
 	collective.Gather:          (*Engine).gather,
 	collective.Scatter:         (*Engine).scatter,
-	collective.Barrier:         func(e *Engine, _ *collective.Request, s *cuda.Stream) error { return e.barrier(s) },
+	collective.Barrier:         (*Engine).barrierOf,
 	collective.AllToAllVDevice: (*Engine).allToAllVDevice,
 }
 
@@ -111,7 +111,7 @@ func (e *Engine) exchange(r *collective.Request, s *cuda.Stream) error {
 	if r.Collective == collective.AllToAll {
 		stride = r.Bytes()
 	}
-	if w, err := e.copyWindow(r); err != nil {
+	if w, err := e.copyWindow(r, e.size); err != nil {
 		return err
 	} else if w != nil {
 		return e.copies(r, s, stride, w)
@@ -120,25 +120,46 @@ func (e *Engine) exchange(r *collective.Request, s *cuda.Stream) error {
 	if err != nil {
 		return err
 	}
-	if v.protocol == ring {
+	staged := e.staged(r)
+	if v.protocol == ring && !staged {
 		return e.ringAllGather(r, s, v)
 	}
-	// Messages would overwrite data that an in-place all-to-all has yet to send. Packets are read before they are
-	// overwritten.
+	// Streams of messages would overwrite data that an in-place all-to-all has yet to send. Packets are read before they
+	// are overwritten.
 	inPlace := stride != 0 && r.Send == r.Recv
-	if r.Bytes() >= e.sliceFrom() && e.size > 1 && !inPlace {
+	if r.Bytes() >= e.sliceFrom() && e.size > 1 && !inPlace || staged {
 		e.batch.reset()
 		for p := range e.size {
 			e.batch.send(p, r.Send.Add(int64(p)*stride), r.Bytes())
 			e.batch.recv(p, r.Recv.Add(int64(p)*r.Bytes()), r.Bytes())
 		}
-		return e.transfers(s)
+		return e.messages(r, s)
 	}
 	a := e.args
 	a.operands(r)
 	a.bytes = uint64(r.Bytes())
 	a.sendStride, a.recvStride = uint64(stride), uint64(r.Bytes())
 	return e.launchMove(s, exchanging, v, r.Bytes())
+}
+
+// staged reports whether the messages of a collective go through stages.
+func (e *Engine) staged(r *collective.Request) bool { return e.zero() && e.stage > 0 && !e.chosen(r) }
+
+// messages runs the messages of a collective.
+func (e *Engine) messages(r *collective.Request, s *cuda.Stream) error {
+	if e.staged(r) {
+		return e.throughStages(s)
+	}
+	return e.transfers(s)
+}
+
+func (e *Engine) barrierOf(_ *collective.Request, s *cuda.Stream) error {
+	if !e.zero() {
+		return e.barrier(s)
+	}
+	return e.ordered(s, func() error {
+		return e.between(s, e.others(), e.others(), func() error { return nil })
+	})
 }
 
 // barrier is an all-gather of a dummy word.

@@ -2,6 +2,7 @@ package nvlink
 
 import (
 	"errors"
+	"math"
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
@@ -11,8 +12,11 @@ import (
 	"github.com/goccl/goccl/job/share"
 )
 
-// copyMode selects when copy engines run all-gathers and all-to-alls into windows. The ranks use the minimum of their
-// modes.
+// tokensByDefault lets tokens take the place of barrier kernels also where the table chooses copy engines and no policy
+// asks to spare SMs. No GPU has measured which of the two is faster, beside GEMMs or alone: true is for that measurement.
+const tokensByDefault = false
+
+// copyMode selects when copy engines run collectives into windows. The ranks use the minimum of their modes.
 type copyMode setting.Copies
 
 const (
@@ -27,14 +31,21 @@ const (
 // its peers run.
 const (
 	copyFrom          = 1 << 20
-	copyZeroFrom      = 8 << 10 // with CTAPolicyZero: below, a kernel takes one block, as barriers do
+	copyZeroFrom      = 8 << 10 // with CTAPolicyZero, without tokens: below, a kernel takes one block, as barriers do
 	copyAllGatherFrom = 64 << 20
 	copyAllToAllFrom  = 32 << 20
+
+	copySplitFrom = 1 << 20 // from here on a root sends each byte once and the others forward it; not measured
 )
 
-// from is the smallest slice of a collective that goes through copy engines with policy p.
-func (m copyMode) from(c collective.Collective, p collective.CTAPolicy) int64 {
+// copiesFrom is the smallest slice of a collective that goes through copy engines with policy p.
+func (e *Engine) copiesFrom(c collective.Collective, p collective.CTAPolicy) int64 {
+	m := e.copyMode
 	switch {
+	case e.tokens != nil && p == collective.CTAPolicyZero:
+		return 1
+	case c == collective.Broadcast && (e.tokens == nil || m != copyAlways):
+		return math.MaxInt64
 	case p == collective.CTAPolicyZero:
 		return copyZeroFrom
 	case m == copyAlways || p == collective.CTAPolicyEfficiency:
@@ -45,16 +56,28 @@ func (m copyMode) from(c collective.Collective, p collective.CTAPolicy) int64 {
 	return copyAllGatherFrom
 }
 
-// copyWindow returns the window through which the copy engines run an all-gather or an all-to-all, or nil. All ranks
-// decide the same: by the size, by the offset of recv in its window, which is the same on all ranks by contract, and by
-// the agreed mode.
-func (e *Engine) copyWindow(r *collective.Request) (*share.Window, error) {
-	if e.windows == nil || r.Bytes() < e.copyMode.from(r.Collective, e.call.policy) || e.table.forced[r.Collective] ||
-		r.Algorithm != "" ||
+// byTokens reports whether the barriers around the copies of the current request are tokens.
+func (e *Engine) byTokens() bool {
+	return e.tokens != nil && (e.zero() || e.copyMode == copyAlways || tokensByDefault)
+}
+
+// zero reports whether the current request takes no SM, if copy engines can do its work.
+func (e *Engine) zero() bool { return e.tokens != nil && e.call.policy == collective.CTAPolicyZero }
+
+// chosen reports whether the user has named an algorithm.
+func (e *Engine) chosen(r *collective.Request) bool {
+	return e.table.forced[r.Collective] || r.Algorithm != ""
+}
+
+// copyWindow returns the window through which the copy engines run a collective, of which recv takes some slices, or
+// nil. All ranks decide the same: by the size, by the offset of recv in its window, which is the same on all ranks by
+// contract, and by the agreed mode.
+func (e *Engine) copyWindow(r *collective.Request, slices int) (*share.Window, error) {
+	if e.windows == nil || r.Bytes() < e.copiesFrom(r.Collective, e.call.policy) || e.chosen(r) ||
 		r.Collective == collective.AllToAll && r.Send == r.Recv {
 		return nil, nil
 	}
-	w := e.windows.Find(r.Recv, r.Bytes()*int64(e.size))
+	w := e.windows.Find(r.Recv, r.Bytes()*int64(slices))
 	if w == nil {
 		return nil, nil
 	}
@@ -72,12 +95,16 @@ func (e *Engine) copyWindow(r *collective.Request) (*share.Window, error) {
 //  2. A copy to each peer, starting with the next rank, so that each port has one sender and one receiver at any time.
 //     This rank's own slice, unless it is in place, is copied on a side stream meanwhile: it needs no port. The side
 //     stream forks after step 1 and is joined before step 3.
-//  3. A barrier: each rank's barrier follows its copies, so when it has passed all copies are done. Its ticket marks
-//     the end of all three steps.
+//  3. A barrier: each rank's barrier follows its copies, so when it has passed all copies are done.
 //
-// Copies cannot poll the abort word. After a failure the enqueued copies still run, and the contents of windows are
-// undefined.
+// The barriers are kernels, or tokens. Copies cannot poll the abort word. After a failure the enqueued copies still run,
+// and the contents of windows are undefined.
 func (e *Engine) copies(r *collective.Request, s *cuda.Stream, stride int64, w *share.Window) error {
+	if e.byTokens() {
+		return e.ordered(s, func() error {
+			return e.between(s, e.others(), e.others(), func() error { return e.copySlices(r, s, stride, w) })
+		})
+	}
 	if err := e.barrier(s); err != nil {
 		return err
 	}
@@ -89,6 +116,155 @@ func (e *Engine) copies(r *collective.Request, s *cuda.Stream, stride int64, w *
 		return errors.Join(err, e.launcher.Order.Leave(s))
 	}
 	return nil
+}
+
+// ordered runs work that launches no kernel in the order of the engine.
+func (e *Engine) ordered(s *cuda.Stream, work func() error) error {
+	if err := e.launcher.Order.Enter(s); err != nil {
+		return err
+	}
+	return errors.Join(work(), e.launcher.Order.Leave(s))
+}
+
+// between enqueues copies to the memory of some ranks, while the ranks of ours copy to this rank's memory.
+func (e *Engine) between(s *cuda.Stream, theirs, ours ranks, copies func() error) error {
+	err := e.tokens.meet(s, free, ours, theirs)
+	if err == nil {
+		err = copies()
+	}
+	if err != nil {
+		return err
+	}
+	return e.tokens.meet(s, full, theirs, ours)
+}
+
+// others is the set of all ranks except this one.
+func (e *Engine) others() ranks { return (1<<e.size - 1) &^ (1 << e.rank) }
+
+// copyBroadcast runs a broadcast into a window. Large data leave the root once, in slices that the other ranks forward.
+func (e *Engine) copyBroadcast(r *collective.Request, s *cuda.Stream, w *share.Window) error {
+	total, root := r.Bytes(), ranks(1)<<r.Root
+	split := total >= copySplitFrom && e.size > 2
+	put := func(p, slice int) error {
+		at, end := int64(0), total
+		if split {
+			n := sliceOf(total, int64(e.size-1))
+			at, end = min(total, int64(slice)*n), min(total, int64(slice+1)*n)
+		}
+		from := r.Recv
+		if e.rank == r.Root {
+			from = r.Send
+		}
+		return s.Copy(w.Parts().Ptr[p].Add(int64(r.Recv-w.Base())+at), from.Add(at), end-at)
+	}
+	toAll := func(slice int) error {
+		for k := 1; k < e.size; k++ {
+			p := (e.rank + k) % e.size
+			if p == r.Root {
+				continue
+			}
+			mine := slice
+			if e.rank == r.Root {
+				mine = k - 1
+			}
+			if err := put(p, mine); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return e.ordered(s, func() error {
+		if e.rank == r.Root {
+			return e.between(s, e.others(), 0, func() error {
+				if r.Send != r.Recv {
+					return errors.Join(toAll(0), s.Copy(r.Recv, r.Send, total))
+				}
+				return toAll(0)
+			})
+		}
+		err := e.between(s, 0, root, func() error { return nil })
+		if split && err == nil {
+			peers := e.others() &^ root
+			err = e.between(s, peers, peers, func() error { return toAll((e.rank-r.Root+e.size)%e.size - 1) })
+		}
+		return err
+	})
+}
+
+// throughStages runs the messages of e.batch without a kernel: in each round, a chunk for each peer goes to its stage
+// in the peer's arena, and from there to its place. All ranks take part, and both sides of a message cut it the same
+// way. In place, a chunk is sent before another takes its place.
+func (e *Engine) throughStages(s *cuda.Stream) error {
+	b, from := &e.batch, e.batch.from
+	if err := b.pair(e.rank); err != nil {
+		return err
+	}
+	b.from = math.MaxInt64
+	b.sort(e.rank, false)
+	b.from = from
+	return e.ordered(s, func() error {
+		for _, own := range b.own {
+			for ; len(own) > 0; own = own[2:] {
+				src, dst := &b.all[own[0]], &b.all[own[1]]
+				if err := s.Copy(dst.ptr, src.ptr, src.bytes); err != nil {
+					return err
+				}
+			}
+		}
+		var done [2 * maxRanks]int64 // of the first message of each list
+		for {
+			var lists [2]ranks // receives, sends
+			for p := range e.size {
+				for dir := range lists {
+					if b.head[2*p+dir] >= 0 {
+						lists[dir] |= 1 << p
+					}
+				}
+			}
+			if lists[0]|lists[1] == 0 {
+				return nil
+			}
+			err := e.between(s, lists[1], lists[0], func() error { return e.chunks(s, 1, &done) })
+			if err == nil {
+				err = e.chunks(s, 0, &done)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// chunks copies the next chunk of every list of a direction: of sends (1) into the peers' stages, of receives (0) out of
+// this rank's stages.
+func (e *Engine) chunks(s *cuda.Stream, dir int, done *[2 * maxRanks]int64) error {
+	b := &e.batch
+	for k := 1; k < e.size; k++ {
+		p := (e.rank + k) % e.size
+		q := 2*p + dir
+		if b.head[q] < 0 {
+			continue
+		}
+		t := &b.all[b.head[q]]
+		at := t.ptr.Add(done[q])
+		n := min(e.stage, t.bytes-done[q])
+		dst, src := e.stageOf(p, e.rank), at
+		if dir == 0 {
+			dst, src = at, e.stageOf(e.rank, p)
+		}
+		if err := s.Copy(dst, src, n); err != nil {
+			return err
+		}
+		if done[q] += n; done[q] == t.bytes {
+			b.head[q], done[q] = b.next[b.head[q]], 0
+		}
+	}
+	return nil
+}
+
+// stageOf returns the stage of a sender in a rank's arena.
+func (e *Engine) stageOf(owner, sender int) device.Ptr {
+	return e.arena.Ptr[owner].Add(e.layout().stageOffset() + int64(sender)*e.stage)
 }
 
 func (e *Engine) copySlices(r *collective.Request, s *cuda.Stream, stride int64, w *share.Window) error {

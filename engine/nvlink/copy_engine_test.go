@@ -21,7 +21,7 @@ import (
 
 func copyEngines(t *testing.T, n int) []*Engine {
 	t.Helper()
-	t.Setenv("GOCCL_COPY_ENGINE", "1")
+	t.Setenv("NCCL_CTA_POLICY", "EFFICIENCY") // from copyFrom, with barriers of kernels
 	engines := mockEngines(t, n)
 	for r, e := range engines {
 		// Without graph orders, which order_graph_test.go tests.

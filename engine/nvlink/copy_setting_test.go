@@ -50,6 +50,7 @@ func TestCopyEnginesByDefault(t *testing.T) {
 					}
 				}
 			}
+			abandon(t, e)
 		})
 	}
 }

@@ -53,6 +53,8 @@ type Engine struct {
 	windows     *share.Windows // the user's; nil: they are not used
 	copyMode    copyMode       // of windows
 	side        *cuda.Side     // for own slices of windows; made with the first one
+	tokens      *tokens        // nil: copies are between barriers of kernels only
+	stage       int64          // bytes of a stage in the arena; 0: there is none
 	lamport     Lamport        // nil: there is none
 	exact       collective.Exact
 
@@ -124,6 +126,9 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	if terms.copies != copyNever && n > 1 && terms.gpu.Link < HostMemory {
 		e.windows, e.copyMode = share.NewWindows(cfg.Bootstrap, tags.Window, dev, waitLimit(&cfg)), terms.copies
+		if terms.memOps {
+			e.tokens, e.stage = new(tokens), terms.stage()
+		}
 	}
 	e.streams = int(max(1, terms.share(2*streamChannels)/2))
 	if err := e.choose(&terms, env.Algorithms); err != nil {
@@ -205,6 +210,9 @@ func (e *Engine) fillConstants() {
 	e.counted = &allToAllVArgs{p2pHead: e.p2p.p2pHead}
 	e.stream.abort, e.stream.counters, e.stream.rank, e.stream.nranks = block, state+stateStream, uint32(e.rank), uint32(n)
 	e.args.slotBytes, e.slotUnits = uint32(slotBytes(n)), slotBytes(n)/16
+	if e.tokens != nil {
+		e.tokens.place(e)
+	}
 	*e.ring = *e.args
 	e.ring.window, e.ring.epochs, e.ring.flagsOffset = e.stream.window, state+stateRing, uint32(streamBytes(n))
 }
@@ -252,6 +260,7 @@ func (e *Engine) Abort(cause error) {
 	if e.cause.Set(cause) {
 		e.windows.Abandon()
 		e.launcher.Raise()
+		e.tokens.raise()
 	}
 }
 
@@ -272,13 +281,18 @@ func (e *Engine) Err() error {
 func (e *Engine) SeesAborts() bool { return false }
 
 // Unfinished implements collective.Engine. A kernel whose wait was ended reports that, also if a graph replayed it.
-func (e *Engine) Unfinished() bool { return e.launcher.Unfinished() }
+func (e *Engine) Unfinished() bool { return e.launcher.Unfinished() || e.tokens.Cut() }
 
 // watchReports polls for waits that have timed out, so that AsyncError and the peers' kernels get the error without a
 // call, and for work that does not end.
 func (e *Engine) watchReports(warnAfter time.Duration) {
 	s := launcher.Stall[uint64]{After: warnAfter}
 	e.launcher.Watch(100*time.Millisecond, func() bool {
+		if e.tokens != nil {
+			if p := e.tokens.late(time.Now(), e.timeout); p >= 0 {
+				e.launcher.Abort.Report(abort.Timeout, p)
+			}
+		}
 		if e.Err() != nil {
 			return false
 		}
@@ -306,6 +320,7 @@ func (e *Engine) Close() error {
 }
 
 func (e *Engine) free() error {
+	e.tokens.leave(true)
 	errs := []error{e.windows.Close()}
 	if e.side != nil {
 		errs = append(errs, e.side.Close())

@@ -72,13 +72,13 @@ func eachRank(n int, f func(r int) error) error {
 // All ranks must be idle, and all must be aged before any continues.
 func (e *Engine) age(s *cuda.Stream, first uint32) error {
 	n, window := e.size, e.arena.Ptr[e.rank]
-	if err := s.Memset(window, 0, layout{n, true}.arenaBytes()); err != nil {
+	if err := s.Memset(window, 0, layout{n: n, ll128: true}.arenaBytes()); err != nil {
 		return err
 	}
 	if err := s.Synchronize(context.Background()); err != nil {
 		return err
 	}
-	streams := layout{n, true}.streamOffset()
+	streams := layout{n: n, ll128: true}.streamOffset()
 	flags := streams + streamBytes(n)
 	// The ring's counters have 64 bits: sent, received, reduced, flags, and credits.
 	for _, words := range []struct {

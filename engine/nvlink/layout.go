@@ -91,11 +91,12 @@ type allToAllVArgs struct {
 func slotBytes(n int) int64 { return min(8<<10, (24<<20)/(maxBlocks*4*int64(n))) &^ 511 }
 
 // layout is where the parts of an arena lie: the areas of LL128, the areas of LL, the region of messages, the region of
-// streams and the ring, and the slots of the probe. LL and LL128 share no line: protocol.cuh. Without
-// NVLink there are no areas of LL128.
+// streams and the ring, the slots of the probe, the tokens, and a stage for each sender. LL and LL128 share no line:
+// protocol.cuh. Without NVLink there are no areas of LL128.
 type layout struct {
 	n     int
 	ll128 bool
+	stage int64 // bytes of a stage
 }
 
 func (l layout) ll128Bytes() int64 {
@@ -108,7 +109,9 @@ func (l layout) packetBytes() int64  { return llBlocks * 4 * int64(l.n) * slotBy
 func (l layout) p2pOffset() int64    { return l.ll128Bytes() + l.packetBytes() }
 func (l layout) streamOffset() int64 { return l.p2pOffset() + p2pBytes(l.n) }
 func (l layout) probeOffset() int64  { return l.streamOffset() + streamBytes(l.n) + ringFlagBytes(l.n) }
-func (l layout) arenaBytes() int64   { return l.probeOffset() + probeSlots(l.n) }
+func (l layout) tokenOffset() int64  { return l.probeOffset() + probeSlots(l.n) }
+func (l layout) stageOffset() int64  { return l.tokenOffset() + tokenBytes }
+func (l layout) arenaBytes() int64   { return l.stageOffset() + int64(l.n)*l.stage }
 
 func p2pBytes(n int) int64 {
 	return int64(n)*p2pChannels*p2pDepth*p2pSlotBytes + int64(n)*p2pChannels*128

@@ -111,7 +111,7 @@ func TestLayoutAgreesWithTheHeaders(t *testing.T) {
 			}
 		}
 	}
-	if b := (layout{8, true}).arenaBytes(); b > 60<<20 {
+	if b := (layout{n: 8, ll128: true}).arenaBytes(); b > 60<<20 {
 		t.Errorf("the window of 8 ranks has %d bytes", b)
 	}
 }

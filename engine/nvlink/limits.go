@@ -26,6 +26,15 @@ func (t *terms) limits() limits {
 	return l
 }
 
+// stage returns the size of a stage. Only with CTAPolicyZero do messages go through stages.
+func (t *terms) stage() int64 {
+	n := int64(len(t.links.all))
+	if t.policy != collective.CTAPolicyZero || t.copies == copyNever || !t.memOps || n == 1 || t.gpu.Link >= HostMemory {
+		return 0
+	}
+	return min(8<<20, (32<<20)/n) &^ 4095
+}
+
 // of returns the limits of a request's launches: its own within the communicator's. Its own policy wins.
 func (l limits) of(r *collective.Request) limits {
 	if l.least = max(l.least, int64(r.MinCTAs)); r.MaxCTAs > 0 {

@@ -91,8 +91,8 @@ func TestNoLaunchIsWiderThanItsLimit(t *testing.T) {
 	}
 }
 
-// With CTAPolicyEfficiency copy engines run slices from copyFrom, with CTAPolicyZero from copyZeroFrom, unless they are
-// switched off. A request's policy wins.
+// With CTAPolicyEfficiency copy engines run slices from copyFrom, with CTAPolicyZero all, unless they are switched off. A
+// request's policy wins.
 func TestCopyEnginesByPolicy(t *testing.T) {
 	const size = 2 * copyAllGatherFrom
 	for _, c := range []struct {
@@ -102,9 +102,9 @@ func TestCopyEnginesByPolicy(t *testing.T) {
 	}{
 		{"", "DEFAULT", 0, copyAllGatherFrom},
 		{"", "EFFICIENCY", 0, copyFrom},
-		{"", "zero|EFFICIENCY", 0, copyZeroFrom},
+		{"", "zero|EFFICIENCY", 0, 1},
 		{"", "2", collective.CTAPolicyDefault, copyAllGatherFrom},
-		{"", "", collective.CTAPolicyZero, copyZeroFrom},
+		{"", "", collective.CTAPolicyZero, 1},
 		{"0", "ZERO", 0, 0},
 	} {
 		t.Setenv("GOCCL_COPY_ENGINE", c.copies)
@@ -117,7 +117,7 @@ func TestCopyEnginesByPolicy(t *testing.T) {
 				registerWindow(t, e, mem[r], size)
 			}
 			s, other := newStream(t, e), memory(t, e, size)
-			for _, slice := range []int64{copyZeroFrom - 1, copyZeroFrom, copyFrom - 1, copyFrom, copyAllGatherFrom - 1,
+			for _, slice := range []int64{1, copyZeroFrom, copyFrom - 1, copyFrom, copyAllGatherFrom - 1,
 				copyAllGatherFrom} {
 				r := moves(e, collective.AllGather, other, mem[0], slice, s)
 				r.CTAPolicy = c.call
@@ -126,11 +126,13 @@ func TestCopyEnginesByPolicy(t *testing.T) {
 					t.Errorf("%+v: %d bytes a rank: copied %v", c, slice, got)
 				}
 			}
+			abandon(t, e)
 		})
 	}
 }
 
-// The device knows which part of the GPU an operation took: the ring's blocks, or copies and a block of their barriers.
+// The device knows which part of the GPU an operation took: the ring's blocks, or copies, and a block if barriers are
+// kernels.
 func TestUseOfGPU(t *testing.T) {
 	engines := mockEngines(t, 2)
 	e, mem := engines[0], make([]device.Ptr, 2)
@@ -150,8 +152,12 @@ func TestUseOfGPU(t *testing.T) {
 		t.Errorf("a ring of 7 channels: %+v", got)
 	}
 	r = moves(e, collective.AllGather, other, mem[0], copyFrom, s)
-	r.CTAPolicy = collective.CTAPolicyZero
-	if got := use(r); got != (cuda.Use{Blocks: 1, Copies: true}) {
-		t.Errorf("copies: %+v", got)
+	for policy, blocks := range map[collective.CTAPolicy]int{collective.CTAPolicyEfficiency: 1,
+		collective.CTAPolicyZero: 0} {
+		r.CTAPolicy = policy
+		if got := use(r); got != (cuda.Use{Blocks: blocks, Copies: true}) {
+			t.Errorf("copies with policy %v: %+v", policy, got)
+		}
 	}
+	abandon(t, e)
 }

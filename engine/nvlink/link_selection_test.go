@@ -161,7 +161,7 @@ func TestHostArenas(t *testing.T) {
 	t.Setenv("GOCCL_LINK", "host")
 	before, n := share.Mapped(), 3
 	engines := mockEngines(t, n)
-	size := layout{n, false}.arenaBytes()
+	size := layout{n: n}.arenaBytes()
 	for r, e := range engines {
 		for p := range n {
 			copy(device.Bytes(e.arena.Ptr[p].Add(size-int64(r)-1), 1), []byte{byte(10*p + r)})

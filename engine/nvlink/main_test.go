@@ -51,6 +51,12 @@ func TestMain(m *testing.M) {
 // mockEngines are the engines of n ranks of this process, rank r on GPU r mod 4, over the mock driver.
 func mockEngines(t testing.TB, n int) []*Engine {
 	t.Helper()
+	return limitedEngines(t, n, time.Minute)
+}
+
+// limitedEngines are mockEngines with a limit of operations.
+func limitedEngines(t testing.TB, n int, limit time.Duration) []*Engine {
+	t.Helper()
 	if notes == nil {
 		t.Skip("this test needs the mock driver: gcc, and no GPU")
 	}
@@ -69,7 +75,7 @@ func mockEngines(t testing.TB, n int) []*Engine {
 		go func() {
 			var err error
 			engines[r], err = New(context.Background(), Config{Job: collective.Job{Bootstrap: boots[r], Device: dev,
-				OpTimeout: time.Minute}})
+				OpTimeout: limit}})
 			errs <- err
 		}()
 	}
@@ -187,6 +193,15 @@ func setOrder(t testing.TB, e *Engine, word device.Ptr, graphs cuda.GraphOrder) 
 	must(t, errors.Join(err, e.launcher.Order.Close()))
 	e.launcher.Order = o
 	return o
+}
+
+// abandon ends work that waits for other ranks, before the test frees its memory.
+func abandon(t testing.TB, e *Engine) {
+	t.Helper()
+	e.Abort(collective.ErrAborted)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	must(t, e.launcher.Order.Wait(ctx))
 }
 
 // eventually waits, with a bound, for a result of the background goroutines.

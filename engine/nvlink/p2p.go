@@ -337,7 +337,7 @@ func (e *Engine) allToAllV(r *collective.Request, s *cuda.Stream) error {
 		e.batch.send(p, r.Send.Add(r.SendDispls[p]*size), r.SendCounts[p]*size)
 		e.batch.recv(p, r.Recv.Add(r.RecvDispls[p]*size), r.RecvCounts[p]*size)
 	}
-	return e.transfers(s)
+	return e.messages(r, s)
 }
 
 func (e *Engine) gather(r *collective.Request, s *cuda.Stream) error {
@@ -348,7 +348,7 @@ func (e *Engine) gather(r *collective.Request, s *cuda.Stream) error {
 			e.batch.recv(p, r.Recv.Add(int64(p)*r.Bytes()), r.Bytes())
 		}
 	}
-	return e.transfers(s)
+	return e.messages(r, s)
 }
 
 func (e *Engine) scatter(r *collective.Request, s *cuda.Stream) error {
@@ -359,5 +359,5 @@ func (e *Engine) scatter(r *collective.Request, s *cuda.Stream) error {
 			e.batch.send(p, r.Send.Add(int64(p)*r.Bytes()), r.Bytes())
 		}
 	}
-	return e.transfers(s)
+	return e.messages(r, s)
 }

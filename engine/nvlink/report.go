@@ -45,7 +45,7 @@ func (e *Engine) report(status uint32, b *abort.Block) error {
 		err.Op, err.Seq = "wait signal", 0
 		err.Err = fmt.Errorf("%w: a kernel waited %v for signals of rank %d", collective.ErrTimeout, e.timeout, err.Peer)
 	} else {
-		err.Err = fmt.Errorf("%w: a kernel waited %v for data; the latest operation submitted here is the one named",
+		err.Err = fmt.Errorf("%w: the GPU waited %v for data; the latest operation submitted here is the one named",
 			collective.ErrTimeout, e.timeout)
 	}
 	return e.renumbered(err)

@@ -182,7 +182,7 @@ func TestProtocolsAndAddresses(t *testing.T) {
 	_, small := put(collective.AllReduce, 0)
 	must(t, e.Force("all_reduce:one_shot_ll128"))
 	_, lines := put(collective.AllReduce, 0)
-	at := layout{n, true}
+	at := layout{n: n, ll128: true}
 	for r := range n {
 		base := uint64(e.arena.Ptr[r])
 		if lines.window[r] != base || small.window[r] != base+uint64(at.ll128Bytes()) || lines.slotBytes != small.slotBytes {

@@ -8,6 +8,7 @@ import (
 
 // Suspend frees the arena. No rank has work.
 func (e *Engine) Suspend() error {
+	e.tokens.leave(false)
 	a := e.arena
 	e.arena = nil
 	return a.Close()
@@ -35,7 +36,7 @@ func (e *Engine) Resume(ctx context.Context) (err error) {
 // zeros is the state up to the ticket.
 var zeros [stateTicket]byte
 
-func (e *Engine) layout() layout { return layout{e.size, !e.table.noLL128} }
+func (e *Engine) layout() layout { return layout{e.size, !e.table.noLL128, e.stage} }
 
 // Memory returns the bytes of the arena, and of the state.
 func (e *Engine) Memory() (suspendable, persistent int64) { return e.layout().arenaBytes(), stateBytes }

@@ -56,6 +56,15 @@ func At(p unsafe.Pointer) *Block { return (*Block)(p) }
 // Raise sets the reason, unless one is set.
 func (b *Block) Raise(reason uint32) { b.Abort.CompareAndSwap(0, reason) }
 
+// Report reports a wait for a rank that the host has given up, unless there is a report.
+func (b *Block) Report(status uint32, peer int) {
+	if b.Reported.Load() == 0 {
+		b.Peer.Store(uint32(peer))
+		b.Op.Store(WaitNone)
+		b.Reported.CompareAndSwap(0, status)
+	}
+}
+
 // Limit bounds each wait; d <= 0 is no bound.
 func (b *Block) Limit(d time.Duration) { b.SpinLimit.Store(uint64(max(0, d))) }
 

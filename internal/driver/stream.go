@@ -118,29 +118,6 @@ func (c Context) MemOps(s Stream, ops []MemOp) error {
 	return call(opMemOps, c, &a, (*byte)(unsafe.Pointer(unsafe.SliceData(ops))), nil)
 }
 
-// MemOp is one operation of MemOps: CUstreamBatchMemOpParams.
-type MemOp struct {
-	kind  uint64
-	addr  Ptr
-	value uint64
-	_     [3]uint64
-}
-
-// Write stores a word once all earlier work is visible to the system.
-func Write(p Ptr, v uint32) MemOp { return MemOp{kind: 2, addr: p, value: uint64(v)} }
-
-// Wait waits until the 8-byte word at p is at least v by signed difference.
-func Wait(p Ptr, v uint64) MemOp { return MemOp{kind: 4, addr: p, value: v} }
-
-// MostMemOps is the largest number of operations of one call.
-const MostMemOps = 256
-
-// MemOps enqueues writes and waits, which run in their order. A capture makes one node of them.
-func (c Context) MemOps(s Stream, ops []MemOp) error {
-	a := args{uint64(s), uint64(len(ops))}
-	return call(opMemOps, c, &a, (*byte)(unsafe.Pointer(unsafe.SliceData(ops))), nil)
-}
-
 // NewEvent makes an event; Elapsed requires timing.
 func (c Context) NewEvent(timing bool) (Event, error) {
 	a := args{2}
