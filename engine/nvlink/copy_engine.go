@@ -13,7 +13,7 @@ import (
 )
 
 // tokensByDefault lets tokens take the place of barrier kernels also where the table chooses copy engines and no policy
-// asks to spare SMs. No GPU has measured which of the two is faster, beside GEMMs or alone: true is for that measurement.
+// asks to spare SMs. It has not been measured on a GPU which of the two is faster, beside GEMMs or alone.
 const tokensByDefault = false
 
 // copyMode selects when copy engines run collectives into windows. The ranks use the minimum of their modes.
@@ -97,8 +97,8 @@ func (e *Engine) copyWindow(r *collective.Request, slices int) (*share.Window, e
 //     stream forks after step 1 and is joined before step 3.
 //  3. A barrier: each rank's barrier follows its copies, so when it has passed all copies are done.
 //
-// The barriers are kernels, or tokens. Copies cannot poll the abort word. After a failure the enqueued copies still run,
-// and the contents of windows are undefined.
+// The barriers are kernels, or tokens. Copies cannot poll the abort word. After a failure the enqueued copies still
+// run, and the contents of windows are undefined.
 func (e *Engine) copies(r *collective.Request, s *cuda.Stream, stride int64, w *share.Window) error {
 	if e.byTokens() {
 		return e.ordered(s, func() error {
@@ -235,8 +235,8 @@ func (e *Engine) throughStages(s *cuda.Stream) error {
 	})
 }
 
-// chunks copies the next chunk of every list of a direction: of sends (1) into the peers' stages, of receives (0) out of
-// this rank's stages.
+// chunks copies the next chunk of every list of a direction: of sends (1) into the peers' stages, of receives (0) out
+// of this rank's stages.
 func (e *Engine) chunks(s *cuda.Stream, dir int, done *[2 * maxRanks]int64) error {
 	b := &e.batch
 	for k := 1; k < e.size; k++ {

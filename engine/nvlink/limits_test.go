@@ -91,8 +91,8 @@ func TestNoLaunchIsWiderThanItsLimit(t *testing.T) {
 	}
 }
 
-// With CTAPolicyEfficiency copy engines run slices from copyFrom, with CTAPolicyZero all, unless they are switched off. A
-// request's policy wins.
+// With CTAPolicyEfficiency copy engines run slices from copyFrom, with CTAPolicyZero all, unless they are switched off.
+// A request's policy wins.
 func TestCopyEnginesByPolicy(t *testing.T) {
 	const size = 2 * copyAllGatherFrom
 	for _, c := range []struct {

@@ -21,7 +21,7 @@ import (
 // Property, checked in every state of a small model (test/models, token): memory is accessed between free and full
 // only, no token is lost, and after the death of a rank every other rank ends.
 //
-// The host sees through the mark, a word of its own memory, whether the stream waits. It ends all waits by the upper
+// The host sees through the mark, a word in host memory, whether the stream waits. It ends all waits by the upper
 // half of the tokens, which no stream writes.
 type tokens struct {
 	ops   cuda.MemOps

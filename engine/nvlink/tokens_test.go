@@ -125,7 +125,7 @@ func (m *mover) request(x *moved, r int) (req collective.Request, in, want []byt
 	return req, in, want
 }
 
-// run runs the operations on all ranks and checks what they have moved, and that nothing was launched.
+// run runs the operations on all ranks and checks the data, and that nothing was launched.
 func (m *mover) run(xs []moved, random *rand.Rand) {
 	m.t.Helper()
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
@@ -170,10 +170,10 @@ func (m *mover) run(xs []moved, random *rand.Rand) {
 			got := make([]byte, len(wants[r]))
 			must(m.t, e.dev.CopyOut(got, recvs[r]))
 			if x.c == collective.Gather && x.inPlace && r != x.root {
-				continue // its receive buffer holds what it sends
+				continue // its receive buffer holds its input
 			}
 			if !bytes.Equal(got, wants[r]) {
-				m.t.Fatalf("%+v: rank %d has not what it shall", x, r)
+				m.t.Fatalf("%+v: rank %d has wrong data", x, r)
 			}
 			if e.Unfinished() || e.Err() != nil {
 				m.t.Fatalf("%+v: rank %d: unfinished %v, %v", x, r, e.Unfinished(), e.Err())
@@ -213,8 +213,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// The calls of an operation: a rank tells that it may be written to before it waits for the same, copies only then, tells
-// of its copies only behind them, and takes back every token.
+// The calls of an operation: a rank gives free before it waits for free, copies only then, gives full only behind its
+// copies, and clears every token that it takes.
 func TestTokensInOrder(t *testing.T) {
 	m := newMover(t, 2, time.Minute)
 	e := m.engines[0]
@@ -224,7 +224,8 @@ func TestTokensInOrder(t *testing.T) {
 	req.Stream = s
 	calls := noted(t, func() { must(t, e.Enqueue(1, []collective.Request{req})) })
 	const meeting = "write write wait-value write write"
-	const copied = "capture-query of the side record copy wait-event of the side copy of the side record of the side wait-event"
+	const copied = "capture-query of the side record copy wait-event of the side copy of the side " +
+		"record of the side wait-event"
 	if got, want := strings.Join(kindsBeside(calls, s), " "), "capture-query "+meeting+" "+copied+" "+meeting+
 		" record"; got != want {
 		t.Errorf("%s; want %s", got, want)
@@ -263,8 +264,8 @@ func TestTokensAllocateNothing(t *testing.T) {
 	abandon(t, m.engines[0])
 }
 
-// An abort ends the wait of a stream for a rank that does not come, and each later one, also of graphs. Then work counts
-// as cut short, but not after a Close without waits.
+// An abort ends the wait of a stream for a rank that does not come, and each later one, also of graphs. Then work
+// counts as cut short. After a Close without waits it does not.
 func TestTokensAborted(t *testing.T) {
 	m := newMover(t, 3, 0)
 	m.run([]moved{{c: collective.AllGather, count: 64}}, rand.New(rand.NewPCG(1, 1)))

@@ -5,11 +5,12 @@ import (
 	"testing"
 )
 
-// Token: every operation of a rank's stream gives free to all peers, takes it from all, copies into each peer's memory,
-// gives full to all, takes it from all, and reads what the peers have copied (engine/nvlink, tokens). A token is a word
-// that its giver sets and its taker clears. A rank may die; the hosts of the others then raise their own tokens for ever.
-// Property: no token is given twice before it is taken, no rank copies into memory that is still to be read, each reads
-// what its peers have copied in the same operation, and all ends, also after a death.
+// Token: every operation of a rank's stream gives free to all peers, takes it from all, copies into each peer's
+// memory, gives full to all, takes it from all, and reads what the peers have copied (engine/nvlink, tokens). A
+// token is a word that its giver sets and its taker clears. A rank may die; the hosts of the others then raise
+// their own tokens for ever. Property: no token is given twice before it is taken, no rank copies into memory that
+// is still to be read, each reads what its peers have copied in the same operation, and all ends, also after a
+// death.
 
 type tokenState struct {
 	at     [ranks]uint8          // steps done of the operation
