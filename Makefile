@@ -87,7 +87,7 @@ race: ## the tests of the concurrent packages under the race detector
 	$(GOTEST) -race -short -parallel 4 $(RACE_PACKAGES)
 
 plain: ## the tests of the packages that race leaves out
-	all=$$($(GO) list ./kernels/internal/hosttest ./capi ./cmd/goccl/internal/chaos $(PACKAGES)); \
+	all=$$($(GO) list ./kernels/internal/hosttest ./capi ./test/chaos $(PACKAGES)); \
 		raced=$$($(GO) list $(RACE_PACKAGES)); $(GOTEST) $$(grep -vxF "$$raced" <<<"$$all")
 
 again: ## the tests that race shortens, in their usual form
