@@ -79,7 +79,7 @@ def _kept(name: str) -> Any:
     """A method of ProcessGroup that returns goccl's Work where C++ has wrapped it."""
     call = getattr(dist.ProcessGroup, name)
 
-    def method(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         outer = call(self, *args, **kwargs)
         made = latest.work()
         latest.work = latest.none
