@@ -197,7 +197,7 @@ class Abilities(Named):
     def get_error(self) -> Any:
         """The kind of the first failure."""
         for queue in self._queues.values():
-            failure = queue.comm.get_async_error()
+            failure = queue.failure()
             if isinstance(failure, errors.Timeout):
                 return _c10d.ErrorType.TIMEOUT
             if isinstance(failure, errors.PeerDead):

@@ -33,6 +33,7 @@ class DeviceQueue:
     def __init__(self, comm: Communicator, device: torch.device, limit: float | None = None) -> None:
         self.comm, self.limit = comm, limit
         self.cuda, self.index = device.type == "cuda", comm.device.id
+        self._told: errors.GocclError | None = None
         self.failed: Callable[[], None] = lambda: None  # called once, when the communicator has failed
         self._side: Any = torch.cuda.Stream(self.index) if self.cuda else Stream(comm.device)
         self._pending: list[tuple[Callable[[Communicator, Any], Any], Work, Any]] = []
@@ -66,8 +67,8 @@ class DeviceQueue:
             work = Work(self, tensors, result, finish)
             try:
                 self._enqueue(call, work, asynchronous)
-            except errors.GocclError:
-                self.failure()
+            except (errors.PeerDead, errors.Timeout) as told:  # the communicator may learn of it a moment later
+                self.failure(told)
                 raise
         return work
 
@@ -139,9 +140,11 @@ class DeviceQueue:
         if failure is not None:
             raise failure
 
-    def failure(self) -> errors.GocclError | None:
-        """The communicator's error, or None. The first time that there is one failed is called."""
-        failure = self.comm.get_async_error()
+    def failure(self, told: errors.GocclError | None = None) -> errors.GocclError | None:
+        """The communicator's error, the first one that a call has told, or None. The first time that there is one
+        failed is called."""
+        self._told = self._told or told
+        failure = self.comm.get_async_error() or self._told
         if failure is not None:
             failed, self.failed = self.failed, lambda: None
             failed()
