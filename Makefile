@@ -39,12 +39,12 @@ GOTEST = $(GO) test -vet=off -timeout 20m
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# Half of the time of many tests is waits, so three targets run at once.
+# Half of the time of many tests is waits, so two targets run at once.
 test: ## all that needs no GPU. GOCCL_FULL=1: also what takes long, all of unit, and every fuzz target
 	@$(MAKE) --no-print-directory tools
 	@$(MAKE) --no-print-directory build
 	@$(MAKE) --no-print-directory check
-	@$(MAKE) --no-print-directory -j3 race python-test kernels-check $(if $(GOCCL_FULL),unit,plain again)
+	@$(MAKE) --no-print-directory -j2 race python-test kernels-check $(if $(GOCCL_FULL),unit,plain again)
 	@if [ -n "$${GOCCL_FULL-}" ]; then $(MAKE) --no-print-directory fuzz; fi
 
 rdma: libgoccl ## the tests that need RDMA adapters, by software RDMA in virtual machines (x86-64, Debian's packages)
