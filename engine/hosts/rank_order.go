@@ -90,7 +90,7 @@ func (b *builder) fold(in func(p int) (device.Ptr, int64), dst device.Ptr) *chun
 	b.others(func(h int) {
 		for _, q := range b.members[h] {
 			from, n := in(q)
-			if from == own { // the result may be written there
+			if from == own && count > 0 { // the result may be written there
 				from = slot(b.rank)
 			}
 			if n > 0 {

@@ -68,6 +68,23 @@ func TestExact(t *testing.T) {
 	}
 }
 
+// TestExactRest reduces a message whose last piece has fewer elements than there are ranks: some reduce nothing.
+func TestExactRest(t *testing.T) {
+	t.Parallel()
+	for _, hosts := range [][]int{{0, 0, 1}, {0, 1, 0}} {
+		comms := commtest.NewOn(t, hosts, commtest.Host, func(_ int, cfg *goccl.Config) {
+			cfg.Exact = collective.ExactReference
+		})
+		for _, rest := range []int64{1, 2, 4} { // behind three shares of 512 KiB
+			c := conformance.Case{Collective: collective.AllReduce, Type: datatype.Float32, Op: datatype.Sum,
+				Count: 3<<17 + rest, Seed: uint64(rest), Exact: true, InPlace: rest == 2}
+			if err := conformance.Run(comms, c); err != nil {
+				t.Errorf("hosts %v: %v", hosts, err)
+			}
+		}
+	}
+}
+
 // TestInexactAcrossHosts shows that TestExact can fail: without the promise, sums of a host's ranks come first.
 func TestInexactAcrossHosts(t *testing.T) {
 	t.Parallel()
