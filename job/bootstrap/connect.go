@@ -36,8 +36,11 @@ func (m *listeners) all() []net.Listener { return append([]net.Listener{m.unix},
 // openListeners opens the listeners, on all of this host's addresses that other hosts may reach. The first one must be
 // possible; without addresses no rank is on another host.
 func openListeners(c *config, ips []netip.Addr) (*listeners, error) {
-	m := &listeners{self: member{host: hostID(c.hostID), process: [16]byte(processID())}}
-	var err error
+	host, err := hostID(c.hostID)
+	if err != nil {
+		return nil, err
+	}
+	m := &listeners{self: member{host: host, process: [16]byte(processID())}}
 	if m.unix, m.self.unix, err = listenUnix(); err != nil {
 		return nil, err
 	}

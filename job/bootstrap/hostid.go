@@ -25,9 +25,9 @@ import (
 
 // hostID returns the identity that WithHostID, GOCCL_HOSTID or NCCL_HOSTID gives, else the place. Only ranks with the
 // same one try unix sockets.
-func hostID(override string) [32]byte {
+func hostID(override string) ([32]byte, error) {
 	if override != "" {
-		return sha256.Sum256([]byte("goccl host " + override))
+		return sha256.Sum256([]byte("goccl host " + override)), nil
 	}
 	return place()
 }
@@ -92,13 +92,18 @@ func isHere(fc *frameConn) bool {
 }
 
 // place identifies from where a rank may be reached by unix sockets: the kernel's boot, the namespaces of network and
-// users, and the user. All processes that cannot read that have the same place; there the ranks find out by trying.
-func place() [32]byte {
+// users, and the user. The namespaces are the calling thread's, because its sockets belong to them. All processes that
+// may not read that have the same place; there the ranks find out by trying. A process without a free descriptor has
+// none: that is an error, since it may well be on a peer's host.
+func place() ([32]byte, error) {
 	h := sha256.New()
 	h.Write([]byte("goccl place "))
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if openfiles.Exhausted(err) {
+		return [32]byte{}, openfiles.Explain(err)
+	}
 	h.Write(boot)
-	for _, name := range []string{"/proc/self/ns/net", "/proc/self/ns/user"} {
+	for _, name := range []string{"/proc/thread-self/ns/net", "/proc/thread-self/ns/user"} {
 		var st unix.Stat_t
 		if err == nil {
 			err = unix.Stat(name, &st)
@@ -107,7 +112,7 @@ func place() [32]byte {
 	}
 	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(os.Geteuid())))
 	if err != nil {
-		return sha256.Sum256([]byte("goccl place unknown"))
+		return sha256.Sum256([]byte("goccl place unknown")), nil
 	}
-	return [32]byte(h.Sum(nil))
+	return [32]byte(h.Sum(nil)), nil
 }

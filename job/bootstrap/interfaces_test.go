@@ -144,6 +144,30 @@ func TestOtherFamily(t *testing.T) {
 	}
 }
 
+// TestPlaceOfAThread: the place follows the namespace of the calling thread. The process's main thread may have another
+// one.
+func TestPlaceOfAThread(t *testing.T) {
+	t.Parallel()
+	a, _ := testutil.Hosts(t)
+	here, err := place()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := netns.Inside(a, func() {
+			there, err := place()
+			if err != nil || there == here {
+				t.Error("a rank of another network namespace counts as on this host", err)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := place(); err != nil || again != here {
+			t.Error("the place changed with another thread's namespace", err)
+		}
+	}
+}
+
 // TestNoInterface: on a host without one, that is what the error says.
 func TestNoInterface(t *testing.T) {
 	t.Parallel()
