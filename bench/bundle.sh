@@ -19,9 +19,8 @@ dest=build/gpu
 limit=$((48 << 20))
 
 # Packages whose tests have something to say about a GPU.
-packages=(. test/gpu test/faults device/cuda internal/driver internal/driver/ncclabi kernels/jit
-          primitive transport/ipc engine/nvlink plan/executor engine/hosts/cudawire test/moe
-          test/verdict)
+packages=(test/contract test/gpu test/faults test/hosts device/cuda internal/driver internal/driver/ncclabi
+          kernels/jit primitive transport/ipc engine/nvlink plan/executor engine/hosts/cudawire test/moe test/verdict)
 
 rm -rf "$dest" build/gpu.tree
 mkdir -p "$dest" build/gpu.tree/{bin,build}

@@ -192,9 +192,9 @@ step host.version 10 goccl version --json
 for p in $(cat "$work/packages"); do
   name=${p//\//.}
   case $p in
-    test/contract) at test.goccl 400 "$work" ./pkg.test -test.v -test.timeout 390s ;;
+    test/hosts) at test.hosts 300 "$work/$p" ./pkg.test -test.v -test.timeout 290s -test.run '^TestGPU' ;;
     test/faults | test/verdict) ;; # separate steps, below
-    test/gpu) at test.gpu 400 "$work/$p" ./pkg.test -test.v -test.timeout 390s ;;
+    test/contract | test/gpu) at "test.${p#test/}" 400 "$work/$p" ./pkg.test -test.v -test.timeout 390s ;;
     *) at "test.$name" 300 "$work/$p" ./pkg.test -test.v -test.timeout 290s -test.skip '^TestKernel' ;;
   esac
 done

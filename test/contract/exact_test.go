@@ -49,22 +49,51 @@ func TestExact(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(place), func(t *testing.T) {
 			t.Parallel()
-			comms := commtest.NewOn(t, place.hosts, commtest.Host, func(r int, cfg *goccl.Config) {
-				if r == 0 { // it holds for all
-					cfg.Exact = collective.ExactReference
-				}
-				if a := place.algorithms; a != "" {
-					cfg.Algorithms = "all_reduce:" + a + ",reduce:" + a
-				}
-			})
-			seed := rand.Uint64()
-			rng := rand.New(rand.NewPCG(seed, 1))
-			for range cases {
-				if err := conformance.Run(comms, exactCase(rng, len(comms))); err != nil {
-					t.Fatalf("seed %d: %v", seed, err)
+			exactly(t, cases, place.hosts, place.algorithms, commtest.Host)
+		})
+	}
+}
+
+// exactly compares random reductions, with the ranks on the given hosts, with the reference.
+func exactly(t *testing.T, cases int, hosts []int, algorithm string, open func(r int) (device.Device, error)) {
+	t.Helper()
+	comms := commtest.NewOn(t, hosts, open, func(r int, cfg *goccl.Config) {
+		if r == 0 { // it holds for all
+			cfg.Exact = collective.ExactReference
+		}
+		if algorithm != "" {
+			cfg.Algorithms = "all_reduce:" + algorithm + ",reduce:" + algorithm
+		}
+	})
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for range cases {
+		if err := conformance.Run(comms, exactCase(rng, len(comms))); err != nil {
+			t.Fatalf("hosts %v, seed %d: %v", hosts, seed, err)
+		}
+	}
+}
+
+// TestGPUExact is TestExact on GPUs, also with large messages, on one host and on two.
+func TestGPUExact(t *testing.T) {
+	n, open := commtest.GPUs(t)
+	one, two := make([]int, n), make([]int, n)
+	for r := range two {
+		two[r] = r * 2 / n
+	}
+	for _, hosts := range [][]int{one, two} {
+		exactly(t, 150, hosts, "", open)
+	}
+	comms := commtest.NewOn(t, one, open, func(_ int, cfg *goccl.Config) { cfg.Exact = collective.ExactReference })
+	for _, c := range []collective.Collective{collective.AllReduce, collective.ReduceScatter} {
+		for _, d := range []datatype.Type{datatype.Bfloat16, datatype.Float32} {
+			for _, count := range []int64{1 << 20, 9<<20 + 5} {
+				if err := conformance.Run(comms, conformance.Case{Collective: c, Type: d, Op: datatype.Sum, Count: count,
+					Seed: rand.Uint64(), Exact: true}); err != nil {
+					t.Errorf("%v of %d %v: %v", c, count, d, err)
 				}
 			}
-		})
+		}
 	}
 }
 
