@@ -8,9 +8,9 @@ import (
 
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/dsl"
-	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/plan/verify"
+	"github.com/goccl/goccl/test/interp"
 )
 
 // relayed is an all-to-all-v of three ranks that sends everything by way of the next rank, in whose scratch it waits.

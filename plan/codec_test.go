@@ -11,7 +11,7 @@ import (
 	"unicode"
 
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/internal/sketch"
+	"github.com/goccl/goccl/test/sketch"
 )
 
 const small = `{

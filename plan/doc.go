@@ -3,7 +3,7 @@
 //
 // The package contains the types of the plan, its JSON form (Decode, Encode), the limits of executors (Limits), the
 // address arithmetic that turns chunks into bytes (Layout), and the table of ops (OpKinds), which says what an op does.
-// Package plan/verify proves a plan correct before it runs, and plan/interp is a reference interpreter over byte
+// Package plan/verify proves a plan correct before it runs, and test/interp is a reference interpreter over byte
 // buffers. docs/plan-format.md is the specification, and states where it differs from MSCCL++'s executor.
 //
 // The package is pure: no I/O, no GPU, no goroutines, no mutable globals. A *Plan is plain data: many goroutines may

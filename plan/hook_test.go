@@ -8,8 +8,8 @@ import (
 
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/dsl"
-	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/verify"
+	"github.com/goccl/goccl/test/interp"
 )
 
 // tiled is an all-gather of tiles: each tile goes to all peers when the caller has written it, and the caller of a rank

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/internal/sketch"
+	"github.com/goccl/goccl/test/sketch"
 )
 
 // peerOffset is MSCCL++'s offset of chunk k, for a buffer of units·a bytes in n chunks.

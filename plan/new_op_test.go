@@ -14,9 +14,9 @@ import (
 	"github.com/goccl/goccl/plan/dsl"
 	"github.com/goccl/goccl/plan/executor"
 	"github.com/goccl/goccl/plan/executor/planrun"
-	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/simulate"
 	"github.com/goccl/goccl/plan/verify"
+	"github.com/goccl/goccl/test/interp"
 )
 
 // getWithSignal is an op that the format does not have: it reads from peers and then tells them that it has.

@@ -66,7 +66,7 @@ func TestNobodyAsksForAnOp(t *testing.T) {
 		t.Fatalf("%d names and %d rows", len(ops), len(plan.OpKinds()))
 	}
 	seen := 0
-	for _, dir := range []string{".", "interp", "simulate", "dsl", "programs", "executor",
+	for _, dir := range []string{".", "../test/interp", "simulate", "dsl", "programs", "executor",
 		"executor/planrun", "../cmd/goccl", "../capi"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/verify"
+	"github.com/goccl/goccl/test/interp"
 )
 
 // TestSpecReachesThePlan checks that the plan has the value of every field of AlgoSpec that plans have.

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/verify"
+	"github.com/goccl/goccl/test/interp"
 )
 
 // known is a chunk whose content the generator tracks.

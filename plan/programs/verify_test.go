@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/verify"
+	"github.com/goccl/goccl/test/interp"
 )
 
 func proven(t *testing.T, p *Program, o Options) *plan.Plan {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/interp"
+	"github.com/goccl/goccl/test/interp"
 )
 
 // The linear program finds the rate that the narrowest cut allows, which the test looks for among all sets of nodes: s

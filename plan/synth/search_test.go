@@ -6,8 +6,8 @@ import (
 
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/fabric"
-	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/simulate"
+	"github.com/goccl/goccl/test/interp"
 )
 
 func machine(t *testing.T) *simulate.Machine {

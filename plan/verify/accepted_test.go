@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/internal/sketch"
+	"github.com/goccl/goccl/test/sketch"
 )
 
 // Plans that fail under some schedule, each because of one thing that is easily overlooked.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/plan/internal/sketch"
+	"github.com/goccl/goccl/test/sketch"
 )
 
 // TestVerifyCost checks the stated cost: 64 ranks × 32 thread blocks × about 64 ops in under 5 s. It measures CPU time

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/internal/sketch"
+	"github.com/goccl/goccl/test/sketch"
 )
 
 // Plans that look wrong and are right.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/internal/sketch"
+	"github.com/goccl/goccl/test/sketch"
 )
 
 // Plans with pipelines whose fault shows only after some iterations, or only for messages of some sizes.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/internal/sketch"
+	"github.com/goccl/goccl/test/sketch"
 )
 
 // A packet proves that its writer has read what the packet was made from. These plans rely on that further on: after a

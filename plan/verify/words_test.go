@@ -2,7 +2,7 @@ package verify
 
 import (
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/internal/sketch"
+	"github.com/goccl/goccl/test/sketch"
 )
 
 // Short words for plans in tests.

@@ -35,7 +35,7 @@ var house = []layer{
 var cgoAllowed = []string{"internal/driver/...", "capi/...", "transport/ib/..."}
 
 // pure names the packages that do no I/O, use no device and start no goroutine.
-var pure = []string{"plan", "plan/dsl", "plan/fabric", "plan/internal/...", "plan/interp", "plan/programs",
+var pure = []string{"plan", "plan/dsl", "plan/fabric", "plan/internal/...", "test/interp", "plan/programs",
 	"plan/simulate", "plan/symmetry", "plan/synth", "plan/verify"}
 
 // impure names the imports that a pure package may not have.

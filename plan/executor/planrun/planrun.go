@@ -21,7 +21,6 @@ import (
 	"github.com/goccl/goccl/internal/hostreduce"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/executor"
-	"github.com/goccl/goccl/plan/interp"
 )
 
 // Case is one execution, or several on the same data. All ranks use the same Case.
@@ -297,7 +296,7 @@ func (b *buffers) check(p *plan.Plan, l *plan.Layout, rank int, inputs *inputs, 
 			!bytes.Equal(got, bytes.Repeat([]byte{poison}, len(got))) {
 			return fmt.Errorf("rank %d: output was written, on a rank that is not the root", rank)
 		}
-		d := interp.Definition{Type: c.Type, Op: Operator(p, c.Op), Scalar: factor(c.Type),
+		d := Definition{Type: c.Type, Op: Operator(p, c.Op), Scalar: factor(c.Type),
 			Piece: inputs.piece(math.MaxInt64), Input: inputs.at}
 		if err := d.Check(p, l, rank, got); err != nil {
 			return err

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/verify"
+	"github.com/goccl/goccl/test/interp"
 )
 
 // flushed is a broadcast from rank 0 to rank 1 by a transfer from scratch over a port channel. Rank 0 flushes the

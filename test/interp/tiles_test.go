@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/test/interp"
 )
 
 // tiles is a plan with hooks, which no program of the registry has.

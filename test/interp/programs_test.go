@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/plan/verify"
+	"github.com/goccl/goccl/test/interp"
 )
 
 // shipped builds every shipped program, in the given shapes.

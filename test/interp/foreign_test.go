@@ -10,16 +10,16 @@ import (
 
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/plan/verify"
+	"github.com/goccl/goccl/test/interp"
 )
 
 // foreign calls f for every plan of plan/testdata/foreign. These have the form of other writers: without
 // schema_version, with both spellings of a switch channel's buffer, and with the fields that MSCCL++'s language writes
 // and its executor ignores.
 func foreign(t testing.TB, f func(name string, p *plan.Plan)) {
-	files, err := filepath.Glob("../testdata/foreign/*.json")
+	files, err := filepath.Glob("../../plan/testdata/foreign/*.json")
 	if err != nil || len(files) == 0 {
 		t.Fatal(len(files), err)
 	}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/plan/dsl"
-	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/test/interp"
 )
 
 // Every type under every operator, through every op that reduces: packets, stores, loads, switch channels.

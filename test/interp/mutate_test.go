@@ -16,9 +16,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/plan/verify"
+	"github.com/goccl/goccl/test/interp"
 	"github.com/goccl/goccl/test/mutant"
 )
 
@@ -123,8 +123,8 @@ func TestMutants(t *testing.T) {
 
 // scripts calls f for every correct plan of the verifier's scripts and of the language's golden files.
 func scripts(t *testing.T, f func(name string, p *plan.Plan)) {
-	files, err := filepath.Glob("../verify/testdata/*.txtar")
-	golden, err2 := filepath.Glob("../dsl/testdata/*.json")
+	files, err := filepath.Glob("../../plan/verify/testdata/*.txtar")
+	golden, err2 := filepath.Glob("../../plan/dsl/testdata/*.json")
 	if err != nil || err2 != nil || len(files) == 0 || len(golden) == 0 {
 		t.Fatal(err, err2, len(files), len(golden))
 	}

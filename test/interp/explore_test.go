@@ -10,15 +10,15 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/interp"
 	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/plan/verify"
+	"github.com/goccl/goccl/test/interp"
 )
 
 // For every script of the verifier that decodes: a plan that the verifier accepts fails in no order, and a plan that it
 // rejects fails in some order.
 func TestExploreAgreesWithTheVerifier(t *testing.T) {
-	files, err := filepath.Glob("../verify/testdata/*.txtar")
+	files, err := filepath.Glob("../../plan/verify/testdata/*.txtar")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d scripts, %v", len(files), err)
 	}
