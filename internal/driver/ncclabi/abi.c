@@ -65,16 +65,17 @@ static int call(const goccl_nccl *lib, uint32_t index, uint64_t *a, void *p) {
 	case ABI_ncclCommGetAsyncError: r = lib->ncclCommGetAsyncError(P(0), &i); a[0] = (uint64_t)i; return r;
 	case ABI_ncclGroupStart: return lib->ncclGroupStart();
 	case ABI_ncclGroupEnd: return lib->ncclGroupEnd();
-	case ABI_ncclAllReduce: return lib->ncclAllReduce(P(0), P(1), a[2], I(3), I(4), P(5), P(6));
-	case ABI_ncclAllGather: return lib->ncclAllGather(P(0), P(1), a[2], I(3), P(4), P(5));
-	case ABI_ncclReduceScatter: return lib->ncclReduceScatter(P(0), P(1), a[2], I(3), I(4), P(5), P(6));
-	case ABI_ncclBroadcast: return lib->ncclBroadcast(P(0), P(1), a[2], I(3), I(4), P(5), P(6));
+	// a: send, recv, count, type, op, root or peer, comm, stream
+	case ABI_ncclAllReduce: return lib->ncclAllReduce(P(0), P(1), a[2], I(3), I(4), P(6), P(7));
+	case ABI_ncclAllGather: return lib->ncclAllGather(P(0), P(1), a[2], I(3), P(6), P(7));
+	case ABI_ncclReduceScatter: return lib->ncclReduceScatter(P(0), P(1), a[2], I(3), I(4), P(6), P(7));
+	case ABI_ncclBroadcast: return lib->ncclBroadcast(P(0), P(1), a[2], I(3), I(5), P(6), P(7));
 	case ABI_ncclReduce: return lib->ncclReduce(P(0), P(1), a[2], I(3), I(4), I(5), P(6), P(7));
-	case ABI_ncclSend: return lib->ncclSend(P(0), a[1], I(2), I(3), P(4), P(5));
-	case ABI_ncclRecv: return lib->ncclRecv(P(0), a[1], I(2), I(3), P(4), P(5));
-	case ABI_ncclAlltoAll: return lib->ncclAlltoAll(P(0), P(1), a[2], I(3), P(4), P(5));
-	case ABI_ncclGather: return lib->ncclGather(P(0), P(1), a[2], I(3), I(4), P(5), P(6));
-	case ABI_ncclScatter: return lib->ncclScatter(P(0), P(1), a[2], I(3), I(4), P(5), P(6));
+	case ABI_ncclSend: return lib->ncclSend(P(0), a[2], I(3), I(5), P(6), P(7));
+	case ABI_ncclRecv: return lib->ncclRecv(P(1), a[2], I(3), I(5), P(6), P(7));
+	case ABI_ncclAlltoAll: return lib->ncclAlltoAll(P(0), P(1), a[2], I(3), P(6), P(7));
+	case ABI_ncclGather: return lib->ncclGather(P(0), P(1), a[2], I(3), I(5), P(6), P(7));
+	case ABI_ncclScatter: return lib->ncclScatter(P(0), P(1), a[2], I(3), I(5), P(6), P(7));
 	case ABI_ncclRedOpCreatePreMulSum: // a: type, residence, comm, device scalar; p: host scalar
 		r = lib->ncclRedOpCreatePreMulSum(&i, p ? p : P(3), I(0), I(1), P(2));
 		a[0] = (uint64_t)i;

@@ -9,64 +9,23 @@ type Comm struct {
 	ctx uintptr
 }
 
-func (c *Comm) do(f function, a *args) error {
+func (c *Comm) do(f Function, a *args) error {
 	return c.lib.check(f, c.raw, c.lib.call(f, c.ctx, a, nil))
 }
 
-// AllReduce enqueues ncclAllReduce; the other collectives likewise.
-func (c *Comm) AllReduce(send, recv uintptr, count int64, dtype, op int, stream uintptr) error {
-	return c.do(fAllReduce, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(op), uint64(c.raw),
-		uint64(stream)})
+// Call holds the arguments of a collective, a send or a receive. Each function takes the fields that its NCCL
+// counterpart has. Send receives nothing and Recv sends nothing; Root is their peer.
+type Call struct {
+	Send, Recv     uintptr
+	Count          int64
+	Type, Op, Root int
+	Stream         uintptr
 }
 
-// AllGather gathers count elements of every rank.
-func (c *Comm) AllGather(send, recv uintptr, count int64, dtype int, stream uintptr) error {
-	return c.do(fAllGather, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(c.raw), uint64(stream)})
-}
-
-// ReduceScatter leaves count elements on every rank.
-func (c *Comm) ReduceScatter(send, recv uintptr, count int64, dtype, op int, stream uintptr) error {
-	return c.do(fReduceScatter, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(op), uint64(c.raw),
-		uint64(stream)})
-}
-
-// AlltoAll exchanges count elements with every rank; ErrMissing before NCCL 2.28.
-func (c *Comm) AlltoAll(send, recv uintptr, count int64, dtype int, stream uintptr) error {
-	return c.do(fAlltoAll, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(c.raw), uint64(stream)})
-}
-
-// Broadcast sends root's elements to all.
-func (c *Comm) Broadcast(send, recv uintptr, count int64, dtype, root int, stream uintptr) error {
-	return c.do(fBroadcast, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(root), uint64(c.raw),
-		uint64(stream)})
-}
-
-// Reduce reduces to root.
-func (c *Comm) Reduce(send, recv uintptr, count int64, dtype, op, root int, stream uintptr) error {
-	return c.do(fReduce, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(op), uint64(root),
-		uint64(c.raw), uint64(stream)})
-}
-
-// Gather collects count elements of every rank at root; ErrMissing before NCCL 2.28.
-func (c *Comm) Gather(send, recv uintptr, count int64, dtype, root int, stream uintptr) error {
-	return c.do(fGather, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(root), uint64(c.raw),
-		uint64(stream)})
-}
-
-// Scatter spreads root's elements, count to each rank; ErrMissing before NCCL 2.28.
-func (c *Comm) Scatter(send, recv uintptr, count int64, dtype, root int, stream uintptr) error {
-	return c.do(fScatter, &args{uint64(send), uint64(recv), uint64(count), uint64(dtype), uint64(root), uint64(c.raw),
-		uint64(stream)})
-}
-
-// Send sends to peer.
-func (c *Comm) Send(buf uintptr, count int64, dtype, peer int, stream uintptr) error {
-	return c.do(fSend, &args{uint64(buf), uint64(count), uint64(dtype), uint64(peer), uint64(c.raw), uint64(stream)})
-}
-
-// Recv receives from peer.
-func (c *Comm) Recv(buf uintptr, count int64, dtype, peer int, stream uintptr) error {
-	return c.do(fRecv, &args{uint64(buf), uint64(count), uint64(dtype), uint64(peer), uint64(c.raw), uint64(stream)})
+// Enqueue calls a function from AllReduce to Scatter. The error is ErrMissing if the library is too old for it.
+func (c *Comm) Enqueue(f Function, x *Call) error {
+	return c.do(f, &args{uint64(x.Send), uint64(x.Recv), uint64(x.Count), uint64(x.Type), uint64(x.Op), uint64(x.Root),
+		uint64(c.raw), uint64(x.Stream)})
 }
 
 // PreMulSum makes an operator that multiplies by a host scalar (one element of dtype in memory order) before it sums.

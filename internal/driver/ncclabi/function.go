@@ -1,35 +1,30 @@
 package ncclabi
 
-// function is a function of the ABI, in abi.h's order (a test compares the names).
-type function uint32
+// Function is a function of the ABI, in abi.h's order (a test compares the names).
+type Function uint32
 
+// The functions of Comm.Enqueue are exported.
 const (
-	fGetVersion function = iota
+	fGetVersion Function = iota
 	fGetUniqueID
 	fCommInitRank
 	fCommDestroy
 	fCommGetAsyncError
 	fGroupStart
 	fGroupEnd
-	fAllReduce
-	fAllGather
-	fReduceScatter
-	fBroadcast
-	fReduce
-	fSend
-	fRecv
-	fAlltoAll
-	fGather
-	fScatter
+	AllReduce
+	AllGather
+	ReduceScatter
+	Broadcast
+	Reduce
+	Send
+	Recv
+	AlltoAll
+	Gather
+	Scatter
 	fRedOpCreatePreMulSum
 	fRedOpDestroy
-	numFunctions
 )
 
-var functionNames = [numFunctions]string{"ncclGetVersion", "ncclGetUniqueId", "ncclCommInitRank", "ncclCommDestroy",
-	"ncclCommGetAsyncError", "ncclGroupStart", "ncclGroupEnd", "ncclAllReduce", "ncclAllGather", "ncclReduceScatter",
-	"ncclBroadcast", "ncclReduce", "ncclSend", "ncclRecv", "ncclAlltoAll", "ncclGather", "ncclScatter",
-	"ncclRedOpCreatePreMulSum", "ncclRedOpDestroy"}
-
-// args carries integers and handles in ABI order.
+// args carries integers and handles, as abi.c reads them.
 type args [8]uint64

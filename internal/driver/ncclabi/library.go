@@ -45,21 +45,15 @@ func (l *Library) VersionString() string {
 	return fmt.Sprintf("%d.%d.%d", v/10000, v%10000/100, v%100)
 }
 
-// HasAlltoAll reports ncclAlltoAll.
-func (l *Library) HasAlltoAll() bool { return l.has(fAlltoAll) }
-
-// HasGather reports ncclGather and ncclScatter.
-func (l *Library) HasGather() bool { return l.has(fGather) && l.has(fScatter) }
-
 // check turns a result into an error. The path of success does not allocate.
-func (l *Library) check(f function, comm uintptr, r Result) error {
+func (l *Library) check(f Function, comm uintptr, r Result) error {
 	switch r {
 	case Success, InProgress:
 		return nil
 	case noFunction:
-		return fmt.Errorf("%w: %s in %s", ErrMissing, functionNames[f], l.path)
+		return fmt.Errorf("%w: %s in %s", ErrMissing, name(f), l.path)
 	}
-	e := &Error{Library: l.path, Call: functionNames[f], Result: r}
+	e := &Error{Library: l.path, Call: name(f), Result: r}
 	if e.Text = "the CUDA context could not be made current"; r != noContext {
 		e.Text, e.Last = l.texts(r, comm)
 	}

@@ -39,12 +39,13 @@ func open(path string) (table, error) {
 	return t, nil
 }
 
-func (l *Library) call(f function, ctx uintptr, a *args, p *byte) Result {
+func (l *Library) call(f Function, ctx uintptr, a *args, p *byte) Result {
 	return Result(C.goccl_nccl_call(l.table, C.uint32_t(f), C.uint64_t(ctx), (*C.uint64_t)(unsafe.Pointer(a)),
 		unsafe.Pointer(p)))
 }
 
-func (l *Library) has(f function) bool { return C.goccl_nccl_has(l.table, C.uint32_t(f)) != 0 }
+// Has reports whether the library has a function.
+func (l *Library) Has(f Function) bool { return C.goccl_nccl_has(l.table, C.uint32_t(f)) != 0 }
 
 func (l *Library) texts(r Result, comm uintptr) (text, last string) {
 	if s := C.goccl_nccl_error(l.table, C.int(r)); s != nil {
@@ -56,7 +57,7 @@ func (l *Library) texts(r Result, comm uintptr) (text, last string) {
 	return text, last
 }
 
-func nameInC(f function) string {
+func name(f Function) string {
 	if s := C.goccl_nccl_name(C.uint32_t(f)); s != nil {
 		return C.GoString(s)
 	}

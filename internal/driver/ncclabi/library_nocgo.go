@@ -10,8 +10,11 @@ func open(string) (table, error) {
 	return table{}, fmt.Errorf("%w: this program was built without cgo (CGO_ENABLED=0) or not for Linux", ErrUnavailable)
 }
 
-func (l *Library) call(function, uintptr, *args, *byte) Result { return noFunction }
+func (l *Library) call(Function, uintptr, *args, *byte) Result { return noFunction }
 
-func (l *Library) has(function) bool { return false }
+// Has is false.
+func (l *Library) Has(Function) bool { return false }
+
+func name(Function) string { return "" }
 
 func (l *Library) texts(Result, uintptr) (text, last string) { return "", "" }

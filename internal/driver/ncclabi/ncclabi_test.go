@@ -35,12 +35,15 @@ func mock(t *testing.T) *Library {
 }
 
 func TestFunctionOrder(t *testing.T) {
-	for f := range numFunctions {
-		if got := nameInC(f); got != functionNames[f] {
-			t.Errorf("function %d is %q in C, %q in Go", f, got, functionNames[f])
+	for f, want := range []string{"ncclGetVersion", "ncclGetUniqueId", "ncclCommInitRank", "ncclCommDestroy",
+		"ncclCommGetAsyncError", "ncclGroupStart", "ncclGroupEnd", "ncclAllReduce", "ncclAllGather", "ncclReduceScatter",
+		"ncclBroadcast", "ncclReduce", "ncclSend", "ncclRecv", "ncclAlltoAll", "ncclGather", "ncclScatter",
+		"ncclRedOpCreatePreMulSum", "ncclRedOpDestroy"} {
+		if got := name(Function(f)); got != want {
+			t.Errorf("function %d is %q in C, %q in Go", f, got, want)
 		}
 	}
-	if nameInC(numFunctions) != "" {
+	if fRedOpDestroy != 18 || name(fRedOpDestroy+1) != "" {
 		t.Error("C has more functions than Go")
 	}
 }
@@ -72,19 +75,22 @@ func TestOneRank(t *testing.T) {
 	}
 	ps, s := buffer(t)
 	pr, r := buffer(t)
-	const f32 = 7
+	x := &Call{Send: ps, Recv: pr, Count: 1024, Type: 7, Stream: stream}
+	with := func(op int) *Call {
+		y := *x
+		y.Op = op
+		return &y
+	}
 	for i, do := range []func() error{
-		func() error { return c.AllReduce(ps, pr, 1024, f32, 0, stream) },
-		func() error { return c.AllGather(ps, pr, 1024, f32, stream) },
-		func() error { return c.ReduceScatter(ps, pr, 1024, f32, 2, stream) },
-		func() error { return c.AlltoAll(ps, pr, 1024, f32, stream) },
-		func() error { return c.Broadcast(ps, pr, 1024, f32, 0, stream) },
-		func() error { return c.Reduce(ps, pr, 1024, f32, 3, 0, stream) },
-		func() error { return c.Gather(ps, pr, 1024, f32, 0, stream) },
+		func() error { return c.Enqueue(AllReduce, x) },
+		func() error { return c.Enqueue(AllGather, x) },
+		func() error { return c.Enqueue(ReduceScatter, with(2)) },
+		func() error { return c.Enqueue(AlltoAll, x) },
+		func() error { return c.Enqueue(Broadcast, x) },
+		func() error { return c.Enqueue(Reduce, with(3)) },
+		func() error { return c.Enqueue(Gather, x) },
 		func() error {
-			return l.Group(0, func() error {
-				return errors.Join(c.Send(ps, 1024, f32, 0, stream), c.Recv(pr, 1024, f32, 0, stream))
-			})
+			return l.Group(0, func() error { return errors.Join(c.Enqueue(Send, x), c.Enqueue(Recv, x)) })
 		},
 	} {
 		for k := range s {
@@ -99,12 +105,12 @@ func TestOneRank(t *testing.T) {
 	}
 	var half [8]byte
 	binary.LittleEndian.PutUint32(half[:], math.Float32bits(0.5))
-	op, err := c.PreMulSum(half, f32)
+	op, err := c.PreMulSum(half, x.Type)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s[3] = 6
-	if err := c.AllReduce(ps, pr, 1024, f32, op, stream); err != nil || r[3] != 3 {
+	s[3], x.Op = 6, op
+	if err := c.Enqueue(AllReduce, x); err != nil || r[3] != 3 {
 		t.Errorf("premulsum: %v %v", r[3], err)
 	}
 	if err := errors.Join(c.DestroyOp(op), c.AsyncError(), c.Destroy(), c.Destroy()); err != nil {
@@ -121,15 +127,15 @@ func TestErrors(t *testing.T) {
 	}
 	defer func() { _ = c.Destroy() }()
 	var e *Error
-	if err := c.AllReduce(0, 0, 1, 99, 0, stream); !errors.As(err, &e) || e.Call != "ncclAllReduce" ||
+	if err := c.Enqueue(AllReduce, &Call{Count: 1, Type: 99, Stream: stream}); !errors.As(err, &e) || e.Call != "ncclAllReduce" ||
 		e.Result != InvalidArgument || e.Text != "invalid argument" || e.Last != "type" {
 		t.Errorf("got %v", err)
 	}
-	if err := c.Scatter(0, 0, 0, 7, 0, stream); !errors.Is(err, ErrMissing) || l.HasGather() {
+	if err := c.Enqueue(Scatter, &Call{Type: 7, Stream: stream}); !errors.Is(err, ErrMissing) || l.Has(Scatter) {
 		t.Errorf("a function that is not there: %v", err)
 	}
-	if !l.HasAlltoAll() {
-		t.Error("HasAlltoAll is false")
+	if !l.Has(AlltoAll) {
+		t.Error("Has(AlltoAll) is false")
 	}
 	id[5]++
 	if _, err := l.InitRank(0, 1, id, 0); !errors.As(err, &e) {
@@ -176,7 +182,7 @@ func TestCallsAllocateNothing(t *testing.T) {
 	defer func() { _ = c.Destroy() }()
 	ps, _ := buffer(t)
 	if n := testing.AllocsPerRun(100, func() {
-		if err := c.AllReduce(ps, ps, 16, 7, 0, stream); err != nil {
+		if err := c.Enqueue(AllReduce, &Call{Send: ps, Recv: ps, Count: 16, Type: 7, Stream: stream}); err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 {

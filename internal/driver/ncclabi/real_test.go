@@ -70,7 +70,8 @@ func TestRealLibrary(t *testing.T) {
 	}
 	if err := l.Group(ctxs[0], func() error {
 		for i, c := range comms {
-			if err := c.AllReduce(buf[i], buf[i], count, f32, sum, uintptr(streams[i])); err != nil {
+			if err := c.Enqueue(AllReduce, &Call{Send: buf[i], Recv: buf[i], Count: count, Type: f32, Op: sum,
+				Stream: uintptr(streams[i])}); err != nil {
 				return err
 			}
 		}

@@ -124,44 +124,36 @@ func (c *abiCommunicator) operator(r *collective.Request) (int, error) {
 	return op, nil
 }
 
+// functions are the functions of NCCL's ABI that run a collective.
+var functions = map[collective.Collective]ncclabi.Function{
+	collective.AllReduce: ncclabi.AllReduce, collective.ReduceScatter: ncclabi.ReduceScatter,
+	collective.Reduce: ncclabi.Reduce, collective.AllGather: ncclabi.AllGather, collective.Broadcast: ncclabi.Broadcast,
+	collective.Send: ncclabi.Send, collective.Recv: ncclabi.Recv, collective.AllToAll: ncclabi.AlltoAll,
+	collective.Gather: ncclabi.Gather, collective.Scatter: ncclabi.Scatter,
+}
+
 func (c *abiCommunicator) submit(r *collective.Request) error {
-	send, recv, t, s := uintptr(r.Send), uintptr(r.Recv), int(r.Type), r.Stream.Raw()
+	f, ok := functions[r.Collective]
+	x := ncclabi.Call{Send: uintptr(r.Send), Recv: uintptr(r.Recv), Count: r.Count, Type: int(r.Type), Root: r.Root,
+		Stream: r.Stream.Raw()}
 	switch r.Collective {
 	case collective.AllReduce, collective.ReduceScatter, collective.Reduce:
 		op, err := c.operator(r)
 		if err != nil {
 			return err
 		}
-		switch r.Collective {
-		case collective.AllReduce:
-			return c.comm.AllReduce(send, recv, r.Count, t, op, s)
-		case collective.ReduceScatter:
-			return c.comm.ReduceScatter(send, recv, r.Count, t, op, s)
-		}
-		return c.comm.Reduce(send, recv, r.Count, t, op, r.Root, s)
-	case collective.AllGather:
-		return c.comm.AllGather(send, recv, r.Count, t, s)
-	case collective.Broadcast:
-		return c.comm.Broadcast(send, recv, r.Count, t, r.Root, s)
-	case collective.Send:
-		return c.comm.Send(send, r.Count, t, r.Peer, s)
-	case collective.Recv:
-		return c.comm.Recv(recv, r.Count, t, r.Peer, s)
-	case collective.AllToAll:
-		if c.lib.HasAlltoAll() {
-			return c.comm.AlltoAll(send, recv, r.Count, t, s)
-		}
-	case collective.Gather:
-		if c.lib.HasGather() {
-			return c.comm.Gather(send, recv, r.Count, t, r.Root, s)
-		}
-	case collective.Scatter:
-		if c.lib.HasGather() {
-			return c.comm.Scatter(send, recv, r.Count, t, r.Root, s)
-		}
+		x.Op = op
+	case collective.Send, collective.Recv:
+		x.Root = r.Peer
+	case collective.AllToAll, collective.Gather, collective.Scatter: // NCCL has them since 2.28
+		ok = c.lib.Has(f)
 	case collective.AllToAllV, collective.AllToAllVDevice: // with the counts on the host
+	case collective.AllGather, collective.Broadcast:
 	default:
 		return fmt.Errorf("perf: %v is not in NCCL's ABI", r.Collective)
+	}
+	if ok {
+		return c.comm.Enqueue(f, &x)
 	}
 	return c.lib.Group(c.ctx, func() error { return c.pointToPoint(r) })
 }
@@ -170,7 +162,6 @@ func (c *abiCommunicator) submit(r *collective.Request) error {
 // empty pairs.
 func (c *abiCommunicator) pointToPoint(r *collective.Request) error {
 	ts := r.Type.Size()
-	t, s := int(r.Type), r.Stream.Raw()
 	for p := range c.n {
 		var sendAt, sends, recvAt, receives int64
 		switch r.Collective {
@@ -194,12 +185,14 @@ func (c *abiCommunicator) pointToPoint(r *collective.Request) error {
 			}
 		}
 		if sends > 0 {
-			if err := c.comm.Send(uintptr(r.Send.Add(sendAt*ts)), sends, t, p, s); err != nil {
+			if err := c.comm.Enqueue(ncclabi.Send, &ncclabi.Call{Send: uintptr(r.Send.Add(sendAt * ts)), Count: sends,
+				Type: int(r.Type), Root: p, Stream: r.Stream.Raw()}); err != nil {
 				return err
 			}
 		}
 		if receives > 0 {
-			if err := c.comm.Recv(uintptr(r.Recv.Add(recvAt*ts)), receives, t, p, s); err != nil {
+			if err := c.comm.Enqueue(ncclabi.Recv, &ncclabi.Call{Recv: uintptr(r.Recv.Add(recvAt * ts)), Count: receives,
+				Type: int(r.Type), Root: p, Stream: r.Stream.Raw()}); err != nil {
 				return err
 			}
 		}
