@@ -1,52 +1,10 @@
 //go:build cgo && linux
 
 #include "health.h"
+#include "api.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
-
-typedef void *dev_t_;
-typedef unsigned long long u64;
-typedef struct {
-	char busIdLegacy[16];
-	unsigned domain, bus, device, pciDeviceId, pciSubSystemId;
-	char busId[32];
-} pci_t;
-typedef struct { u64 total, free, used; } amount_t; // of memory, and of BAR1
-
-#define HEALTH_API(R, O) \
-	R(nvmlInit_v2, (void)) \
-	R(nvmlShutdown, (void)) \
-	R(nvmlDeviceGetCount_v2, (unsigned *)) \
-	R(nvmlDeviceGetHandleByIndex_v2, (unsigned, dev_t_ *)) \
-	R(nvmlDeviceGetName, (dev_t_, char *, unsigned)) \
-	R(nvmlDeviceGetPciInfo_v3, (dev_t_, pci_t *)) \
-	O(nvmlDeviceGetPersistenceMode, (dev_t_, int *)) \
-	O(nvmlDeviceGetEccMode, (dev_t_, int *, int *)) \
-	O(nvmlDeviceGetComputeMode, (dev_t_, int *)) \
-	O(nvmlDeviceGetMigMode, (dev_t_, unsigned *, unsigned *)) \
-	O(nvmlDeviceGetTemperature, (dev_t_, int, unsigned *)) \
-	O(nvmlDeviceGetCurrPcieLinkGeneration, (dev_t_, unsigned *)) \
-	O(nvmlDeviceGetMaxPcieLinkGeneration, (dev_t_, unsigned *)) \
-	O(nvmlDeviceGetCurrPcieLinkWidth, (dev_t_, unsigned *)) \
-	O(nvmlDeviceGetMaxPcieLinkWidth, (dev_t_, unsigned *)) \
-	O(nvmlDeviceGetPcieReplayCounter, (dev_t_, unsigned *)) \
-	O(nvmlDeviceGetClockInfo, (dev_t_, int, unsigned *)) \
-	O(nvmlDeviceGetMaxClockInfo, (dev_t_, int, unsigned *)) \
-	O(nvmlDeviceGetCurrentClocksThrottleReasons, (dev_t_, u64 *)) \
-	O(nvmlDeviceGetBAR1MemoryInfo, (dev_t_, amount_t *)) \
-	O(nvmlDeviceGetMemoryInfo, (dev_t_, amount_t *)) \
-	O(nvmlDeviceGetTotalEccErrors, (dev_t_, int, int, u64 *)) \
-	O(nvmlDeviceGetRemappedRows, (dev_t_, unsigned *, unsigned *, unsigned *, unsigned *)) \
-	O(nvmlDeviceGetRetiredPagesPendingStatus, (dev_t_, int *)) \
-	O(nvmlDeviceGetNvLinkState, (dev_t_, unsigned, int *)) \
-	O(nvmlDeviceGetNvLinkErrorCounter, (dev_t_, unsigned, int, u64 *))
-
-typedef struct {
-#define FIELD(name, params) int(*name) params;
-	HEALTH_API(FIELD, FIELD)
-} table;
 
 // ASK stores a value if the function is there and succeeds.
 #define ASK(name, type, to, ...) \
@@ -55,7 +13,7 @@ typedef struct {
 		if (t->name && !t->name(__VA_ARGS__, &v_)) (to) = v_; \
 	} while (0)
 
-static void read_links(const table *t, dev_t_ d, goccl_nvml_health *h) {
+static void read_links(const goccl_nvml *t, dev_t_ d, goccl_nvml_health *h) {
 	if (!t->nvmlDeviceGetNvLinkState || !t->nvmlDeviceGetNvLinkErrorCounter) return;
 	uint64_t *sums[4] = {&h->link_replays, &h->link_recoveries, &h->link_crc_flit, &h->link_crc_data};
 	for (unsigned l = 0; l < GOCCL_NVML_LINKS; l++) {
@@ -69,7 +27,7 @@ static void read_links(const table *t, dev_t_ d, goccl_nvml_health *h) {
 	}
 }
 
-static void read_one(const table *t, dev_t_ d, goccl_nvml_health *h) {
+static void read_one(const goccl_nvml *t, dev_t_ d, goccl_nvml_health *h) {
 	enum { SM = 1, MEMORY = 2, GPU_SENSOR = 0, CORRECTED = 0, UNCORRECTED = 1, VOLATILE = 0 };
 	memset(&h->persistence, 0xff, sizeof *h - offsetof(goccl_nvml_health, persistence)); // -1 and NONE
 	ASK(nvmlDeviceGetPersistenceMode, int, h->persistence, d);
@@ -97,29 +55,16 @@ static void read_one(const table *t, dev_t_ d, goccl_nvml_health *h) {
 	amount_t bar, mem;
 	if (t->nvmlDeviceGetBAR1MemoryInfo && !t->nvmlDeviceGetBAR1MemoryInfo(d, &bar))
 		h->bar1_total = bar.total, h->bar1_free = bar.free;
-	if (t->nvmlDeviceGetMemoryInfo && !t->nvmlDeviceGetMemoryInfo(d, &mem)) h->memory_total = mem.total;
+	if (!t->nvmlDeviceGetMemoryInfo(d, &mem)) h->memory_total = mem.total;
 	read_links(t, d, h);
 }
 
 int goccl_nvml_read_health(const char *path, goccl_nvml_health *out, int32_t *count, char *text, int size) {
-	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!lib) {
-		snprintf(text, size, "%s", dlerror());
-		return -1;
-	}
-	table t;
-#define NEED(name, params) \
-	if (!(*(void **)&t.name = dlsym(lib, #name))) { \
-		snprintf(text, size, "%s has no %s", path, #name); \
-		return -1; \
-	}
-#define MAY(name, params) *(void **)&t.name = dlsym(lib, #name);
-	HEALTH_API(NEED, MAY)
-	snprintf(text, size, "NVML does not start");
-	int r = t.nvmlInit_v2();
+	goccl_nvml t;
+	int r = goccl_nvml_start(path, &t, text, size);
 	if (r) return r;
 	unsigned n = 0;
-	r = t.nvmlDeviceGetCount_v2(&n);
+	if ((r = t.nvmlDeviceGetCount_v2(&n))) snprintf(text, size, "NVML does not count the GPUs");
 	if (n > GOCCL_NVML_GPUS) n = GOCCL_NVML_GPUS;
 	*count = 0;
 	for (unsigned i = 0; i < n && !r; i++) {

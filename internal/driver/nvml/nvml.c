@@ -1,52 +1,20 @@
 //go:build cgo && linux
 
 #include "nvml.h"
+#include "api.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
-typedef void *dev_t_;
-typedef struct {
-	char busIdLegacy[16];
-	unsigned domain, bus, device, pciDeviceId, pciSubSystemId;
-	char busId[32];
-} pci_t;
-typedef struct { unsigned long long total, free, used; } memory_t;
-
-#define NVML_API(R, O) \
-	R(nvmlInit_v2, (void)) \
-	R(nvmlShutdown, (void)) \
-	R(nvmlSystemGetDriverVersion, (char *, unsigned)) \
-	R(nvmlDeviceGetCount_v2, (unsigned *)) \
-	R(nvmlDeviceGetHandleByIndex_v2, (unsigned, dev_t_ *)) \
-	R(nvmlDeviceGetName, (dev_t_, char *, unsigned)) \
-	R(nvmlDeviceGetUUID, (dev_t_, char *, unsigned)) \
-	R(nvmlDeviceGetPciInfo_v3, (dev_t_, pci_t *)) \
-	R(nvmlDeviceGetMemoryInfo, (dev_t_, memory_t *)) \
-	O(nvmlSystemGetCudaDriverVersion_v2, (int *)) \
-	O(nvmlDeviceGetCudaComputeCapability, (dev_t_, int *, int *)) \
-	O(nvmlDeviceGetMigMode, (dev_t_, unsigned *, unsigned *)) \
-	O(nvmlDeviceGetNvLinkState, (dev_t_, unsigned, int *)) \
-	O(nvmlDeviceGetNvLinkRemotePciInfo_v2, (dev_t_, unsigned, pci_t *)) \
-	O(nvmlDeviceGetNvLinkRemoteDeviceType, (dev_t_, unsigned, int *)) \
-	O(nvmlDeviceGetP2PStatus, (dev_t_, dev_t_, int, int *)) \
-	O(nvmlDeviceGetTopologyCommonAncestor, (dev_t_, dev_t_, int *))
-
-typedef struct {
-#define FIELD(name, params) int(*name) params;
-	NVML_API(FIELD, FIELD)
-	const char *(*nvmlErrorString)(int);
-} table;
-
-static int explain(const table *t, const char *call, int r, char *text, int size) {
+static int explain(const goccl_nvml *t, const char *call, int r, char *text, int size) {
 	snprintf(text, size, "%s: %s", call, t->nvmlErrorString ? t->nvmlErrorString(r) : "failed");
 	return r;
 }
 #define MUST(name, ...) \
 	if ((r = t->name(__VA_ARGS__))) return explain(t, #name, r, text, size)
 
-static void read_links(const table *t, dev_t_ d, goccl_nvml_gpu *g) {
+static void read_links(const goccl_nvml *t, dev_t_ d, goccl_nvml_gpu *g) {
 	if (!t->nvmlDeviceGetNvLinkState) return;
 	for (unsigned l = 0; l < GOCCL_NVML_LINKS; l++) {
 		int active = 0, type = 0xff;
@@ -60,7 +28,7 @@ static void read_links(const table *t, dev_t_ d, goccl_nvml_gpu *g) {
 	}
 }
 
-static int read_all(const table *t, goccl_nvml_info *out, char *text, int size) {
+static int read_all(const goccl_nvml *t, goccl_nvml_info *out, char *text, int size) {
 	int r;
 	unsigned n = 0;
 	dev_t_ dev[GOCCL_NVML_GPUS];
@@ -71,7 +39,7 @@ static int read_all(const table *t, goccl_nvml_info *out, char *text, int size) 
 	for (unsigned i = 0; i < n; i++) {
 		goccl_nvml_gpu *g = &out->gpu[i];
 		pci_t pci;
-		memory_t mem;
+		amount_t mem;
 		MUST(nvmlDeviceGetHandleByIndex_v2, i, &dev[i]);
 		MUST(nvmlDeviceGetName, dev[i], g->name, sizeof g->name);
 		MUST(nvmlDeviceGetUUID, dev[i], g->uuid, sizeof g->uuid);
@@ -97,24 +65,29 @@ static int read_all(const table *t, goccl_nvml_info *out, char *text, int size) 
 	return 0;
 }
 
-int goccl_nvml_read(const char *path, goccl_nvml_info *out, char *text, int size) {
+int goccl_nvml_start(const char *path, goccl_nvml *t, char *text, int size) {
 	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
 		snprintf(text, size, "%s", dlerror());
 		return -1;
 	}
-	table t;
-	memset(out, 0, sizeof *out);
 #define NEED(name, params) \
-	if (!(*(void **)&t.name = dlsym(lib, #name))) { \
+	if (!(*(void **)&t->name = dlsym(lib, #name))) { \
 		snprintf(text, size, "%s has no %s", path, #name); \
 		return -1; \
 	}
-#define MAY(name, params) *(void **)&t.name = dlsym(lib, #name);
+#define MAY(name, params) *(void **)&t->name = dlsym(lib, #name);
 	NVML_API(NEED, MAY)
-	*(void **)&t.nvmlErrorString = dlsym(lib, "nvmlErrorString");
-	int r = t.nvmlInit_v2();
-	if (r) return explain(&t, "nvmlInit_v2", r, text, size);
+	*(void **)&t->nvmlErrorString = dlsym(lib, "nvmlErrorString");
+	int r = t->nvmlInit_v2();
+	return r ? explain(t, "nvmlInit_v2", r, text, size) : 0;
+}
+
+int goccl_nvml_read(const char *path, goccl_nvml_info *out, char *text, int size) {
+	goccl_nvml t;
+	memset(out, 0, sizeof *out);
+	int r = goccl_nvml_start(path, &t, text, size);
+	if (r) return r;
 	r = read_all(&t, out, text, size);
 	t.nvmlShutdown();
 	return r;
