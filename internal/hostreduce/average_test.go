@@ -57,7 +57,7 @@ func TestAverageIsFinite(t *testing.T) {
 						if math.Float64bits(g) != math.Float64bits(w) && (g-g == 0 || w-w == 0) {
 							t.Fatalf("%v, %d ranks: element %d is %g, want %g", ty, n, i, g, w)
 						}
-					case !(math.Abs(g/2-half[i]) <= largest(ty)*unit(ty)*float64(n)):
+					case !(math.Abs(g/2-half[i]) <= largest(ty)*Unit(ty)*float64(n)):
 						t.Fatalf("%v, %d ranks: element %d is %g, the average is %g", ty, n, i, g, 2*half[i])
 					}
 				}

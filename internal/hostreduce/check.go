@@ -54,20 +54,10 @@ func Check(got, want []byte, t datatype.Type, op datatype.Op, nranks int) (wrong
 
 func equal(a, b []byte) bool { return string(a) == string(b) }
 
-func isFloat(t datatype.Type) bool {
-	return t == datatype.Float32 || t == datatype.Float64 || isSmallFloat(t)
-}
+func isFloat(t datatype.Type) bool { return Unit(t) > 0 }
 
-func isSmallFloat(t datatype.Type) bool {
-	switch t {
-	case datatype.Float16, datatype.Bfloat16, datatype.Float8E4M3, datatype.Float8E5M2:
-		return true
-	}
-	return false
-}
-
-// unit is half the distance from 1 to the next number: the largest relative error of one rounding.
-func unit(t datatype.Type) float64 {
+// Unit is half the distance from 1 to the next number: the largest relative error of one rounding. Integers have 0.
+func Unit(t datatype.Type) float64 {
 	switch t {
 	case datatype.Float16:
 		return 0x1p-11
@@ -89,7 +79,7 @@ func unit(t datatype.Type) float64 {
 // roundings, each relative to the result. The error of a sum is n roundings relative to partial sums, whose size is not
 // known here: Fill's data keep them below 2 + sqrt(n), with very rare exceptions, and Avg's are n times smaller.
 func tolerance(t datatype.Type, op datatype.Op, nranks int) (relative, absolute float64) {
-	u, n := unit(t), float64(max(nranks, 2))
+	u, n := Unit(t), float64(max(nranks, 2))
 	if t == datatype.Float8E4M3 || t == datatype.Float8E5M2 {
 		n = min(n, 4) // a larger bound would accept any value; implementations round to 8 bits only a few times
 	}
@@ -115,4 +105,23 @@ func floatAt(b []byte, i int, t datatype.Type) float64 {
 	var f [1]float32
 	decode(f[:], b[i*int(t.Size()):], t)
 	return float64(f[0])
+}
+
+// Value returns the first element of b, exactly if it has at most 53 bits.
+func Value(b []byte, t datatype.Type) float64 {
+	switch t {
+	case datatype.Int8:
+		return float64(int8(b[0]))
+	case datatype.Uint8:
+		return float64(b[0])
+	case datatype.Int32:
+		return float64(elems[int32](b, 0, 1)[0])
+	case datatype.Uint32:
+		return float64(elems[uint32](b, 0, 1)[0])
+	case datatype.Int64:
+		return float64(elems[int64](b, 0, 1)[0])
+	case datatype.Uint64:
+		return float64(elems[uint64](b, 0, 1)[0])
+	}
+	return floatAt(b, 0, t)
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/internal/hostreduce"
 )
 
 // period is the length in elements of the random block that a rank's input repeats. It is prime, so that two offsets
@@ -171,7 +172,7 @@ func (in *inputs) differences(got, want []byte) (wrong int64) {
 		if bytes.Equal(g, w) {
 			continue
 		}
-		a, b := decode(g, in.typ), decode(w, in.typ)
+		a, b := hostreduce.Value(g, in.typ), hostreduce.Value(w, in.typ)
 		// Minus zero equals zero.
 		if a == 0 && b == 0 && isFloat(in.typ) {
 			continue

@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/hostreduce"
 )
 
 // fakeDevice is a device with memory and one stream that runs work in the caller.
@@ -197,7 +198,7 @@ func (c *fakeCommunicator) Submit(rs ...collective.Request) error {
 		for i := int64(0); i < int64(len(acc)); i += ts {
 			var v float64
 			for r := range all {
-				v = combine(send.Op, r, v, decode(all[r][i:], t))
+				v = combine(send.Op, r, v, hostreduce.Value(all[r][i:], t))
 			}
 			if send.Op == datatype.Avg {
 				v /= float64(n)
