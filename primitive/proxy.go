@@ -2,7 +2,6 @@ package primitive
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -48,8 +47,6 @@ type Proxy struct {
 type ProxyOptions struct {
 	// FifoSize is the number of slots; 0 is DefaultFifoSize.
 	FifoSize int
-	// Init runs on the proxy's goroutine before the first trigger, for instance to bind its thread to a NUMA node.
-	Init func() error
 	// SpinFor is how long a proxy of a GPU polls without pause after the last trigger; 0 is 1 ms.
 	SpinFor time.Duration
 }
@@ -160,11 +157,6 @@ func (p *Proxy) run() {
 		// The poller keeps its thread, so that no goroutine switch delays a trigger.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-	}
-	if p.opt.Init != nil {
-		if err := p.opt.Init(); err != nil {
-			p.failed(fmt.Errorf("init: %w", err))
-		}
 	}
 	for {
 		for {

@@ -196,20 +196,3 @@ func (h *Host2HostSemaphore) Wait(ctx context.Context) error {
 	}
 	return h.sema.conn.wrap(err, "semaphore wait")
 }
-
-// MemoryDevice2DeviceSemaphore is signalled and waited for in kernels.
-type MemoryDevice2DeviceSemaphore struct{ sema *Semaphore }
-
-// NewMemoryDevice2DeviceSemaphore wraps a semaphore over IPC.
-func NewMemoryDevice2DeviceSemaphore(s *Semaphore) (*MemoryDevice2DeviceSemaphore, error) {
-	if _, err := s.kernelHandle("device semaphore"); err != nil {
-		return nil, err
-	}
-	return &MemoryDevice2DeviceSemaphore{s}, nil
-}
-
-// Connection returns the semaphore's connection.
-func (m *MemoryDevice2DeviceSemaphore) Connection() *Connection { return m.sema.conn }
-
-// DeviceHandle returns the handle for kernels.
-func (m *MemoryDevice2DeviceSemaphore) DeviceHandle() SemaphoreHandle { return m.sema.handle }

@@ -193,9 +193,8 @@ uint64_t goccl_driver_call(uint32_t op, uint64_t ctx, uint64_t *a, uint8_t *p, u
 // goccl_driver_launch is Enter, Launch and Leave of order.c in one call, with few frames, because every collective
 // makes it. a and p are as for OP_Launch; order is a struct order.
 uint64_t goccl_driver_launch(uint64_t ctx, uint64_t *a, uint8_t *p, uint8_t *order);
-// goccl_driver_api names a function of the table; goccl_driver_op names an operation.
+// goccl_driver_api names a function of the table.
 const char *goccl_driver_api(uint32_t index);
-const char *goccl_driver_op(uint32_t op);
 // goccl_driver_error returns the driver's name and text of a code (static strings, or NULL).
 void goccl_driver_error(int code, const char **name, const char **text);
 // goccl_driver_context returns the addresses of cuCtxGetCurrent and cuCtxSetCurrent, for other C code that must switch

@@ -83,13 +83,6 @@ func newError(r uint64) error {
 	return e
 }
 
-func opName(o op) string {
-	if s := C.goccl_driver_op(C.uint32_t(o)); s != nil {
-		return C.GoString(s)
-	}
-	return ""
-}
-
 // ContextFunctions returns the addresses of cuCtxGetCurrent and cuCtxSetCurrent, for C code of another package that
 // must switch contexts.
 func ContextFunctions() (get, set uintptr, err error) {

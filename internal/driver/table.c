@@ -1,7 +1,6 @@
 //go:build cgo && linux
 
 #include "api.h"
-#include "op.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -10,11 +9,8 @@ goccl_table goccl_cu;
 
 #define GOCCL_NAME(name, params) #name,
 static const char *const api_names[] = {GOCCL_API(GOCCL_NAME, GOCCL_NAME)};
-#define GOCCL_OP_NAME(name) #name,
-static const char *const op_names[] = {GOCCL_OPS(GOCCL_OP_NAME)};
 
 const char *goccl_driver_api(uint32_t index) { return index < API_count ? api_names[index] : "?"; }
-const char *goccl_driver_op(uint32_t op) { return op < OP_count ? op_names[op] : NULL; }
 
 int goccl_driver_load(const char *path, char *text, int size) {
 	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);

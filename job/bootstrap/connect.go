@@ -89,7 +89,7 @@ func (d *dialer) dialMember(ctx context.Context, c *config, me greeting, p *memb
 			return nil, fmt.Errorf("%w: rank %d is on another host, but the ranks met on a unix socket; set MASTER_ADDR and "+
 				"MASTER_PORT: %w", ErrInvalid, peer, err)
 		}
-		fc, them, err = d.dialKnown(ctx, tcpTargets(at), me, goneFar)
+		fc, them, err = d.dial(ctx, tcpTargets(at), me, goneFar)
 	}
 	if err != nil {
 		return nil, err

@@ -36,12 +36,6 @@ type dialer struct {
 	log       *slog.Logger
 }
 
-// dial tries the targets in turn until it is admitted, a verdict rejects it, or ctx ends. A refused connection, or one
-// that ends before a verdict, is retried: the other side may not be up yet.
-func (d *dialer) dial(ctx context.Context, targets []target, me greeting) (*frameConn, greeting, error) {
-	return d.dialKnown(ctx, targets, me, 0)
-}
-
 // A root that was up is given up when its address has refused connections for some time, and at least goneRefusals
 // times. A busy listener does not refuse; the kernel refuses where there is no listener. This host's kernel is right at
 // once. Between hosts something else may refuse for a moment. An agreed address may be taken by the next attempt of the
@@ -69,9 +63,11 @@ func goneFrom(at netip.Addr) time.Duration {
 	return goneFar
 }
 
-// dialKnown is dial, but gives up if the other side is known to have been up and then refuses connections for gone,
-// unless that is 0. A greeting without a verdict also makes it known; then the time is goneAfter.
-func (d *dialer) dialKnown(ctx context.Context, targets []target, me greeting, gone time.Duration) (*frameConn,
+// dial tries the targets in turn until it is admitted, a verdict rejects it, or ctx ends. A refused connection, or one
+// that ends before a verdict, is retried: the other side may not be up yet. It gives up if the other side is known to
+// have been up and then refuses connections for gone, unless that is 0. A greeting without a verdict also makes it known;
+// then the time is goneAfter.
+func (d *dialer) dial(ctx context.Context, targets []target, me greeting, gone time.Duration) (*frameConn,
 	greeting, error) {
 	var last error
 	var run refusals

@@ -89,7 +89,7 @@ func insider(rank, world int, f func(fc *frameConn)) func(t *testing.T, id Uniqu
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		fc, _, err := d.dial(ctx, []target{{network: "tcp", address: addr}},
-			greeting{role: roleJoiner, world: uint32(world), rank: int32(rank), target: -1})
+			greeting{role: roleJoiner, world: uint32(world), rank: int32(rank), target: -1}, 0)
 		if err != nil {
 			t.Error(err)
 			return

@@ -54,7 +54,7 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	// 1. Meet the root.
 	me := greeting{role: roleJoiner, world: uint32(t.world), rank: int32(t.rank), target: -1, session: m.attempt,
 		from: ownOrigin()}
-	fc, them, err := d.dialKnown(ctx, m.targets, me, m.gone)
+	fc, them, err := d.dial(ctx, m.targets, me, m.gone)
 	if err != nil {
 		return nil, r, m.noRoot(t.rank, err)
 	}

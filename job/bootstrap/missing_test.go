@@ -91,7 +91,7 @@ func TestRootSaysItsRank(t *testing.T) {
 	}
 	d := &dialer{secret: f.secret[:]}
 	fc, them, err := d.dial(ctx, f.targets(),
-		greeting{role: roleJoiner, world: 3, rank: 2, target: -1})
+		greeting{role: roleJoiner, world: 3, rank: 2, target: -1}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,6 @@ type Program struct {
 	// Hierarchical programs exchange data with the ranks of their host and with the ranks of equal local rank on other
 	// hosts. They need 2 or more ranks per host.
 	Hierarchical bool
-	NoInPlace    bool
 	Peers        int    // to how many ranks a rank has channels at most; 0: all, or as Hierarchical says
 	Instances    int    // default; with Wide, the default for several hosts
 	Wide         bool   // the default number of instances fills maxWide thread blocks
@@ -107,8 +106,6 @@ func (p *Program) Supports(o Options) error {
 		return fmt.Errorf("programs: %s works within one host; %d hosts asked for", p.Name, o.Hosts)
 	case p.Hierarchical && o.perHost() < 2:
 		return fmt.Errorf("programs: %s wants 2 or more ranks per host", p.Name)
-	case o.InPlace && p.NoInPlace:
-		return fmt.Errorf("programs: %s does not work in place", p.Name)
 	case o.Root < 0 || o.Root >= o.Ranks:
 		return fmt.Errorf("programs: %s: root %d of %d ranks", p.Name, o.Root, o.Ranks)
 	}

@@ -25,8 +25,6 @@ type Options struct {
 	Size       int64             // message for which the plan is to be fast
 	Machine    *simulate.Machine // rates and latencies of thread blocks; its hosts and links are the graph's
 	Name       string            // of the plan; empty: made from the collective and the topology
-	// Progress, if set, is called with each candidate after its simulation.
-	Progress func(Candidate)
 }
 
 // Candidate is one plan that was simulated.
@@ -132,9 +130,6 @@ func (r *Result) try(o Options, m *simulate.Machine, c Candidate) float64 {
 	}
 	c.Err = err
 	r.Candidates = append(r.Candidates, c)
-	if o.Progress != nil {
-		o.Progress(c)
-	}
 	if err != nil {
 		return math.Inf(1)
 	}

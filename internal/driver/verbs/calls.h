@@ -27,7 +27,6 @@ struct goccl_completion {
 };
 
 int gocclverbs_load(const char *path, char *text, int size);
-int gocclverbs_names(char *names, int each, int max, int *count);
 int gocclverbs_open(const char *name, uint64_t *context, int32_t *async_fd);
 int gocclverbs_close(uint64_t context);
 int gocclverbs_query(uint64_t context, int port, struct goccl_attributes *out);

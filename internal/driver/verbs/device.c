@@ -14,16 +14,6 @@ static int nonblocking(int fd) {
 	return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? errno : 0;
 }
 
-int gocclverbs_names(char *names, int each, int max, int *count) {
-	errno = 0;
-	struct ibv_device **list = gocclverbs.ibv_get_device_list(count);
-	if (!list) return failed();
-	for (int i = 0; i < *count && i < max; i++)
-		snprintf(names + i * each, each, "%s", gocclverbs.ibv_get_device_name(list[i]));
-	gocclverbs.ibv_free_device_list(list);
-	return 0;
-}
-
 int gocclverbs_open(const char *name, uint64_t *context, int32_t *async_fd) {
 	int n = 0, r = ENODEV;
 	errno = 0;

@@ -17,7 +17,6 @@ package verbs
 import "C"
 
 import (
-	"bytes"
 	"fmt"
 	"syscall"
 	"unsafe"
@@ -51,28 +50,6 @@ func failure(call string, r C.int) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", call, syscall.Errno(r))
-}
-
-// Devices returns the names of the RDMA devices.
-func Devices() ([]string, error) {
-	if err := Load(); err != nil {
-		return nil, err
-	}
-	const each, most = 64, 64
-	buf := make([]byte, each*most)
-	var n C.int
-	if r := C.gocclverbs_names((*C.char)(unsafe.Pointer(&buf[0])), each, most, &n); r != 0 {
-		if syscall.Errno(r) == syscall.ENOSYS {
-			return nil, fmt.Errorf("%w: the kernel has no RDMA (module ib_uverbs)", ErrUnavailable)
-		}
-		return nil, failure("ibv_get_device_list", r)
-	}
-	names := make([]string, min(int(n), most))
-	for i := range names {
-		name, _, _ := bytes.Cut(buf[i*each:(i+1)*each], []byte{0})
-		names[i] = string(name)
-	}
-	return names, nil
 }
 
 // Open opens a device by name. asyncFD, which does not block, has an input when Event has an event.

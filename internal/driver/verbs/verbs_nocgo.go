@@ -11,7 +11,6 @@ func open() error { return errNoCgo }
 
 // Every call fails: this build has no cgo.
 
-func Devices() ([]string, error)                                      { return nil, errNoCgo }
 func Open(string) (Context, int, error)                               { return 0, 0, errNoCgo }
 func (Context) Close() error                                          { return errNoCgo }
 func (Context) Query(int) (Attributes, error)                         { return Attributes{}, errNoCgo }

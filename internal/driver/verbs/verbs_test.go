@@ -62,7 +62,6 @@ func TestWithoutLibrary(t *testing.T) {
 	if !errors.Is(err, ErrUnavailable) {
 		t.Error(err)
 	}
-	_, err = Devices()
 	if want := "rdma-core"; runtime.GOOS == "linux" && !strings.Contains(err.Error(), want) &&
 		!strings.Contains(err.Error(), "cgo") {
 		t.Errorf("%v: does not name %s", err, want)
