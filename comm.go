@@ -16,6 +16,7 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/engine"
 	"github.com/goccl/goccl/engine/onesided"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/membership"
@@ -113,7 +114,7 @@ func join(ctx, last context.Context, op string, cfg Config, parent bootstrap.Boo
 	bootstrap.NameAsAbove(boot, true)
 	cfg.ranks = membership.InJob(cfg.ranks, ranks)
 	group := membership.New(boot, membership.Config{Name: cfg.Name, Timeout: cfg.Timeout, OpTimeout: cfg.OpTimeout,
-		Verdict: watchdog.Verdict})
+		Verdict: watchdog.Verdict, Quorum: cfg.settings.Quorum, Vote: cfg.Vote, Job: cfg.ranks})
 	c := &Comm{boot: boot, dev: cfg.Device, cfg: cfg, rank: boot.Rank(), size: boot.WorldSize(), group: group,
 		status: &group.Status}
 	bounded, stop2 := c.status.Bound(ctx)
@@ -142,12 +143,16 @@ func (c *Comm) agree(ctx context.Context) error {
 	c.plans = plans
 	mine := binary.LittleEndian.AppendUint64([]byte{byte(c.dev.ID().Kind), 0}, rand.Uint64())
 	mine = binary.LittleEndian.AppendUint64(mine, digest)
+	mine = binary.LittleEndian.AppendUint32(mine, uint32(c.cfg.settings.Quorum))
 	mine = append(mine, membership.Here(c.dev.ID().Index).Bytes()...)
 	switch {
 	case c.cfg.CheckData:
 		mine[1] = 2
 	case c.cfg.Check:
 		mine[1] = 1
+	}
+	if c.cfg.Vote != nil {
+		mine[1] |= 8
 	}
 	mine[1] |= byte(c.cfg.settings.Exact) << 4
 	length := len(mine)
@@ -174,7 +179,12 @@ func (c *Comm) agree(ctx context.Context) error {
 			return c.group.Fault("init", r, fmt.Errorf("%w: the peer has other plans in GOCCL_PLAN_DIR than this rank",
 				ErrMismatch))
 		}
-		c.cfg.Check, c.cfg.CheckData = c.cfg.Check || b[1]&15 != 0, c.cfg.CheckData || b[1]&15 == 2
+		if q := setting.Quorum(binary.LittleEndian.Uint32(b[18:])); q != c.cfg.settings.Quorum {
+			return c.group.Fault("init", r, fmt.Errorf("%w: GOCCL_QUORUM or Config.Quorum is %q here and %q there: set it "+
+				"equally on all ranks", ErrMismatch, c.cfg.settings.Quorum, q))
+		}
+		c.cfg.Check, c.cfg.CheckData = c.cfg.Check || b[1]&7 != 0, c.cfg.CheckData || b[1]&7 == 2
+		c.group.Voting = c.group.Voting || b[1]&8 != 0
 		c.cfg.settings.Exact = max(c.cfg.settings.Exact, collective.Exact(b[1]>>4))
 	}
 	c.id = binary.LittleEndian.Uint64(all[0][2:])

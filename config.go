@@ -2,6 +2,7 @@ package goccl
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -56,6 +57,13 @@ type Config struct {
 	// Exact says on what the bits of reductions may depend. The furthest promise that any rank asks for holds for all.
 	// GOCCL_EXACT wins if it asks for more.
 	Exact collective.Exact
+	// Quorum says which part of the communicator may Shrink without the rest, in the format of GOCCL_QUORUM, which it
+	// replaces: off, majority, or rank N (of the job). The other part gets ErrNoQuorum. It must be the same on all ranks.
+	Quorum string
+	// Vote, if it is not nil, is a further condition of Shrink: each remaining rank calls it with the communicator's ID
+	// and the ranks that are left. If it returns an error on one of them, all get ErrNoQuorum. It must return when ctx
+	// ends. If a rank dies meanwhile, the others call it again. An example is to set a key of a consistent store, once.
+	Vote func(ctx context.Context, id uint64, left []int) error
 	// Name appears in logs and errors, without characters that a terminal obeys.
 	Name string
 
@@ -109,6 +117,11 @@ func (cfg *Config) fill() error {
 		}
 	}
 	env.MinCTAs, env.MaxCTAs = cmp.Or(env.MinCTAs, uint16(cfg.MinCTAs)), cmp.Or(env.MaxCTAs, uint16(cfg.MaxCTAs))
+	if q, ok := setting.ParseQuorum(cfg.Quorum); ok {
+		env.Quorum = q
+	} else if cfg.Quorum != "" {
+		return fmt.Errorf("goccl: NewComm: %w: Quorum is %q: want %s", ErrInvalidArgument, cfg.Quorum, setting.WantQuorum)
+	}
 	env.CTAPolicy = cmp.Or(env.CTAPolicy, cfg.CTAPolicy)
 	if env.Exact = max(env.Exact, cfg.Exact); env.Exact > collective.ExactReference {
 		return fmt.Errorf("goccl: NewComm: %w: Exact is %d: want one of collective's constants", ErrInvalidArgument,

@@ -14,6 +14,7 @@ var (
 	ErrInvalidArgument = collective.ErrInvalidArgument
 	ErrInvalidUsage    = collective.ErrInvalidUsage
 	ErrUnsupported     = collective.ErrUnsupported
+	ErrNoQuorum        = collective.ErrNoQuorum // of Shrink, with Config.Quorum: also an ErrAborted
 	ErrClosed          = collective.ErrClosed
 )
 

@@ -112,6 +112,8 @@ func (c *Comm) Grow(ctx context.Context, size int, id *bootstrap.UniqueID, chang
 // that died before they called Shrink. Ranks that die during Shrink are left out, too. Either all ranks get the same
 // communicator, or all get an error that names a rank. With abort, running work is aborted first.
 //
+// Config.Quorum and Config.Vote decide whether the remaining ranks may go on; if not, all of them get ErrNoQuorum.
+//
 // An excluded rank that is alive, because it was only stopped, gets an error when it calls Shrink. change, if there is
 // one, changes the Config that the new communicator gets from c.
 func (c *Comm) Shrink(ctx context.Context, exclude []int, abort bool, change ...func(*Config)) (*Comm, error) {

@@ -16,4 +16,5 @@ var (
 	ErrInvalidArgument = fault.ErrInvalidArgument
 	ErrInvalidUsage    = fault.ErrInvalidUsage
 	ErrUnsupported     = fault.ErrUnsupported
+	ErrNoQuorum        = fault.ErrNoQuorum
 )

@@ -20,6 +20,7 @@ var (
 	ErrInvalidArgument = errors.New("invalid argument")
 	ErrInvalidUsage    = errors.New("invalid usage")
 	ErrUnsupported     = errors.New("not supported")
+	ErrNoQuorum        = errors.New("no quorum")
 )
 
 // Error gives the rank that saw a failure, the operation, and the peer that caused it.

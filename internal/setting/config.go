@@ -24,6 +24,7 @@ type Config struct {
 	Interface string
 	Family    int // 4, 6, or 0 for either
 	HostID    string
+	Quorum    Quorum
 
 	Net        string // "": the first that every rank has
 	NetPlugin  string // "": libnccl-net.so
@@ -81,6 +82,16 @@ type IB struct {
 
 // DefaultIB is IB with nothing set. A packet is sent seven times in 1.9 s; then the peer counts as dead.
 var DefaultIB = IB{GIDIndex: -1, Timeout: 16, Retries: 6}
+
+// Quorum says which part of a communicator goes on without the rest: QuorumRank + n is the part with rank n of the job.
+type Quorum uint32
+
+// The values of Quorum.
+const (
+	QuorumOff      Quorum = iota // every part
+	QuorumMajority               // more than half of the ranks, or half of them and among them the lowest
+	QuorumRank
+)
 
 // Checks is what ranks compare with each other: GOCCL_CHECK.
 type Checks uint8

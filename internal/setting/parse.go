@@ -65,6 +65,34 @@ func positive(field func(*Config) *time.Duration) setter {
 	}
 }
 
+// WantQuorum names the values that ParseQuorum takes.
+const WantQuorum = "off, majority or rank N"
+
+// ParseQuorum parses a value of GOCCL_QUORUM.
+func ParseQuorum(s string) (q Quorum, ok bool) {
+	if n, found := strings.CutPrefix(s, "rank "); found {
+		r, err := strconv.ParseUint(n, 10, 31)
+		return QuorumRank + Quorum(r), err == nil
+	}
+	q, ok = map[string]Quorum{"off": QuorumOff, "majority": QuorumMajority}[s]
+	return q, ok
+}
+
+func quorum(c *Config, s string) (ok bool) {
+	c.Quorum, ok = ParseQuorum(s)
+	return ok
+}
+
+func (q Quorum) String() string {
+	switch q {
+	case QuorumOff:
+		return "off"
+	case QuorumMajority:
+		return "majority"
+	}
+	return "rank " + strconv.Itoa(int(q-QuorumRank))
+}
+
 const wantSwitch = "1 or 0"
 
 func flag(field func(*Config) *bool) setter {

@@ -73,6 +73,12 @@ var table = []Variable{
 			"ranks are on one host if a unix socket leads from one to the other: containers need one network namespace, " +
 			"names do not matter",
 		set: text(func(c *Config) *string { return &c.HostID })},
+	{Name: "GOCCL_QUORUM", Default: "`off`", Want: WantQuorum, Brief: "which part of a job goes on after a partition",
+		Doc: "which part of a communicator `Shrink` lets [go on](hosts.md#partitions) without the rest. `off`: every part, " +
+			"so that both halves of a partition go on. `majority`: more than half of the ranks, or exactly half of them " +
+			"with the lowest rank. `rank N`: the part with rank N of the job; in a communicator without it, the " +
+			"majority. The other part gets an error. The same on every rank",
+		set: quorum},
 	{Name: "GOCCL_CHECK", Default: "`0`", Want: "0, 1 or 2", Brief: "ranks compare their calls",
 		Doc: "`1`: ranks compare their calls before every operation, which is slow and finds mistakes. `2`: " +
 			"they also compare the data afterwards, by checksums, which finds flipped bits",

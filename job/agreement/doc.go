@@ -22,6 +22,10 @@
 // call continues with it although the peer is already here (Calling). A rank that fails in a joint call, or will make
 // none any more, says so (GiveUp).
 //
+// A step that is decided says who remains, not whether they may go on: ranks on both sides of a partition decide, each
+// without the others. Quorum lets at most one of two parts without a common rank go on. A communicator is made once all
+// its members have agreed in a step that each of them is ready, so what a part decides alone concerns only its ranks.
+//
 // The Bootstrap detects deaths. A rank that was given up by mistake, for example because it was stopped, finds itself
 // excluded when it continues.
 //

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // place is a rank's position: a step of the call of that number.
@@ -18,6 +20,7 @@ type place struct {
 type Contribution struct {
 	Excludes Set    // ranks that it excludes
 	Fine     bool   // its work since the last step succeeded
+	Against  bool   // otherwise: because its vote was against going on
 	Blames   int    // otherwise: the rank to blame, -1 for none
 	Nonce    uint64 // random, so that no two outcomes are equal
 }
@@ -44,7 +47,7 @@ type message struct {
 }
 
 const (
-	version      = 3
+	version      = 4
 	headBytes    = 26 // version, kind, number u64, step u32, blames i32, joint u64
 	contribution = 13 // and the excluded set: fine, blames i32, nonce u64
 )
@@ -68,8 +71,11 @@ func appendKnown(b []byte, known []*Contribution) []byte {
 			continue
 		}
 		fine := byte(0)
-		if c.Fine {
+		switch {
+		case c.Fine:
 			fine = 1
+		case c.Against:
+			fine = 2
 		}
 		b = binary.LittleEndian.AppendUint32(append(b, fine), uint32(int32(c.Blames)))
 		b = append(binary.LittleEndian.AppendUint64(b, c.Nonce), c.Excludes...)
@@ -111,7 +117,7 @@ func decode(b []byte, size int) (*message, error) {
 		if !known.Has(r) {
 			continue
 		}
-		c := &Contribution{Fine: b[0] == 1, Blames: rankIn(binary.LittleEndian.Uint32(b[1:]), size),
+		c := &Contribution{Fine: b[0] == 1, Against: b[0] == 2, Blames: rankIn(binary.LittleEndian.Uint32(b[1:]), size),
 			Nonce: binary.LittleEndian.Uint64(b[5:])}
 		c.Excludes = Set(b[contribution : contribution+n : contribution+n])
 		if !fits(c.Excludes, size) {
@@ -133,6 +139,24 @@ func rankIn(v uint32, size int) int {
 // fits reports whether all ranks of s are below size.
 func fits(s Set, size int) bool {
 	return size%8 == 0 || bits.Len8(s[len(s)-1]) <= size%8
+}
+
+// Quorum reports whether these members of a job of size ranks may go on without the rest. Of two sets without a common
+// rank at most one may, unless the rule is QuorumOff. numbers are the ranks' numbers in the job; nil: their own.
+func Quorum(rule setting.Quorum, size int, numbers, members []int) bool {
+	if rule == setting.QuorumOff {
+		return true
+	}
+	for r := range size {
+		number := r
+		if numbers != nil {
+			number = numbers[r]
+		}
+		if rule >= setting.QuorumRank && number == int(rule-setting.QuorumRank) {
+			return slices.Contains(members, r)
+		}
+	}
+	return 2*len(members) > size || 2*len(members) == size && slices.Contains(members, 0)
 }
 
 // Outcome is the result of a step.

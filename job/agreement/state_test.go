@@ -15,14 +15,29 @@ type network struct {
 	began  []bool
 	result []*Outcome
 	lists  []Set
+
+	sides    []bool // of a partition; nil: none
+	excluded []bool // ranks that know that they are excluded
 }
+
+func newNetwork(t *testing.T, rng *rand.Rand, n int) *network {
+	w := &network{t: t, rng: rng, states: make([]*state, n), ways: make([][][]*message, n), dead: make([]bool, n),
+		began: make([]bool, n), result: make([]*Outcome, n), excluded: make([]bool, n)}
+	for r := range n {
+		w.ways[r] = make([][]*message, n)
+	}
+	return w
+}
+
+// apart reports whether a partition is between two ranks.
+func (w *network) apart(a, b int) bool { return w.sides != nil && w.sides[a] != w.sides[b] }
 
 // say broadcasts; the rank may die during the broadcast.
 func (w *network) say(r int, mortal bool) {
 	m := w.states[r].message()
 	b := m.encode()
 	for _, p := range w.rng.Perm(len(w.states)) {
-		if p == r || w.states[r].done.Has(p) {
+		if p == r || w.states[r].done.Has(p) || w.apart(r, p) {
 			continue
 		}
 		if mortal && w.rng.IntN(40) == 0 {
@@ -40,7 +55,7 @@ func (w *network) say(r int, mortal bool) {
 func (w *network) step(mortal bool) {
 	n := len(w.states)
 	r := w.rng.IntN(n)
-	if w.dead[r] || w.result[r] != nil {
+	if w.dead[r] || w.excluded[r] || w.result[r] != nil {
 		return
 	}
 	if !w.began[r] {
@@ -53,8 +68,12 @@ func (w *network) step(mortal bool) {
 	switch q := w.ways[from][r]; {
 	case len(q) > 0:
 		w.ways[from][r] = q[1:]
+		if w.sides != nil && !s.done.Has(from) && q[0].done.Has(r) {
+			w.excluded[r] = true
+			return
+		}
 		changed = s.take(from, q[0])
-	case w.dead[from] && w.rng.IntN(3) == 0:
+	case (w.dead[from] || w.apart(from, r)) && w.rng.IntN(3) == 0:
 		changed = s.lose(from)
 	}
 	switch {
@@ -67,9 +86,11 @@ func (w *network) step(mortal bool) {
 }
 
 // settle executes all remaining events.
-func (w *network) settle() {
-	for range 200 * len(w.states) {
-		w.step(false)
+func (w *network) settle() { w.run(200*len(w.states), false) }
+
+func (w *network) run(steps int, mortal bool) {
+	for range steps {
+		w.step(mortal)
 	}
 }
 
@@ -83,11 +104,9 @@ func TestEveryOutcomeIsTheSame(t *testing.T) {
 	for seed := range uint64(rounds) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		n := 2 + rng.IntN(6)
-		w := &network{t: t, rng: rng, states: make([]*state, n), ways: make([][][]*message, n), dead: make([]bool, n),
-			began: make([]bool, n), result: make([]*Outcome, n)}
+		w := newNetwork(t, rng, n)
 		gone := n - 1 // excluded by some of the ranks
 		for r := range n {
-			w.ways[r] = make([][]*message, n)
 			w.lists = append(w.lists, NewSet(n))
 			if rng.IntN(2) == 0 {
 				w.lists[r].Add(gone)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/agreement"
 	"github.com/goccl/goccl/job/bootstrap"
@@ -33,6 +34,10 @@ type Group struct {
 type Config struct {
 	Name               string // of the communicator, for errors
 	Timeout, OpTimeout time.Duration
+	Quorum             setting.Quorum
+	Vote               func(ctx context.Context, id uint64, left []int) error // nil: none
+	Voting             bool                                                   // a rank has a Vote
+	Job                []int                                                  // numbers of the ranks in the job, as InJob
 	// Verdict words what this rank, me, has found about another one: its process, at, is dead, or else stopped.
 	Verdict func(dead bool, me, rank int, at Process) *fault.Verdict
 }

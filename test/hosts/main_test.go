@@ -15,6 +15,7 @@ func TestMain(m *testing.M) {
 	commtest.Main(m, map[string]func(*commtest.Process) error{
 		"matrix": commtest.Matrix, "traffic": traffic, "rounds": rounds,
 		"plans": plans, "planned": plannedTraffic,
+		"quorum": quorum, "vote": voted,
 	})
 }
 

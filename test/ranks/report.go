@@ -32,7 +32,7 @@ type Report struct {
 }
 
 // kinds are the errors that a report tells apart.
-var kinds = []error{goccl.ErrPeerDead, goccl.ErrTimeout, goccl.ErrMismatch, goccl.ErrAborted}
+var kinds = []error{goccl.ErrNoQuorum, goccl.ErrPeerDead, goccl.ErrTimeout, goccl.ErrMismatch, goccl.ErrAborted}
 
 // NewReport describes an event, and err if it is not nil.
 func NewReport(rank int, event string, err error) Report {
