@@ -13,6 +13,7 @@ type Config struct {
 	Timeout      time.Duration // 0: not set; see TimeoutOr
 	OpTimeout    time.Duration // 0: none; negative: not set; see OpTimeoutOr
 	StallWarning time.Duration // 0: never
+	Blip         time.Duration // 0: not set; see Unreachable
 	SpinLimit    time.Duration // 0: none
 
 	Record       int // operations; 0: none
@@ -80,8 +81,9 @@ type IB struct {
 	Retries      int
 }
 
-// DefaultIB is IB with nothing set. A packet is sent seven times in 1.9 s; then the peer counts as dead.
-var DefaultIB = IB{GIDIndex: -1, Timeout: 16, Retries: 6}
+// DefaultIB is IB with nothing set. A packet is sent seven times, the last time after 3.2 s (DefaultBlip); after 3.8 s
+// the peer counts as dead.
+var DefaultIB = IB{GIDIndex: -1, Timeout: 17, Retries: 6}
 
 // Quorum says which part of a communicator goes on without the rest: QuorumRank + n is the part with rank n of the job.
 type Quorum uint32
@@ -212,6 +214,21 @@ func Wanted(name, value string) string {
 		}
 	}
 	return ""
+}
+
+// DefaultBlip is how long no packet may pass between two hosts without a failure, unless Config.Blip says it.
+const DefaultBlip = 3 * time.Second
+
+// Unreachable is how long a host may acknowledge nothing before its ranks count as dead, so that no blip is taken for a
+// death; 0 stands for DefaultBlip. The end of a blip is noticed when something is sent again: TCP does that 0.2, 0.6,
+// 1.4, 3, 6.2, … seconds after the loss.
+func Unreachable(blip time.Duration) time.Duration {
+	blip = cmp.Or(blip, DefaultBlip)
+	again := 200 * time.Millisecond
+	for again < blip {
+		again = 2*again + 200*time.Millisecond
+	}
+	return max(blip+time.Second, again+again/8)
 }
 
 // TimeoutOr is the time for which set-up and host calls wait for other ranks: GOCCL_TIMEOUT, or a default of the

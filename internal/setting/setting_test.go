@@ -153,3 +153,20 @@ func TestOpTimeout(t *testing.T) {
 		}
 	}
 }
+
+// TCP sends again between the end of a blip and the time when its host counts as dead, also where its repetitions come
+// up to 10 % late.
+func TestUnreachable(t *testing.T) {
+	for blip := 100 * time.Millisecond; blip < 10*time.Minute; blip += 50 * time.Millisecond {
+		dead, repeated := Unreachable(blip), false
+		for again := 200 * time.Millisecond; again+again/10 < dead; again = 2*again + 200*time.Millisecond {
+			repeated = repeated || again >= blip
+		}
+		if !repeated || dead < blip+time.Second || dead > 2*blip+time.Second+blip/2 {
+			t.Fatalf("a blip of %v: dead after %v", blip, dead)
+		}
+	}
+	if dead := Unreachable(0); dead != 4*time.Second {
+		t.Errorf("dead after %v", dead)
+	}
+}

@@ -16,6 +16,11 @@ var table = []Variable{
 		Doc: "how long an operation waits for a peer before one line in the log (WARN) says which rank waits for which " +
 			"peer, in which operation; the wait goes on. `0`: never",
 		set: duration(func(c *Config) *time.Duration { return &c.StallWarning })},
+	{Name: "GOCCL_BLIP", Default: "`3s`", Want: wantPositive, Brief: "how long a network may be down",
+		Doc: "how long no packet may pass between two hosts without a failure. One second later, for longer times up to " +
+			"the same time later, the other host's ranks count as dead. The end of a process is noticed at once in any " +
+			"case. RDMA adapters have `GOCCL_IB_TIMEOUT`",
+		set: positive(func(c *Config) *time.Duration { return &c.Blip })},
 	{Name: "GOCCL_SPIN_LIMIT", Default: "`10m`", Want: wantDuration, Brief: "deadline of one wait in a kernel",
 		Doc: "how long one wait inside a kernel may take before it gives up; `0`: until an abort",
 		set: duration(func(c *Config) *time.Duration { return &c.SpinLimit })},
@@ -162,10 +167,10 @@ var table = []Variable{
 	{Name: "GOCCL_IB_TC", Alias: "NCCL_IB_TC", Default: "`0`", Want: "a number from 0 to 255",
 		Brief: "traffic class of RDMA packets", Doc: "traffic class of RDMA packets (DSCP and ECN bits of RoCE v2)",
 		set: number(func(c *Config) *int { return &c.IB.TrafficClass }, 0, 255)},
-	{Name: "GOCCL_IB_TIMEOUT", Alias: "NCCL_IB_TIMEOUT", Default: "`16`", Want: "a number from 1 to 31",
+	{Name: "GOCCL_IB_TIMEOUT", Alias: "NCCL_IB_TIMEOUT", Default: "`17`", Want: "a number from 1 to 31",
 		Brief: "time until an RDMA packet is sent again",
-		Doc: "an RDMA packet is sent again after 4.096 µs · 2^this, 268 ms by default. With `GOCCL_IB_RETRY_CNT` it says " +
-			"when a silent peer counts as dead: after 1.9 s; with NCCL's defaults after 34 s",
+		Doc: "an RDMA packet is sent again after 4.096 µs · 2^this, 537 ms by default. With `GOCCL_IB_RETRY_CNT` it says " +
+			"when a silent peer counts as dead: after 3.8 s; with NCCL's defaults after 34 s",
 		set: number(func(c *Config) *int { return &c.IB.Timeout }, 1, 31)},
 	{Name: "GOCCL_IB_RETRY_CNT", Alias: "NCCL_IB_RETRY_CNT", Default: "`6`", Want: "a number from 0 to 7",
 		Brief: "how often an RDMA packet is sent again",

@@ -71,7 +71,7 @@
 // rank 0. Attempts of one job that the launcher numbers (TORCHELASTIC_RESTART_COUNT, on one host) do not mix at an
 // address: a process of an older attempt is refused, and a process of a newer attempt waits for its own root. A stopped
 // process (SIGSTOP) counts as dead only after it has been silent for the stall timeout. A partitioned one is given up
-// after three seconds.
+// after setting.Unreachable.
 //
 // # Trust
 //

@@ -13,7 +13,6 @@ import (
 // Defaults of the options.
 const (
 	DefaultTimeout   = 30 * time.Second
-	DefaultPartition = 3 * time.Second
 	DefaultHeartbeat = 250 * time.Millisecond
 	defaultRootLife  = 10 * time.Minute
 	handshakeTimeout = 5 * time.Second // of an incoming connection, and of an attempt until the greeting arrives
@@ -76,9 +75,9 @@ func WithWorldSize(n int) Option { return func(c *config) { c.world = n } }
 func WithHostID(id string) Option { return func(c *config) { c.hostID = id } }
 
 func newConfig(opts []Option) (*config, error) {
-	env, bad := setting.Read("GOCCL_TIMEOUT", "GOCCL_SOCKET_FAMILY")
+	env, bad := setting.Read("GOCCL_TIMEOUT", "GOCCL_SOCKET_FAMILY", "GOCCL_BLIP")
 	c := &config{
-		timeout: env.TimeoutOr(DefaultTimeout), partition: DefaultPartition, heartbeat: DefaultHeartbeat,
+		timeout: env.TimeoutOr(DefaultTimeout), partition: setting.Unreachable(env.Blip), heartbeat: DefaultHeartbeat,
 		rootLife: defaultRootLife, lateLife: lateErrorLife,
 		log: slog.Default(), secret: []byte(env.Secret), commID: env.CommID,
 		iface: env.Interface, family: env.Family, hostID: env.HostID,

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/test/ranks"
 )
 
@@ -41,7 +41,7 @@ func (x *experiment) wait(e ranks.Report) time.Duration {
 	case x.Phase == "joining" && (notCome || expect == typed):
 		return joinTimeout
 	case x.fault.partition:
-		return bootstrap.DefaultPartition
+		return setting.Unreachable(0)
 	case expect == stall && !x.phase.collective:
 		return x.timeout(x.fault)
 	case expect == stall:

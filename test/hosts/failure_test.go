@@ -146,6 +146,30 @@ func TestInterfaceDownAndUp(t *testing.T) {
 	})
 }
 
+// TestBlip cuts the network silently, and connects it again somewhat before GOCCL_BLIP: what was lost is sent again,
+// and no rank counts as dead.
+func TestBlip(t *testing.T) {
+	t.Parallel()
+	blips := []time.Duration{setting.DefaultBlip}
+	if setting.Lenient().Full != "" {
+		blips = append(blips, time.Second, 10*time.Second)
+	}
+	for _, blip := range blips {
+		t.Run(blip.String(), func(t *testing.T) {
+			t.Parallel()
+			tk := commtest.Task{Rounds: many(), By: map[int][]string{}}
+			for r := range 4 {
+				tk.By[r] = []string{"env", "GOCCL_BLIP=" + blip.String()}
+			}
+			recovering(t, tk, func(w *testutil.Network, _ *commtest.Job) {
+				w.Port(1, "down")
+				time.Sleep(blip - 200*time.Millisecond)
+				w.Port(1, "up")
+			})
+		})
+	}
+}
+
 // TestStoppedForAWhile stops a rank: that is no failure.
 func TestStoppedForAWhile(t *testing.T) {
 	t.Parallel()

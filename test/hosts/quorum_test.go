@@ -171,7 +171,7 @@ func TestQuorumWithAKill(t *testing.T) {
 	for i := range rounds {
 		hosts := [][]int{{0, 0, 1, 1}, {0, 0, 0, 1}}[i%2]
 		rule := []string{"majority", "rank 1"}[rng.IntN(2)]
-		victim, after := rng.IntN(4), 2600*time.Millisecond+time.Duration(rng.IntN(900))*time.Millisecond
+		victim, after := rng.IntN(4), setting.Unreachable(0)+time.Duration(rng.IntN(900)-200)*time.Millisecond
 		t.Run(fmt.Sprint(rule, hosts, victim, after), func(t *testing.T) {
 			t.Parallel()
 			on := parted(t, "quorum", rule, hosts, victim, after)

@@ -29,10 +29,9 @@ type NetOptions struct {
 	Encrypt bool
 	// Timeout bounds Connect if its context does not end earlier; 0 is 30 s.
 	Timeout time.Duration
-	// Recovery is how long a lost connection may take to come back; 0 is 2 s.
-	Recovery time.Duration
-	// Silence is how long a peer's host may acknowledge nothing; 0 is 2.5 s.
-	Silence time.Duration
+	// Recovery is how long a lost connection may take to come back, Silence how long a peer's host may acknowledge
+	// nothing; 0 is what setting.Unreachable says.
+	Recovery, Silence time.Duration
 	// Log receives warnings; nil is slog.Default.
 	Log *slog.Logger
 }
@@ -46,8 +45,8 @@ func NewNet(opt NetOptions) *Net {
 		opt.Sockets = max(1, min(8, runtime.NumCPU()/4))
 	}
 	opt.Timeout = cmp.Or(opt.Timeout, 30*time.Second)
-	opt.Recovery = cmp.Or(opt.Recovery, 2*time.Second)
-	opt.Silence = cmp.Or(opt.Silence, 2500*time.Millisecond)
+	opt.Recovery = cmp.Or(opt.Recovery, setting.Unreachable(0))
+	opt.Silence = cmp.Or(opt.Silence, setting.Unreachable(0))
 	if opt.Log == nil {
 		opt.Log = slog.Default()
 	}
@@ -56,8 +55,9 @@ func NewNet(opt NetOptions) *Net {
 
 // Configured returns the Net that the environment describes. timeout is NetOptions.Timeout.
 func Configured(cfg *setting.Config, timeout time.Duration) *Net {
+	dead := setting.Unreachable(cfg.Blip)
 	return NewNet(NetOptions{Interface: cfg.Interface, Family: cfg.Family, Sockets: cfg.NetSockets,
-		Encrypt: cfg.NetEncrypt, Timeout: timeout})
+		Encrypt: cfg.NetEncrypt, Timeout: timeout, Recovery: dead, Silence: dead})
 }
 
 // Name is "tcp".
