@@ -1,8 +1,12 @@
 package contract_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/goccl/goccl"
@@ -85,5 +89,94 @@ func TestOnMockSuspend(t *testing.T) {
 		if launched != 1 {
 			t.Errorf("%d launches after Resume", launched)
 		}
+	}
+}
+
+// sharedMappings lists the mappings of shared memory of this process, with their addresses and files.
+func sharedMappings(t *testing.T) string {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list strings.Builder
+	for line := range strings.Lines(string(maps)) {
+		if strings.Contains(line, "/memfd:goccl") {
+			list.WriteString(line)
+		}
+	}
+	return list.String()
+}
+
+// On the host device everything keeps its address and its bytes while the communicator is suspended: arenas, windows,
+// and the parts of peers in flat windows. What was computed from these addresses before works after Resume.
+func TestSuspendKeepsAddresses(t *testing.T) {
+	const n, size, rounds = 3, 1 << 16, 100
+	comms := commtest.New(t, n, commtest.Host, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = commtest.Soon })
+	mem, flats, windows := make([]device.Ptr, n), make([]*goccl.FlatWindow, n), make([]*goccl.Window, n)
+	puts := make([][n]device.Ptr, n) // where rank r puts into the part of each rank, as it was before the first Suspend
+	id := goccl.SignalID{Context: 3, Index: 4}
+	each(t, comms, func(c *goccl.Comm) (err error) {
+		a, err := c.Device().Alloc(2 * n * size)
+		if err != nil {
+			return err
+		}
+		r := c.Rank()
+		t.Cleanup(func() { _ = a.Close() })
+		mem[r] = a.Ptr()
+		if flats[r], err = c.RegisterFlat(mem[r], n*size); err != nil {
+			return err
+		}
+		if windows[r], err = c.RegisterWindow(mem[r].Add(n*size), n*size); err != nil {
+			return err
+		}
+		return flats[r].Await()
+	})
+	for r, w := range flats {
+		for p := range n {
+			puts[r][p] = w.Base().Add(int64(p)*w.Stride() + int64(r)*size)
+		}
+	}
+	before := ""
+	for round := range rounds {
+		if round == 1 { // now everything has been mapped
+			before = sharedMappings(t)
+		}
+		each(t, comms, func(c *goccl.Comm) error { return c.Suspend(context.Background()) })
+		suspended := sharedMappings(t)
+		each(t, comms, func(c *goccl.Comm) error { return c.Resume(context.Background()) })
+		after := sharedMappings(t)
+		if round > 0 && (before == "" || suspended != before || after != before) {
+			t.Fatalf("round %d: mappings were\n%sthen, while suspended\n%sand after Resume\n%s", round, before, suspended, after)
+		}
+		each(t, comms, func(c *goccl.Comm) error {
+			r, own := c.Rank(), windows[c.Rank()].Ptr()
+			src := own.Add(int64(r) * size)
+			err := c.Device().CopyIn(src, []byte{byte(round), byte(r)})
+			var waits []goccl.SignalWait
+			for p := range n { // a store to an old address, and a put with a signal, into each rank's part
+				err = errors.Join(err, c.Device().CopyIn(puts[r][p], []byte{byte(round), byte(r)}),
+					c.PutSignal(flats[r], int64(r)*size+2, src, 2, p, id, nil))
+				waits = append(waits, goccl.SignalWait{Peer: p, ID: id, Count: 1})
+			}
+			if err = errors.Join(err, c.WaitSignal(waits, nil), c.AllGather(src, own, size, datatype.Int8, nil),
+				c.Synchronize(context.Background(), nil)); err != nil {
+				return err
+			}
+			for p := range n {
+				got := make([]byte, 6)
+				if err := errors.Join(c.Device().CopyOut(got[:4], mem[r].Add(int64(p)*size)),
+					c.Device().CopyOut(got[4:], own.Add(int64(p)*size))); err != nil {
+					return err
+				}
+				if want := bytes.Repeat([]byte{byte(round), byte(p)}, 3); !bytes.Equal(got, want) {
+					return fmt.Errorf("round %d, rank %d: rank %d has left %v, want %v", round, r, p, got, want)
+				}
+			}
+			return nil
+		})
+	}
+	if err := conformance.Run(comms, commtest.SomeCase); err != nil {
+		t.Error(err)
 	}
 }
