@@ -251,3 +251,68 @@ def _dies(rank, n, uid):
 
 def test_a_death_calls_abort_hooks():
     jobs.run(2, _dies, victim=1)
+
+
+def _sparse(rank, n, uid):
+    _init(rank, n, uid)
+    indices = torch.arange(rank + 1).repeat(2, 1)  # rank r has r + 1 entries, rank 0 one
+    x = torch.sparse_coo_tensor(indices, torch.full((rank + 1, 3), float(rank + 1)), (n, n, 3))
+    want = sum(torch.sparse_coo_tensor(torch.arange(r + 1).repeat(2, 1), torch.full((r + 1, 3), float(r + 1)),
+                                       (n, n, 3)).to_dense() for r in range(n))
+    work = dist.all_reduce(x, async_op=True)
+    assert work.wait() and (x.to_dense() == want).all(), x
+    empty = torch.sparse_coo_tensor(torch.empty((1, 0), dtype=torch.int64), torch.empty(0), (4,))
+    dist.all_reduce(empty)
+    assert empty._nnz() == 0
+    for bad, op in ((torch.sparse_coo_tensor([[0]], [1.0], (4 + rank,)), dist.ReduceOp.SUM), (x, dist.ReduceOp.MAX)):
+        with pytest.raises(ValueError, match="all_reduce of (a )?sparse"):
+            dist.all_reduce(bad, op=op)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Embedding(5, 2, sparse=True))
+    model(torch.tensor([rank])).sum().backward()
+    grad = model.module.weight.grad
+    assert grad.is_sparse and (grad.to_dense()[:n] == 1 / n).all(), grad
+    dist.destroy_process_group()
+
+
+def test_sparse_tensors_add_up():
+    jobs.run(3, _sparse)
+
+
+def _monitored(rank, n, uid):
+    group, _ = _init(rank, n, uid)
+    dist.monitored_barrier()
+    late = timedelta(seconds=0.2)
+    told = {0: "Ranks 1, 2 failed to pass monitoredBarrier in 200 ms"}
+    if rank == 0:
+        with pytest.raises(RuntimeError, match="Rank 1 failed to pass monitoredBarrier in 200 ms"):
+            dist.monitored_barrier(timeout=late)
+        with pytest.raises(RuntimeError, match=told[0]):
+            dist.monitored_barrier(timeout=late, wait_all_ranks=True)
+    else:
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match=f"Rank {rank} successfully reached.* from rank 0"):
+                time.sleep(0.5)
+                dist.monitored_barrier(timeout=late)
+    pair = dist.new_group([1, 2])
+    if rank:
+        dist.monitored_barrier(pair)
+    _sums(n)
+    dist.destroy_process_group()
+
+
+def test_monitored_barrier_names_the_ranks_that_are_late():
+    jobs.run(3, _monitored)
+
+
+def _alone(rank, n, uid):
+    _init(rank, n, uid)
+    group = dist.new_group(timeout=timedelta(seconds=0.5))
+    if rank == 0:
+        with pytest.raises(RuntimeError, match="timeout of 0.5 s has passed"):
+            dist.barrier(group)
+    dist.monitored_barrier()
+    dist.destroy_process_group()
+
+
+def test_a_timeout_of_the_first_call_names_the_groups():
+    jobs.run(2, _alone)

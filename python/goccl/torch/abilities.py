@@ -6,6 +6,7 @@ import ctypes
 import secrets
 import socket
 import threading
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from ..device import GpuBuffer
 from ..nccl._group import current as group_of_thread
 from ..nccl._group import group_end, group_start
 from ._named import BACKEND, Named
+from ._tensors import option
 from .device_queue import DeviceQueue
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class Abilities(Named):
         self._lock = threading.Lock()
         self._hooks: dict[int, Callable[[], None]] = {}
         self._home: Any = None  # the store by which others reach this process in reconfigure
-        self._shrunk = self.windows = 0  # how many were made, the same on all ranks
+        self._shrunk = self.windows = self._monitored = 0  # how many were made, the same on all ranks
         if BACKEND:
             self._options = _c10d.Backend.Options("goccl", timeout=timeout or timedelta(minutes=30))
 
@@ -205,6 +207,34 @@ class Abilities(Named):
             if failure is not None:
                 return _c10d.ErrorType.COMM_ERROR
         return _c10d.ErrorType.SUCCESS
+
+    def monitored_barrier(self, opts: Any = None, waitAllRanks: bool = False) -> None:
+        """A barrier at the store, for debugging. Where ranks do not come in time rank 0 raises their names: the first
+        one's, or with waitAllRanks all."""
+        limit = option(opts, "timeout", timedelta(0)) or timedelta(seconds=self._seconds or 1800)
+        self._monitored += 1
+        store = dist.PrefixStore(f"goccl/monitored/{self._monitored}", self._store)
+        if self._rank_:
+            store.set(str(self._rank_), "")
+            try:
+                store.wait(["0"], limit)
+            except RuntimeError as e:
+                raise errors.Timeout(f"Rank {self._rank_} successfully reached monitoredBarrier, but received errors "
+                                     "while waiting for send/recv from rank 0: its error names the ranks that have "
+                                     f"not come: {e}") from e
+            return
+        end, late = time.monotonic() + limit.total_seconds(), []
+        for r in range(1, self._size_):
+            try:
+                store.wait([str(r)], timedelta(seconds=max(end - time.monotonic(), 0.001)))
+            except RuntimeError:
+                late.append(str(r))
+                if not waitAllRanks:
+                    break
+        if late:
+            raise errors.Timeout(f"Rank{'s' * waitAllRanks} {', '.join(late)} failed to pass monitoredBarrier in "
+                                 f"{limit.total_seconds() * 1e3:g} ms")
+        store.set("0", "")
 
     def abort(self) -> None:
         """Ends running work without waiting for peers."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ProcessGroupGoccl", "register"]
 
+_MOST_DIMENSIONS = 16  # of a sparse tensor
+
 _groups: "weakref.WeakSet[ProcessGroupGoccl]" = weakref.WeakSet()
 
 
@@ -78,8 +80,33 @@ class ProcessGroupGoccl(Abilities):
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """Reduces tensors[0] in place on all ranks."""
         t = one(tensors)
+        if t.is_sparse:
+            return self.allreduce_sparse(tensors, opts)
         return self._reduction(t, option(opts, "reduceOp", dist.ReduceOp.SUM),
                                lambda c, x, op, s: c.allreduce(x, x, op, stream=s), tensors, opts)
+
+    def allreduce_sparse(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
+        """Adds up sparse tensors, which have different entries on the ranks: everybody gets all entries."""
+        t = one(tensors)
+        if reduction(option(opts, "reduceOp", dist.ReduceOp.SUM)) != ReduceOp.SUM:
+            raise errors.InvalidArgument("all_reduce of a sparse tensor sums it: use to_dense() for other reductions")
+        x = t.coalesce()
+        form = [x._nnz(), x.sparse_dim(), *x.shape]
+        mine = torch.tensor(form + [-1] * (_MOST_DIMENSIONS - x.dim()), device=t.device)
+        every = mine.new_empty(self._size_, len(mine))
+        self._allgather_base(every, mine).wait()
+        if (every[:, 1:] != mine[1:]).any():
+            raise errors.InvalidArgument("all_reduce of sparse tensors: numbers of sparse dimensions and shapes differ "
+                                         f"between ranks: {every[:, 1:len(form)].tolist()}")
+        all_of = []
+        for part in (x.indices().t().contiguous(), x.values()):
+            all_of.append([part.new_empty(n, *part.shape[1:]) for n in every[:, 0].tolist()])
+            work = self._uneven_gather(all_of[-1], part, opts)
+            work.wait()
+        indices, values = map(torch.cat, all_of)
+        t.copy_(torch.sparse_coo_tensor(indices.t(), values, t.shape).coalesce())
+        work._result = list(tensors)
+        return work
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """Reduces several tensors in place."""
@@ -351,7 +378,7 @@ class ProcessGroupGoccl(Abilities):
 
     def recv_anysource(self, tensors: list[torch.Tensor], tag: int = 0) -> Work:
         """Not supported, as by NCCL."""
-        raise errors.Unsupported("goccl receives from a rank that is named")
+        raise errors.Unsupported("recv without src: goccl receives from a rank that is named; pass src")
 
     def barrier(self, opts: Any = None) -> Work:
         """Returns Work that ends when every rank has come."""

@@ -54,7 +54,11 @@ class DeviceQueue:
         own = Device(DeviceType.GPU if cuda else DeviceType.CPU, device.index if cuda else rank)
         limit = max(timeout, 1800) if cuda and timeout else timeout
         config = NCCLConfig(timeout=timeout, op_timeout=limit)
-        return cls(Communicator.init(size, rank, uid, config, device=own), device)
+        try:
+            return cls(Communicator.init(size, rank, uid, config, device=own), device)
+        except errors.Timeout as e:
+            raise errors.Timeout(f"the group's timeout of {timeout} s has passed (timeout= of init_process_group, "
+                                 f"new_group): {e}") from e
 
     # Streams.
 
