@@ -1,7 +1,7 @@
 // The memory in which the profiler plugin keeps its records, and which `goccl watch` reads.
 //
 // It is a memfd named "goccl-profiler": other processes of the same user open it as /proc/PID/fd/N, also while the
-// process hangs or is stopped, and nothing is left behind when the process ends. cmd/goccl/internal/watch/records reads
+// process hangs or is stopped, and nothing is left behind when the process ends. watch/observe/records reads
 // it; a test compares the layouts.
 //
 // One thread writes a field at a time, or several add to it; readers never write. A reader that wants a whole operation

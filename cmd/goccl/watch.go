@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goccl/goccl/cmd/goccl/internal/watch"
 	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/watch/observe"
 )
 
 type watchCommand struct {
@@ -34,12 +34,12 @@ func (c *watchCommand) Run(ctx context.Context, s *streams) error {
 	if c.Once && c.serves() {
 		return &exitError{2, errors.New("--once looks once and serves nothing: leave out --http, --ras, --otlp and --log")}
 	}
-	w := &watch.Watcher{Stall: c.Stall, Sources: []watch.Source{watch.NewProcesses(c.PID...)}}
+	w := &observe.Watcher{Stall: c.Stall, Sources: []observe.Source{observe.NewProcesses(c.PID...)}}
 	if len(c.Dump) > 0 {
-		w.Sources = append(w.Sources, &watch.Dumps{Patterns: c.Dump})
+		w.Sources = append(w.Sources, &observe.Dumps{Patterns: c.Dump})
 	}
 	if len(c.Join) > 0 {
-		w.Sources = append(w.Sources, &watch.Remote{URLs: c.Join})
+		w.Sources = append(w.Sources, &observe.Remote{URLs: c.Join})
 	}
 	defer func() { _ = w.Close() }()
 	if c.Once {
@@ -60,7 +60,7 @@ func (c *watchCommand) Run(ctx context.Context, s *streams) error {
 }
 
 // once looks once.
-func (c *watchCommand) once(s *streams, w *watch.Watcher) error {
+func (c *watchCommand) once(s *streams, w *observe.Watcher) error {
 	now := w.Look()
 	if err := c.show(s, now, nil, false); err != nil {
 		return err
@@ -76,11 +76,11 @@ func (c *watchCommand) once(s *streams, w *watch.Watcher) error {
 
 // look looks until the context ends or q is among the keys, which are nil without a full screen. An output that is no
 // terminal gets nothing if there are others.
-func (c *watchCommand) look(ctx context.Context, s *streams, w *watch.Watcher, out *outputs, keys <-chan byte) error {
+func (c *watchCommand) look(ctx context.Context, s *streams, w *observe.Watcher, out *outputs, keys <-chan byte) error {
 	quiet := !terminal(s) && !c.JSON && c.serves()
 	tick := time.NewTicker(c.Every)
 	defer tick.Stop()
-	for before := (*watch.Snapshot)(nil); ; {
+	for before := (*observe.Snapshot)(nil); ; {
 		now := w.Look()
 		out.show(ctx, now, before)
 		if !quiet {
@@ -109,16 +109,16 @@ func (c *watchCommand) serves() bool {
 }
 
 // show writes a snapshot. On a full screen it takes the place of the one before, and lines end at the edge.
-func (c *watchCommand) show(s *streams, now, before *watch.Snapshot, full bool) error {
+func (c *watchCommand) show(s *streams, now, before *observe.Snapshot, full bool) error {
 	if c.JSON {
 		return json.NewEncoder(s.out).Encode(now)
 	}
 	if !full {
-		return watch.Table(s.out, now, before, terminal(s))
+		return observe.Table(s.out, now, before, terminal(s))
 	}
 	var b bytes.Buffer
 	b.WriteString("\x1b[H\x1b[2J")
-	err := watch.Table(&b, now, before, true)
+	err := observe.Table(&b, now, before, true)
 	b.WriteString("q ends\n")
 	for line := range bytes.Lines(b.Bytes()) {
 		if _, e := s.out.Write(cut(line, width(s))); err == nil {

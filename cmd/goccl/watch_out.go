@@ -10,14 +10,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goccl/goccl/cmd/goccl/internal/watch"
+	"github.com/goccl/goccl/cmd/goccl/internal/tally"
 	"github.com/goccl/goccl/watch/metrics"
+	"github.com/goccl/goccl/watch/observe"
 )
 
 // outputs are where goccl watch shows snapshots beside its own output.
 type outputs struct {
-	server watch.Server
-	tally  *watch.Tally
+	server observe.Server
+	tally  *tally.Tally
 	log    *slog.Logger
 	// failed gets the first error of a server.
 	failed chan error
@@ -28,13 +29,13 @@ type outputs struct {
 // outputs opens what the command line asks for. Addresses are printed, because a port may be 0.
 func (c *watchCommand) outputs(ctx context.Context, s *streams) (*outputs, error) {
 	ctx, stop := context.WithCancel(ctx)
-	o := &outputs{tally: watch.NewTally(c.Stall), failed: make(chan error, 2)}
+	o := &outputs{tally: tally.New(c.Stall), failed: make(chan error, 2)}
 	o.ends = append(o.ends, func() { stop(); o.serves.Wait() })
 	serve := func(what, address string, f func(net.Listener) error) error {
 		if address == "" {
 			return nil
 		}
-		l, err := watch.Listen(address)
+		l, err := observe.Listen(address)
 		if err != nil {
 			var unknown *net.DNSError
 			if errors.As(err, &unknown) || errors.As(err, new(*net.AddrError)) {
@@ -55,7 +56,7 @@ func (c *watchCommand) outputs(ctx context.Context, s *streams) (*outputs, error
 	}
 	err := serve("http", c.HTTP, func(l net.Listener) error {
 		host, _, _ := net.SplitHostPort(c.HTTP)
-		return watch.ServeHTTP(ctx, l, o.server.Handler(o.tally.Handler(), host))
+		return observe.ServeHTTP(ctx, l, o.server.Handler(o.tally.Handler(), host))
 	})
 	if err == nil {
 		err = serve("ras", c.RAS, func(l net.Listener) error { return o.server.ServeRAS(ctx, l) })
@@ -106,11 +107,11 @@ func (o *outputs) openOTLP(ctx context.Context, url string, every time.Duration)
 	return nil
 }
 
-func (o *outputs) show(ctx context.Context, now, before *watch.Snapshot) {
+func (o *outputs) show(ctx context.Context, now, before *observe.Snapshot) {
 	o.tally.Count(now)
 	o.server.Show(now)
 	if o.log != nil {
-		watch.Log(ctx, o.log, before, now)
+		observe.Log(ctx, o.log, before, now)
 	}
 }
 

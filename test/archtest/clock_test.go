@@ -8,7 +8,7 @@ import (
 
 // wallClock names the packages that may read the wall clock: for times that people read, and for times in other
 // programs' records. All else, deadlines above all, uses time.Time with its monotonic part, or internal/wait.
-var wallClock = []string{"watch/record", "cmd/...", "bench/...", "test/...", "examples/..."}
+var wallClock = []string{"watch/observe", "watch/record", "cmd/...", "bench/...", "test/...", "examples/..."}
 
 // No deadline is on the wall clock, which may jump. What takes a time without its monotonic part is refused: Unix and
 // its like, Round and Truncate of time.Now, and times made from numbers. time.Unix(1, 0) is long ago by any clock.

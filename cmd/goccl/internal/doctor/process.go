@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccl/goccl/cmd/goccl/internal/watch/records"
+	"github.com/goccl/goccl/watch/observe/records"
 )
 
 // CheckProcess examines a running process below root ("/"): the libraries that it has really loaded, its limits and its

@@ -1,4 +1,4 @@
-package watch
+package observe
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccl/goccl/cmd/goccl/internal/watch/pickle"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/watch/observe/pickle"
 	"github.com/goccl/goccl/watch/record"
 )
 

@@ -1,4 +1,4 @@
-package watch
+package observe
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/cmd/goccl/internal/watch/records"
 	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/watch/judge"
+	"github.com/goccl/goccl/watch/observe/records"
 	"github.com/goccl/goccl/watch/record"
 )
 

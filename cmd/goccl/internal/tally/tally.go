@@ -1,4 +1,5 @@
-package watch
+// Package tally counts what goccl watch sees, as metrics for Prometheus and OpenTelemetry.
+package tally
 
 import (
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/watch/metrics"
+	"github.com/goccl/goccl/watch/observe"
 )
 
 // Tally turns snapshots into metrics. Count is called with each snapshot; the metrics may be read beside it.
@@ -25,7 +27,7 @@ type Tally struct {
 	Stall time.Duration
 
 	mu     sync.Mutex
-	last   *Snapshot
+	last   *observe.Snapshot
 	waits  map[waitKey]*waited
 	counts metrics.Incidents
 }
@@ -42,8 +44,8 @@ type waited struct {
 	next       uint64
 }
 
-// NewTally returns an empty one.
-func NewTally(stall time.Duration) *Tally {
+// New returns an empty one.
+func New(stall time.Duration) *Tally {
 	return &Tally{Root: "/", Stall: stall, waits: map[waitKey]*waited{},
 		counts: metrics.Incidents{Verdicts: map[string]float64{}}}
 }
@@ -61,10 +63,10 @@ func (t *Tally) Handler() http.Handler {
 }
 
 // Count adds a snapshot, which must not change afterwards.
-func (t *Tally) Count(now *Snapshot) {
+func (t *Tally) Count(now *observe.Snapshot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, e := range Events(t.last, now) {
+	for _, e := range observe.Events(t.last, now) {
 		if e.Over {
 			continue
 		}
@@ -83,7 +85,7 @@ func (t *Tally) Count(now *Snapshot) {
 }
 
 // waited adds the collectives that all ranks have called since the last look, and remember.
-func (t *Tally) waited(c *Communicator) {
+func (t *Tally) waited(c *observe.Communicator) {
 	if len(c.Ranks) < 2 {
 		return
 	}
@@ -135,12 +137,12 @@ func (t *Tally) read() ([]metrics.Communicator, metrics.Incidents) {
 	for _, c := range t.last.Communicators {
 		for _, r := range c.Ranks {
 			m := metrics.Communicator{ID: c.ID, Name: c.Name, Host: r.Host, Rank: r.Rank, Size: c.Size, PID: r.PID,
-				Up: r.State != Dead, Memory: memory(t.Root, r.PID)}
+				Up: r.State != observe.Dead, Memory: memory(t.Root, r.PID)}
 			if w := t.waits[waitKey{c.ID, c.Size, r.Rank}]; w != nil {
 				m.Wait, m.Late = w.wait, w.late
 			}
-			if r.Current != nil && r.State != Dead {
-				if held := r.since(r.Current, t.last.Time); held > t.Stall {
+			if r.Current != nil && r.State != observe.Dead {
+				if held := r.Since(r.Current, t.last.Time); held > t.Stall {
 					m.HeldUp = held.Seconds()
 				}
 			}
@@ -149,7 +151,7 @@ func (t *Tally) read() ([]metrics.Communicator, metrics.Incidents) {
 				m.Kinds = append(m.Kinds, metrics.Kind{Collective: s.Collective, Algorithm: s.Algorithm, Protocol: s.Protocol,
 					UpTo: s.UpTo, Operations: float64(s.Begun), Bytes: float64(s.Bytes), Ended: float64(s.Ended),
 					Busy: float64(s.BusyNs) / 1e9, Queued: float64(s.QueuedNs) / 1e9,
-					BusBytes: factor(s.Collective, c.Size) * float64(s.BusyBytes)})
+					BusBytes: observe.Factor(s.Collective, c.Size) * float64(s.BusyBytes)})
 			}
 			all = append(all, m)
 		}

@@ -4,7 +4,7 @@
 //   idle      it does not call a 4th                            other     its 4th is a broadcast
 //   network   held, and a proxy waits for rank 0                captured  its 4th is in a graph
 //   end       it ends the communicator                          wrap      5000 more, and events that come too late
-#include "../../../../../capi/nccl/plugin.h"
+#include "../../../capi/nccl/plugin.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

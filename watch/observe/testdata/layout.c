@@ -1,5 +1,5 @@
 // Prints sizes and places of the records.
-#include "../../../../../capi/profiler/records.h"
+#include "../../../capi/profiler/records.h"
 #include <stddef.h>
 #include <stdio.h>
 #define SIZE(s) printf(#s " %zu\n", sizeof(struct s))

@@ -1,4 +1,4 @@
-package watch
+package observe
 
 import (
 	"bufio"
@@ -34,7 +34,7 @@ func player(t *testing.T) (plugin, program string) {
 			return
 		}
 		built.dir = strings.TrimSpace(string(dir))
-		sources, _ := filepath.Glob("../../../../capi/profiler/*.c")
+		sources, _ := filepath.Glob("../../capi/profiler/*.c")
 		for _, argv := range [][]string{
 			append([]string{"-fPIC", "-shared", "-Wl,-z,nodelete", "-o", built.dir + "/plugin.so", "-lpthread"}, sources...),
 			{"-o", built.dir + "/nccl", "testdata/nccl.c", "-ldl"},

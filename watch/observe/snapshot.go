@@ -1,4 +1,4 @@
-package watch
+package observe
 
 import (
 	"time"
@@ -76,8 +76,8 @@ func (r *Rank) calls() uint64 { return r.Record.Collectives + r.Record.Messages 
 // aborted reports whether the rank's library has ended the communicator after a failure.
 func (r *Rank) aborted() bool { return r.Record.State == record.CommunicatorFailed }
 
-// since is how long an operation of the rank has been going on.
-func (r *Rank) since(o *record.Operation, now time.Time) time.Duration {
+// Since is how long an operation of the rank has been going on.
+func (r *Rank) Since(o *record.Operation, now time.Time) time.Duration {
 	return time.Duration(r.time(now) - o.Enqueued)
 }
 

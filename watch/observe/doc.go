@@ -1,4 +1,4 @@
-// Package watch shows what the collectives of running jobs do, and names what holds them up.
+// Package observe shows what the collectives of running jobs do, and names what holds them up.
 //
 //  1. A Source returns the ranks that it sees: the records of libgoccl-profiler.so in the processes of this host, dumps
 //     of PyTorch's flight recorder, another host's watch.
@@ -8,4 +8,4 @@
 //
 // Nothing here talks to the watched processes or stops them. Values may be used by one goroutine at a time; a Server
 // shares one Watcher between its clients.
-package watch
+package observe

@@ -1,4 +1,4 @@
-package watch
+package observe
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goccl/goccl/cmd/goccl/internal/watch/records"
 	"github.com/goccl/goccl/internal/proc"
+	"github.com/goccl/goccl/watch/observe/records"
 	"github.com/goccl/goccl/watch/record"
 )
 

@@ -1,4 +1,4 @@
-package watch
+package observe
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goccl/goccl/cmd/goccl/internal/watch/records"
+	"github.com/goccl/goccl/watch/observe/records"
 	"github.com/goccl/goccl/watch/record"
 )
 

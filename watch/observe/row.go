@@ -1,4 +1,4 @@
-package watch
+package observe
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ func row(r *Rank, c *Communicator, s *Snapshot, old *Rank, before *Snapshot) []s
 		o = r.Last
 	} else {
 		op = o.Collective
-		since = seconds(r.since(o, s.Time).Seconds())
+		since = seconds(r.Since(o, s.Time).Seconds())
 		if o.State == record.Enqueued {
 			op += " …"
 		}
@@ -56,8 +56,8 @@ func row(r *Rank, c *Communicator, s *Snapshot, old *Rank, before *Snapshot) []s
 		size, algo, since, rate, bus, late, strings.Join(waits, ", ")}
 }
 
-// factor is nccl-tests' factor from algorithm to bus bandwidth. It applies to the bytes of the count in the call.
-func factor(collective string, n int) float64 {
+// Factor is nccl-tests' factor from algorithm to bus bandwidth. It applies to the bytes of the count in the call.
+func Factor(collective string, n int) float64 {
 	if n < 1 {
 		return 0
 	}
@@ -79,7 +79,7 @@ func busBandwidth(r, old *Rank, size int) float64 {
 	add := func(sums []Sum, sign float64) {
 		for i := range sums {
 			s := &sums[i]
-			bytes += sign * factor(s.Collective, size) * float64(s.BusyBytes)
+			bytes += sign * Factor(s.Collective, size) * float64(s.BusyBytes)
 			ns += sign * float64(s.BusyNs)
 		}
 	}
