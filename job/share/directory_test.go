@@ -88,7 +88,7 @@ func TestDirectoryPlaces(t *testing.T) {
 func TestDirectorySweep(t *testing.T) {
 	all, devs := directories(t, 2)
 	owner, peer := all[0], all[1]
-	before := mapped()
+	before := Mapped()
 	freed, err := devs[0].Alloc(1 << 12)
 	if err != nil {
 		t.Fatal(err)
@@ -108,13 +108,13 @@ func TestDirectorySweep(t *testing.T) {
 	}
 	owner.Sweep()
 	peer.Sweep()
-	if entries, _ := owner.Live(); entries != 0 || mapped() != before+1 || held.At(0, 8) == 0 {
-		t.Fatalf("%d entries, %d mapped", entries, mapped()-before)
+	if entries, _ := owner.Live(); entries != 0 || Mapped() != before+1 || held.At(0, 8) == 0 {
+		t.Fatalf("%d entries, %d mapped", entries, Mapped()-before)
 	}
 	peer.Release(held)
 	peer.Sweep()
-	if mapped() != before {
-		t.Errorf("%d are still mapped", mapped()-before)
+	if Mapped() != before {
+		t.Errorf("%d are still mapped", Mapped()-before)
 	}
 	if _, err := peer.Hold(0, first.Number, time.Minute); !errors.Is(err, errRetired) {
 		t.Errorf("a retired entry: %v", err)

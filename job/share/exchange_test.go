@@ -29,7 +29,7 @@ func each(n int, f func(r int, b bootstrap.Bootstrap) error) []error {
 // Every rank writes into the arenas of all, and sees what all have written.
 func TestArena(t *testing.T) {
 	const n = 4
-	before := mapped()
+	before := Mapped()
 	if err := errors.Join(each(n, func(r int, b bootstrap.Bootstrap) error {
 		a, err := NewArena(t.Context(), b, open(t), 4096)
 		if err != nil {
@@ -51,7 +51,7 @@ func TestArena(t *testing.T) {
 	})...); err != nil {
 		t.Fatal(err)
 	}
-	if got := mapped(); got != before {
+	if got := Mapped(); got != before {
 		t.Errorf("%d mappings are left", got-before)
 	}
 }
@@ -144,7 +144,7 @@ func TestExchangeFailsEverywhere(t *testing.T) {
 		blame int // by the failing rank itself
 	}{"alloc": {failing{alloc: true}, -1}, "import": {failing{imports: true}, 0}} {
 		t.Run(name, func(t *testing.T) {
-			before := mapped()
+			before := Mapped()
 			for r, err := range each(n, func(r int, b bootstrap.Bootstrap) error {
 				dev := failing{Device: open(t)}
 				if r == bad {
@@ -162,7 +162,7 @@ func TestExchangeFailsEverywhere(t *testing.T) {
 					t.Errorf("rank %d blames %d: %v", r, fault.PeerOf(err), err)
 				}
 			}
-			if got := mapped(); got != before {
+			if got := Mapped(); got != before {
 				t.Errorf("%d mappings are left", got-before)
 			}
 		})

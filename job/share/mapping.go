@@ -195,3 +195,10 @@ func (m *Mapping) Close() error {
 	m.once.Do(func() { m.err = leave(m.key, m.e) })
 	return m.err
 }
+
+// Mapped returns the number of allocations that are mapped.
+func Mapped() int {
+	cache.mu.Lock()
+	defer cache.mu.Unlock()
+	return len(cache.entries)
+}

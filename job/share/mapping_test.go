@@ -52,7 +52,7 @@ func TestDescriptorAndMap(t *testing.T) {
 	if err := r.Done(); err != nil {
 		t.Fatal(err)
 	}
-	before := mapped()
+	before := Mapped()
 	a, err := Map(t.Context(), other, &got)
 	if err != nil {
 		t.Fatal(err)
@@ -61,18 +61,18 @@ func TestDescriptorAndMap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Ptr != p.Add(4096) || b.Ptr != a.Ptr || mapped() != before+1 {
+	if a.Ptr != p.Add(4096) || b.Ptr != a.Ptr || Mapped() != before+1 {
 		t.Fatalf("mapped at %#x and %#x, want %#x; %d allocations", uintptr(a.Ptr), uintptr(b.Ptr),
-			uintptr(p.Add(4096)), mapped()-before)
+			uintptr(p.Add(4096)), Mapped()-before)
 	}
-	if err := errors.Join(a.Close(), a.Close()); err != nil || mapped() != before+1 {
-		t.Fatalf("%v, %d left", err, mapped()-before)
+	if err := errors.Join(a.Close(), a.Close()); err != nil || Mapped() != before+1 {
+		t.Fatalf("%v, %d left", err, Mapped()-before)
 	}
-	if err := b.Close(); err != nil || mapped() != before {
-		t.Fatalf("%v, %d left", err, mapped()-before)
+	if err := b.Close(); err != nil || Mapped() != before {
+		t.Fatalf("%v, %d left", err, Mapped()-before)
 	}
 	revoke()
-	if _, err := Map(t.Context(), other, &got); err == nil || mapped() != before {
+	if _, err := Map(t.Context(), other, &got); err == nil || Mapped() != before {
 		t.Fatalf("a revoked export is mapped: %v", err)
 	}
 }
@@ -130,8 +130,8 @@ func TestMappingWithoutADeadlineEnds(t *testing.T) {
 	t.Setenv("GOCCL_TIMEOUT", "100ms")
 	d := open(t)
 	desc, _ := silent(t, d)
-	before := mapped()
-	if _, err := Map(context.Background(), d, &desc); !errors.Is(err, context.DeadlineExceeded) || mapped() != before {
+	before := Mapped()
+	if _, err := Map(context.Background(), d, &desc); !errors.Is(err, context.DeadlineExceeded) || Mapped() != before {
 		t.Fatal(err)
 	}
 	t.Setenv("GOCCL_TIMEOUT", "junk")
@@ -144,7 +144,7 @@ func TestMappingWithoutADeadlineEnds(t *testing.T) {
 func TestMappingOutlivesAnotherCaller(t *testing.T) {
 	d := open(t)
 	desc, asked := silent(t, d)
-	before := mapped()
+	before := Mapped()
 	first, stop := context.WithCancel(t.Context())
 	second, end := context.WithCancel(t.Context())
 	defer end()
@@ -173,14 +173,7 @@ func TestMappingOutlivesAnotherCaller(t *testing.T) {
 	}
 	<-asked // the second has begun anew
 	end()
-	if err := <-results[1]; !errors.Is(err, context.Canceled) || mapped() != before {
-		t.Fatalf("%v, %d left", err, mapped()-before)
+	if err := <-results[1]; !errors.Is(err, context.Canceled) || Mapped() != before {
+		t.Fatalf("%v, %d left", err, Mapped()-before)
 	}
-}
-
-// mapped returns the number of allocations that are mapped.
-func mapped() int {
-	cache.mu.Lock()
-	defer cache.mu.Unlock()
-	return len(cache.entries)
 }

@@ -203,7 +203,7 @@ func TestManyWindows(t *testing.T) {
 // Close of a window also closes its mappings. A window that a peer has closed gives an error that names the peer.
 func TestWindowClose(t *testing.T) {
 	all := members(t, 2)
-	before := mapped()
+	before := Mapped()
 	open := make([]*Window, 2)
 	for r, m := range all {
 		open[r] = m.register(t, alloc(t, m.dev, 4096), 4096)
@@ -214,7 +214,7 @@ func TestWindowClose(t *testing.T) {
 		}
 	}
 	for want := 2; want > 0; want-- {
-		if got := mapped(); got != before+want {
+		if got := Mapped(); got != before+want {
 			t.Errorf("%d mappings, want %d", got-before, want)
 		}
 		if err := open[2-want].Close(); err != nil {
@@ -227,7 +227,7 @@ func TestWindowClose(t *testing.T) {
 			}
 		}
 	}
-	if got := mapped(); got != before {
+	if got := Mapped(); got != before {
 		t.Errorf("%d mappings are left", got-before)
 	}
 }
@@ -235,7 +235,7 @@ func TestWindowClose(t *testing.T) {
 // A window that is closed before the exchange ends, its memory freed, leaves nothing behind, and the next one works.
 func TestWindowClosedAtOnce(t *testing.T) {
 	all := members(t, 3)
-	before := mapped()
+	before := Mapped()
 	for range 20 {
 		for _, m := range all {
 			a, err := m.dev.Alloc(4096)
@@ -256,13 +256,13 @@ func TestWindowClosedAtOnce(t *testing.T) {
 			t.Errorf("rank %d: usable %v, %v", r, usable, err)
 		}
 	}
-	eventually(t, "only the last is mapped", func() bool { return mapped() == before+len(all)*(len(all)-1) })
+	eventually(t, "only the last is mapped", func() bool { return Mapped() == before+len(all)*(len(all)-1) })
 }
 
 // Windows that were not closed end with the communicator, and closing them later is harmless; so do windows registered
 // just before. After an abort their parts stay mapped until then.
 func TestWindowsEndWithTheCommunicator(t *testing.T) {
-	before := mapped()
+	before := Mapped()
 	all := members(t, 3)
 	var open []*Window
 	for range 3 {
@@ -289,7 +289,7 @@ func TestWindowsEndWithTheCommunicator(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := mapped(); got != before {
+	if got := Mapped(); got != before {
 		t.Errorf("%d mappings are left", got-before)
 	}
 }
