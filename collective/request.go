@@ -204,6 +204,16 @@ type DeviceCounts struct {
 // Bytes is Count in bytes.
 func (r *Request) Bytes() int64 { return r.Count * r.Type.Size() }
 
+// Signature is a hash that differs if two ranks run different collectives. It depends on the fields alone, so that
+// processes agree.
+func (r *Request) Signature() uint64 {
+	h := uint64(r.Count)
+	h = (h ^ h>>32 ^ uint64(r.Root)<<40) * 0x9e3779b97f4a7c15
+	h ^= h>>29 ^ uint64(r.Collective)<<16 ^ uint64(r.Type)<<8 ^ uint64(r.Op)
+	h *= 0xbf58476d1ce4e5b9
+	return h ^ h>>32
+}
+
 // PointToPoint reports whether r is a send or a receive.
 func (r *Request) PointToPoint() bool { return r.Collective == Send || r.Collective == Recv }
 

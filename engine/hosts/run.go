@@ -219,11 +219,7 @@ func (e *Engine) pairs(s device.Stream, op wire.Op, reqs []collective.Request) e
 	return e.chain(s, op, c)
 }
 
-// signature is a hash that differs if two ranks run different collectives.
+// signature is not 0, and differs if two ranks run different collectives.
 func signature(r *collective.Request, seq uint64) uint64 {
-	h := uint64(r.Count) ^ seq<<24
-	h = (h ^ h>>32 ^ uint64(r.Root)<<40) * 0x9e3779b97f4a7c15
-	h ^= h>>29 ^ uint64(r.Collective)<<16 ^ uint64(r.Type)<<8 ^ uint64(r.Op)
-	h *= 0xbf58476d1ce4e5b9
-	return h ^ h>>32 | 1
+	return r.Signature() ^ seq*0x94d049bb133111eb | 1
 }

@@ -13,7 +13,7 @@ func (e *Engine) dispatch(o *op, batch []collective.Request) error {
 	if o.req.PointToPoint() {
 		return o.pointToPoint(transfers(batch))
 	}
-	o.sig = signature(o.req)
+	o.sig = o.req.Signature()
 	switch o.req.Collective {
 	case collective.AllToAllV:
 		return o.pointToPoint(transfersV(o.req, e.size))

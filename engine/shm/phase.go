@@ -142,13 +142,3 @@ func (o *op) named(peer int, err error) *collective.Error {
 	}
 	return e
 }
-
-// signature is a hash that differs if two ranks run different collectives. It depends on the fields alone, so that
-// processes agree.
-func signature(r *collective.Request) uint64 {
-	h := uint64(r.Count)
-	h = (h ^ h>>32 ^ uint64(r.Root)<<40) * 0x9e3779b97f4a7c15
-	h ^= h>>29 ^ uint64(r.Collective)<<16 ^ uint64(r.Type)<<8 ^ uint64(r.Op)
-	h *= 0xbf58476d1ce4e5b9
-	return h ^ h>>32
-}
