@@ -86,10 +86,7 @@ struct v12 {
 	size_t max_bytes, max_collective;
 };
 
-#define COPY(from) \
-	p->name = (from).name, p->pci = (from).pci, p->memory = (from).memory, p->speed = (from).speed, \
-	p->port = (from).port, p->latency = (from).latency, p->max_comms = (from).max_comms, \
-	p->max_receives = (from).max_receives
+#define COPY(from) p->name = (from).name, p->pci = (from).pci, p->memory = (from).memory, p->speed = (from).speed
 
 int gocclnet_get_properties(struct goccl_net *net, int dev, struct gocclnet_properties *p) {
 	union { struct v6 v6; struct v8 v8; struct v9 v9; struct v12 v12; char room[512]; } u;
@@ -101,13 +98,12 @@ int gocclnet_get_properties(struct goccl_net *net, int dev, struct gocclnet_prop
 		COPY(u.v6);
 	} else if (net->version == 8) {
 		COPY(u.v8);
-		p->global = u.v8.global;
 	} else if (net->version <= 11) {
 		COPY(u.v9);
-		p->global = u.v9.global, p->flush = u.v9.flush, p->max_bytes = u.v9.max_bytes;
+		p->flush = u.v9.flush, p->max_bytes = u.v9.max_bytes;
 	} else {
 		COPY(u.v12);
-		p->global = u.v12.global, p->flush = u.v12.flush, p->max_bytes = u.v12.max_bytes;
+		p->flush = u.v12.flush, p->max_bytes = u.v12.max_bytes;
 	}
 	return 0;
 }

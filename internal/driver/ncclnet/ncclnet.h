@@ -19,8 +19,7 @@ struct goccl_net {
 struct gocclnet_properties {
 	const char *name, *pci;
 	int memory;  // bit 0 host, 1 CUDA, 2 dmabuf
-	int global, flush, speed, port, max_comms, max_receives;
-	float latency;
+	int flush, speed;
 	size_t max_bytes;
 };
 
