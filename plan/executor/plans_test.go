@@ -8,7 +8,6 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/programs"
-	"github.com/goccl/goccl/test/sketch"
 )
 
 // eachFile calls f for the plans in files, which have the ops that shipped programs lack.
@@ -78,7 +77,7 @@ func TestEveryOpIsTested(t *testing.T) {
 			note(spec.Name, p)
 		}
 	}
-	tiles, err := sketch.Tiles(3, 2) // TestHooks
+	tiles, err := programs.BuildTiles(3, 2) // TestHooks
 	if err != nil {
 		t.Fatal(err)
 	}
