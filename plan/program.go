@@ -61,12 +61,11 @@ func (s *Step) Entries() int {
 // Program resolves the ops of one thread block of a valid plan. The steps point into the plan.
 func (p *Plan) Program(rank, block int) []Step {
 	g := &p.GPUs[rank]
-	r := resolver{p: p, g: g, tb: &g.ThreadBlocks[block], groups: g.SwitchGroups(), rank: rank}
+	r := resolver{g: g, tb: &g.ThreadBlocks[block], groups: g.SwitchGroups(), rank: rank}
 	return r.steps(r.tb.Ops, Pos{rank, block, -1, -1})
 }
 
 type resolver struct {
-	p      *Plan
 	g      *GPU
 	tb     *ThreadBlock
 	groups []SwitchGroup

@@ -85,7 +85,7 @@ func (p *CollectiveProgram) lowerRank(id int, r *rankState) plan.GPU {
 	remotes := p.remoteBuffers(&g, blocks)
 	for tb, ops := range blocks {
 		for i := range n {
-			l := blockLowering{p: p, r: r, remotes: remotes, inst: instance{i: i, n: n, policy: p.spec.ReplicationPolicy}}
+			l := blockLowering{p: p, remotes: remotes, inst: instance{i: i, n: n, policy: p.spec.ReplicationPolicy}}
 			l.tb.ID = tb*n + i
 			p.origins.Ops[id] = append(p.origins.Ops[id], l.run(ops))
 			g.ThreadBlocks = append(g.ThreadBlocks, l.tb)
@@ -143,7 +143,6 @@ var bufferOrder = []BufferType{Input, Output, Scratch}
 // blockLowering writes one instance of one thread block.
 type blockLowering struct {
 	p       *CollectiveProgram
-	r       *rankState
 	remotes map[remoteKey]int
 	inst    instance
 	tb      plan.ThreadBlock

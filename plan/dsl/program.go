@@ -14,7 +14,6 @@ type CollectiveProgram struct {
 	spec  AlgoSpec
 	ranks []*rankState
 	loop  *loop
-	loops int
 
 	origins *origins // of the plan, while it is made
 	errs    []error
@@ -301,7 +300,6 @@ type barrier struct {
 }
 
 type loop struct {
-	index     int
 	unit      uint64 // bytes of one iteration
 	numChunks int
 	pos       Position
@@ -324,8 +322,7 @@ func (p *CollectiveProgram) BeginLoop(unit uint64, numChunks int) *LoopIteration
 	if a := uint64(max(1, p.spec.BufferAlignment)); unit%a != 0 {
 		p.fail(pos, ErrRange, "use a multiple", "pipeline unit of %d bytes, alignment %d", unit, a)
 	}
-	p.loops++
-	p.loop = &loop{index: p.loops, unit: unit, numChunks: numChunks, pos: pos}
+	p.loop = &loop{unit: unit, numChunks: numChunks, pos: pos}
 	return &LoopIterationContext{l: p.loop}
 }
 

@@ -14,7 +14,6 @@ type instr struct {
 	name    plan.OpName
 	does    plan.Effects
 	pos     plan.Pos
-	bytes   float64 // payload of one iteration
 	places  int     // operands
 	local   float64 // bytes that the block reads and writes in its own memory
 	work    [2]work // of the block, by the general and the quick kernel
@@ -294,7 +293,6 @@ func (l *loader) data(in *instr, s *plan.Step, iters int64) {
 	for i := range s.Moves {
 		mv := &s.Moves[i]
 		bytes := l.bytes(mv, op.Slice) / float64(iters)
-		in.bytes += bytes
 		in.places += len(mv.Src) + len(mv.Dst)
 		share := 1 / float64(max(op.Slice.Count, 1)) / float64(iters)
 		for _, list := range [2][]plan.Place{mv.Src, mv.Dst} {

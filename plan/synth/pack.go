@@ -25,17 +25,16 @@ type class struct {
 // packer packs trees into the room between ranks. Invariant (Edmonds): for every set of ranks, the room into it is at
 // least the number of trees that have not reached it yet.
 type packer struct {
-	n     int
-	k     int64
-	room  [][]int64 // by rank
-	roots []int
-	left  []int // roots whose trees have not begun
-	cuts  *cuts
+	n    int
+	k    int64
+	room [][]int64 // by rank
+	left []int     // roots whose trees have not begun
+	cuts *cuts
 }
 
 // pack returns k spanning trees for every root that fit into the mesh, which has no switches any more.
 func (m *mesh) pack() ([]tree, error) {
-	p := &packer{n: m.g.Ranks(), k: m.k, roots: m.roots, left: m.roots}
+	p := &packer{n: m.g.Ranks(), k: m.k, left: m.roots}
 	p.room = square(p.n)
 	for a := range p.n {
 		for b := range p.n {

@@ -149,7 +149,6 @@ type resolved struct {
 	semStart []int                                          // index of a rank's first semaphore among all semaphores
 	sems     int
 	period   int
-	custom   bool
 	linksOf  func(rank int) (first, end int)
 	symmetry *symmetry.Group // only representatives have programs
 }
@@ -158,7 +157,7 @@ type resolved struct {
 func resolveAll(p *plan.Plan, s *symmetry.Group) *resolved {
 	links := p.Links()
 	r := &resolved{plan: p, links: links.All, link: links.Index, linksOf: links.Of, symmetry: s}
-	_, r.period, r.custom = p.Blocks()
+	_, r.period, _ = p.Blocks()
 	for rank := range p.GPUs {
 		r.first = append(r.first, len(r.programs))
 		r.semStart = append(r.semStart, r.sems)

@@ -223,11 +223,10 @@ type buffers struct {
 	in, out    int64
 	hasInput   bool
 	hasOutput  bool
-	inPlace    bool
 }
 
 func newBuffers(p *plan.Plan, l *plan.Layout, rank int, dev device.Device, c Case) (*buffers, error) {
-	b := &buffers{dev: dev, in: l.Size(rank, plan.Input), out: l.Size(rank, plan.Output), inPlace: c.InPlace}
+	b := &buffers{dev: dev, in: l.Size(rank, plan.Input), out: l.Size(rank, plan.Output)}
 	b.hasInput = b.in > 0 && (p.Collective != plan.Broadcast || rank == p.Root)
 	b.hasOutput = b.out > 0
 	shift := c.Shift * c.Type.Size()
