@@ -65,8 +65,8 @@ func goneFrom(at netip.Addr) time.Duration {
 
 // dial tries the targets in turn until it is admitted, a verdict rejects it, or ctx ends. A refused connection, or one
 // that ends before a verdict, is retried: the other side may not be up yet. It gives up if the other side is known to
-// have been up and then refuses connections for gone, unless that is 0. A greeting without a verdict also makes it known;
-// then the time is goneAfter.
+// have been up and then refuses connections for gone, unless that is 0. A greeting without a verdict also makes it
+// known; then the time is goneAfter.
 func (d *dialer) dial(ctx context.Context, targets []target, me greeting, gone time.Duration) (*frameConn,
 	greeting, error) {
 	var last error

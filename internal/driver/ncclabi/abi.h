@@ -41,9 +41,9 @@ typedef struct {
 
 // Opens a library. On failure NULL, and why in text. get and set are the driver's context functions, or 0.
 goccl_nccl *goccl_nccl_open(const char *path, uint64_t get, uint64_t set, char *text, int size);
-// Calls function index with ctx current (0: whatever is). abi.c says what a[] holds; p is the one pointer to Go memory, if
-// any. Results that are handles come back in a[0]. -1: the library lacks the function; -2: the context
-// could not be set.
+// Calls function index with ctx current (0: whatever is). abi.c says what a[] holds; p is the one pointer to Go memory,
+// if any. Results that are handles come back in a[0]. -1: the library lacks the function; -2: the context could not be
+// set.
 int goccl_nccl_call(const goccl_nccl *lib, uint32_t index, uint64_t ctx, uint64_t *a, void *p);
 int goccl_nccl_has(const goccl_nccl *lib, uint32_t index);
 const char *goccl_nccl_name(uint32_t index);

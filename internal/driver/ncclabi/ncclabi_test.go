@@ -127,11 +127,13 @@ func TestErrors(t *testing.T) {
 	}
 	defer func() { _ = c.Destroy() }()
 	var e *Error
-	if err := c.Enqueue(AllReduce, &Call{Count: 1, Type: 99, Stream: stream}); !errors.As(err, &e) || e.Call != "ncclAllReduce" ||
+	if err := c.Enqueue(AllReduce, &Call{Count: 1, Type: 99, Stream: stream}); !errors.As(err, &e) ||
+		e.Call != "ncclAllReduce" ||
 		e.Result != InvalidArgument || e.Text != "invalid argument" || e.Last != "type" {
 		t.Errorf("got %v", err)
 	}
-	if err := c.Enqueue(Scatter, &Call{Type: 7, Stream: stream}); !errors.Is(err, ErrMissing) || l.Has(Scatter) {
+	if err := c.Enqueue(Scatter, &Call{Type: 7, Stream: stream}); !errors.Is(err, ErrMissing) ||
+		l.Has(Scatter) {
 		t.Errorf("a function that is not there: %v", err)
 	}
 	if !l.Has(AlltoAll) {

@@ -1,4 +1,5 @@
-// The part of NVML's ABI that goccl calls. Each read opens the library, starts it, asks for everything and shuts it down.
+// The part of NVML's ABI that goccl calls. Each read opens the library, starts it, asks for everything and shuts it
+// down.
 #ifndef GOCCL_NVML_API_H
 #define GOCCL_NVML_API_H
 #include <stdint.h>
