@@ -174,6 +174,29 @@ func Join(s, other Stream) error {
 	return errors.Join(s.WaitEvent(ev), ev.Close())
 }
 
+// Timed returns the time in seconds between two events on s, around the work that run enqueues. wait waits for that
+// work.
+// A host that waits for a GPU may sleep for a millisecond too long, so its clock does not do.
+func Timed(s Stream, run, wait func() error) (seconds float64, err error) {
+	begin, err := s.Record()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, begin.Close()) }()
+	if err := run(); err != nil {
+		return 0, err
+	}
+	end, err := s.Record()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, end.Close()) }()
+	if err := wait(); err != nil {
+		return 0, err
+	}
+	return end.Since(begin)
+}
+
 // Event marks a point in a stream.
 type Event interface {
 	// Wait blocks until the point is reached or ctx ends.

@@ -122,27 +122,6 @@ func (w *Workspace) measure(ctx context.Context, r *Request, enqueue func(*Reque
 			}
 		}
 	}
-	return timed(ctx, r.Stream, run)
-}
-
-// timed is the time that a stream takes for tuneRounds rounds, for one of them in seconds.
-func timed(ctx context.Context, s device.Stream, run func() error) (seconds float64, err error) {
-	from, err := s.Record()
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, from.Close()) }()
-	if err := run(); err != nil {
-		return 0, err
-	}
-	to, err := s.Record()
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, to.Close()) }()
-	if err := s.Synchronize(ctx); err != nil {
-		return 0, err
-	}
-	total, err := to.Since(from)
+	total, err := device.Timed(r.Stream, run, func() error { return r.Stream.Synchronize(ctx) })
 	return total / tuneRounds, err
 }

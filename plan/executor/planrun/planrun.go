@@ -191,26 +191,14 @@ func replay(ctx context.Context, x *executor.ExecutionPlan, args executor.Args, 
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, exec.Close()) }()
-	// Events, because a host that waits for a GPU may sleep for a millisecond too long.
-	begin, err := s.Record()
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, begin.Close()) }()
-	for range replays {
-		if err := exec.Launch(cs); err != nil {
-			return 0, err
+	seconds, err := device.Timed(s, func() error {
+		for range replays {
+			if err := exec.Launch(cs); err != nil {
+				return err
+			}
 		}
-	}
-	end, err := s.Record()
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, end.Close()) }()
-	if err := s.Synchronize(ctx); err != nil {
-		return 0, err
-	}
-	seconds, err := end.Since(begin)
+		return nil
+	}, func() error { return s.Synchronize(ctx) })
 	return time.Duration(seconds*1e9) / time.Duration(n*replays), err
 }
 

@@ -149,25 +149,13 @@ func (m *measurement) byEvents(ctx context.Context, r *runner, runs int, first b
 	if err := repeat(ctx, absorb, func() error { return r.run(m.Stream) }); err != nil {
 		return s, err
 	}
-	begin, err := m.Stream.Record()
-	if err != nil {
-		return s, err
-	}
-	defer func() { err = errors.Join(err, begin.Close()) }()
-	start := time.Now()
-	if err := repeat(ctx, runs, func() error { return r.run(m.Stream) }); err != nil {
-		return s, err
-	}
-	host := time.Since(start).Seconds()
-	end, err := m.Stream.Record()
-	if err != nil {
-		return s, err
-	}
-	defer func() { err = errors.Join(err, end.Close()) }()
-	if err := m.wait(ctx, r.comm); err != nil {
-		return s, err
-	}
-	t, err := end.Since(begin)
+	var host float64
+	t, err := device.Timed(m.Stream, func() error {
+		start := time.Now()
+		err := repeat(ctx, runs, func() error { return r.run(m.Stream) })
+		host = time.Since(start).Seconds()
+		return err
+	}, func() error { return m.wait(ctx, r.comm) })
 	if err != nil {
 		return s, err
 	}
