@@ -173,20 +173,14 @@ func replay(ctx context.Context, x *executor.ExecutionPlan, args executor.Args, 
 	if !ok {
 		return 0, fmt.Errorf("a graph needs a GPU, not %v", s.Device().ID())
 	}
-	if err := cs.BeginCapture(cuda.CaptureRelaxed); err != nil {
-		return 0, err
-	}
-	for range n {
-		if err == nil {
-			err = x.Execute(ctx, args)
+	exec, err := cs.Capture(func() error {
+		for range n {
+			if err := x.Execute(ctx, args); err != nil {
+				return err
+			}
 		}
-	}
-	g, e := cs.EndCapture()
-	if err = errors.Join(err, e); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, g.Close()) }()
-	exec, err := g.Instantiate()
+		return nil
+	})
 	if err != nil {
 		return 0, err
 	}

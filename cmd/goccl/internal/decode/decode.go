@@ -219,21 +219,11 @@ func (k *rank) captured(do func() error) (run func() error, captured bool, err e
 	if !ok {
 		return do, false, nil
 	}
-	if err := s.BeginCapture(cuda.CaptureRelaxed); err != nil {
-		return nil, false, err
-	}
-	if err := do(); err != nil {
-		return nil, false, err
-	}
-	g, err := s.EndCapture()
+	x, err := s.Capture(do)
 	if err != nil {
 		return nil, false, err
 	}
-	x, err := g.Instantiate()
-	if err != nil {
-		return nil, false, err
-	}
-	return func() error { return x.Launch(s) }, true, g.Close()
+	return func() error { return x.Launch(s) }, true, nil
 }
 
 func (k *rank) wait(ctx context.Context) error {
