@@ -23,7 +23,7 @@ import (
 // namespaces, do not matter, so containers of one pod are one host. The ranks test this by connecting, unless a host id
 // is configured:
 
-// hostID returns the identity that WithHostID, GOCCL_HOSTID or NCCL_HOSTID gives, else the place. Only ranks with the
+// hostID returns the identity that GOCCL_HOSTID or NCCL_HOSTID gives, else the place. Only ranks with the
 // same one try unix sockets.
 func hostID(override string) ([32]byte, error) {
 	if override != "" {

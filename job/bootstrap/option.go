@@ -69,11 +69,6 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.log = l } }
 // WithWorldSize sets a root's world size in advance, so that a first rank with a different one is refused.
 func WithWorldSize(n int) Option { return func(c *config) { c.world = n } }
 
-// WithHostID sets the identity of this host, as GOCCL_HOSTID and NCCL_HOSTID do, instead of detecting it: ranks with
-// equal identities are on one host and must share a network namespace; ranks with different identities are not on one
-// host.
-func WithHostID(id string) Option { return func(c *config) { c.hostID = id } }
-
 func newConfig(opts []Option) (*config, error) {
 	env, bad := setting.Read("GOCCL_TIMEOUT", "GOCCL_SOCKET_FAMILY", "GOCCL_BLIP")
 	c := &config{
