@@ -76,21 +76,25 @@ func LocalRank(b Bootstrap) int {
 // LocalAddress returns an address of this host over which b is connected with another one. It is invalid if there is no
 // such connection.
 func LocalAddress(b Bootstrap) netip.Addr {
-	var g *group
-	switch b := b.(type) {
-	case *group:
-		g = b
-	case apart:
-		g = b.group
-	case *TCP:
-		g, _ = b.joined("LocalAddress")
-	}
-	if g != nil {
+	if g := groupOf(b); g != nil {
 		if at := g.e.outward.Load(); at != nil {
 			return *at
 		}
 	}
 	return netip.Addr{}
+}
+
+// groupOf returns the group of a Bootstrap; nil if it has not joined, or is of another package.
+func groupOf(b Bootstrap) *group {
+	switch b := b.(type) {
+	case *group:
+		return b
+	case apart:
+		return b.group
+	case *TCP:
+		return groupOf(b.in())
+	}
+	return nil
 }
 
 // LocalSize returns the number of ranks on b's host.

@@ -83,7 +83,10 @@ func (o *obituaries) closed() bool {
 // repeatedly must call it, or the subscriptions accumulate until b is closed. It ignores a Bootstrap of another package
 // without this feature.
 func StopFailures(b Bootstrap, ch <-chan PeerFailure) {
-	if s, ok := b.(interface{ stopFailures(<-chan PeerFailure) }); ok {
-		s.stopFailures(ch)
+	if t, ok := b.(*TCP); ok {
+		t.stopEarly(ch)
+	}
+	if g := groupOf(b); g != nil {
+		g.obituaries.cancel(ch)
 	}
 }

@@ -10,30 +10,40 @@ import (
 // as after Close, and the end of this process is no longer a death in b. Here b stays open until Close. Leave does not
 // wait for the members. It ignores a Bootstrap of another package without this feature.
 func Leave(b Bootstrap) {
-	if g, ok := b.(interface{ leave() }); ok {
-		g.leave()
+	if g := groupOf(b); g != nil {
+		g.giveUp(nil)
 	}
 }
 
 // AwaitLeave waits until every other member of b has left it, has closed it or is dead, or until ctx ends.
 func AwaitLeave(ctx context.Context, b Bootstrap) {
-	if g, ok := b.(interface{ awaitLeave(context.Context) }); ok {
-		g.awaitLeave(ctx)
+	g := groupOf(b)
+	if g == nil {
+		return
+	}
+	for _, m := range g.members { // with messages of kind 0, which are never sent: only the end of a member ends the wait
+		if m == g.e.rank {
+			continue
+		}
+		if _, err := g.e.box.collect(ctx, []key{{m, 0, g.space, 0}}, func(int, []byte) {}); ctx.Err() != nil &&
+			err != nil {
+			return
+		}
 	}
 }
 
 // GiveUp is Leave for a rank that fails while others still need it, for example in a set-up. All their waits in b end
 // with an ErrGaveUp that carries err, and GivenUp reports it. blames is the member that caused err, -1: none.
 func GiveUp(b Bootstrap, blames int, err error) {
-	if g, ok := b.(interface{ giveUp([]byte) }); ok {
+	if g := groupOf(b); g != nil {
 		g.giveUp(EncodeFailure(blames, err))
 	}
 }
 
 // GivenUp returns a channel that delivers the rank to blame each time a member of b gives up. Close closes it.
 func GivenUp(b Bootstrap) <-chan PeerFailure {
-	if g, ok := b.(interface{ givenUp() <-chan PeerFailure }); ok {
-		return g.givenUp()
+	if g := groupOf(b); g != nil {
+		return g.withdrawn.subscribe()
 	}
 	none := make(chan PeerFailure)
 	close(none)
@@ -73,43 +83,14 @@ func (e *endpoint) left(peer int, space uint64, reason string) {
 	}
 }
 
-func (g *group) givenUp() <-chan PeerFailure { return g.withdrawn.subscribe() }
-
-// leave sends the notice once. A member that cannot receive it in time detects the end by the goodbye of the endpoint
+// giveUp sends the notice once. A member that cannot receive it in time detects the end by the goodbye of the endpoint
 // or by its own deadline.
-func (g *group) leave() { g.giveUp(nil) }
-
 func (g *group) giveUp(reason []byte) {
 	g.farewell.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 		defer cancel()
 		g.e.spread(ctx, report{kind: reportLeave, space: g.space, reason: string(reason)})
 	})
-}
-
-// awaitLeave waits for messages of kind 0, which are never sent: only the end of a member ends such a wait.
-func (g *group) awaitLeave(ctx context.Context) {
-	for _, m := range g.members {
-		if m == g.e.rank {
-			continue
-		}
-		if _, err := g.e.box.collect(ctx, []key{{m, 0, g.space, 0}}, func(int, []byte) {}); ctx.Err() != nil &&
-			err != nil {
-			return
-		}
-	}
-}
-
-func (t *TCP) leave() {
-	if g, err := t.joined("Leave"); err == nil {
-		g.leave()
-	}
-}
-
-func (t *TCP) awaitLeave(ctx context.Context) {
-	if g, err := t.joined("Leave"); err == nil {
-		g.awaitLeave(ctx)
-	}
 }
 
 // hasLeft reports whether peer has left one space.

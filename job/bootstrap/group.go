@@ -63,8 +63,6 @@ func (g *group) WorldSize() int               { return len(g.members) }
 func (g *group) Hosts() []int                 { return g.hosts }
 func (g *group) Failures() <-chan PeerFailure { return g.obituaries.subscribe() }
 
-func (g *group) stopFailures(ch <-chan PeerFailure) { g.obituaries.cancel(ch) }
-
 // report records the death of peer. The caller holds the endpoint's lock.
 func (g *group) report(peer int, cause error) {
 	r, ok := g.index[peer]
@@ -91,7 +89,7 @@ func NameAsAbove(b Bootstrap, above bool) {
 
 // NameOf returns the number that errors use for rank r of b. Errors that blame a member of b need it.
 func NameOf(b Bootstrap, r int) int {
-	if g, ok := b.(interface{ name(r int) int }); ok {
+	if g := groupOf(b); g != nil {
 		return g.name(r)
 	}
 	return r
@@ -145,7 +143,7 @@ func (g *group) Close() error {
 		return nil
 	}
 	g.withdrawn.close()
-	g.leave() // first, because closing the space makes it unreachable
+	g.giveUp(nil) // first, because closing the space makes it unreachable
 	g.e.drop(g)
 	return nil
 }

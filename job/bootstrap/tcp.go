@@ -141,14 +141,34 @@ func (t *TCP) init(ctx context.Context, where func(*config) (meeting, error)) er
 	return nil
 }
 
-func (t *TCP) joined(op string) (*group, error) {
+// in returns the group, or a Bootstrap whose operations fail before Init has succeeded.
+func (t *TCP) in() Bootstrap {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.group == nil {
-		return nil, fail(op, t.rank, -1, fmt.Errorf("%w: Init has not succeeded", ErrClosed))
+		return unjoined{rank: t.rank}
 	}
-	return t.group, nil
+	return t.group
 }
+
+// unjoined has the operations of a TCP that has not joined.
+type unjoined struct {
+	Bootstrap
+	rank int
+}
+
+func (u unjoined) fail(op string) error {
+	return fail(op, u.rank, -1, fmt.Errorf("%w: Init has not succeeded", ErrClosed))
+}
+
+func (u unjoined) Send(context.Context, int, int, []byte) error   { return u.fail("Send") }
+func (u unjoined) Recv(context.Context, int, int) ([]byte, error) { return nil, u.fail("Recv") }
+func (u unjoined) AllGather(context.Context, []byte) ([][]byte, error) {
+	return nil, u.fail("AllGather")
+}
+func (u unjoined) Barrier(context.Context) error                      { return u.fail("Barrier") }
+func (u unjoined) Sub(context.Context, []int, int) (Bootstrap, error) { return nil, u.fail("Sub") }
+func (u unjoined) Hosts() []int                                       { return nil }
 
 // Rank returns the rank given to NewTCP.
 func (t *TCP) Rank() int { return t.rank }
@@ -158,57 +178,29 @@ func (t *TCP) WorldSize() int { return t.world }
 
 // Send implements Bootstrap.
 func (t *TCP) Send(ctx context.Context, peer, tag int, data []byte) error {
-	g, err := t.joined("Send")
-	if err != nil {
-		return err
-	}
-	return g.Send(ctx, peer, tag, data)
+	return t.in().Send(ctx, peer, tag, data)
 }
 
 // Recv implements Bootstrap.
 func (t *TCP) Recv(ctx context.Context, peer, tag int) ([]byte, error) {
-	g, err := t.joined("Recv")
-	if err != nil {
-		return nil, err
-	}
-	return g.Recv(ctx, peer, tag)
+	return t.in().Recv(ctx, peer, tag)
 }
 
 // AllGather implements Bootstrap.
 func (t *TCP) AllGather(ctx context.Context, data []byte) ([][]byte, error) {
-	g, err := t.joined("AllGather")
-	if err != nil {
-		return nil, err
-	}
-	return g.AllGather(ctx, data)
+	return t.in().AllGather(ctx, data)
 }
 
 // Barrier implements Bootstrap.
-func (t *TCP) Barrier(ctx context.Context) error {
-	g, err := t.joined("Barrier")
-	if err != nil {
-		return err
-	}
-	return g.Barrier(ctx)
-}
+func (t *TCP) Barrier(ctx context.Context) error { return t.in().Barrier(ctx) }
 
 // Sub implements Bootstrap.
-func (t *TCP) Sub(ctx context.Context, ranks []int, tagSpace int) (Bootstrap, error) {
-	g, err := t.joined("Sub")
-	if err != nil {
-		return nil, err
-	}
-	return g.Sub(ctx, ranks, tagSpace)
+func (t *TCP) Sub(ctx context.Context, ranks []int, space int) (Bootstrap, error) {
+	return t.in().Sub(ctx, ranks, space)
 }
 
 // Hosts implements Bootstrap; nil before Init.
-func (t *TCP) Hosts() []int {
-	g, err := t.joined("Hosts")
-	if err != nil {
-		return nil
-	}
-	return g.Hosts()
-}
+func (t *TCP) Hosts() []int { return t.in().Hosts() }
 
 // Failures implements Bootstrap. A channel requested before Init delivers deaths after it.
 func (t *TCP) Failures() <-chan PeerFailure {
@@ -226,13 +218,10 @@ func (t *TCP) Failures() <-chan PeerFailure {
 	return ch
 }
 
-func (t *TCP) stopFailures(ch <-chan PeerFailure) {
+// stopEarly ends a subscription from before Init.
+func (t *TCP) stopEarly(ch <-chan PeerFailure) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.group != nil {
-		t.group.stopFailures(ch)
-		return
-	}
 	if i := slices.IndexFunc(t.early, func(c chan PeerFailure) bool { return c == ch }); i >= 0 {
 		close(t.early[i])
 		t.early = slices.Delete(t.early, i, i+1)
