@@ -15,8 +15,7 @@ import (
 // get bitwise identical results.
 func (c *Comm) AllReduce(send, recv device.Ptr, count int64, t datatype.Type, op datatype.Op, s device.Stream) error {
 	return c.one(collective.Request{Collective: collective.AllReduce, Send: send, Recv: recv, Count: count, Type: t,
-		Op:     op,
-		Stream: s})
+		Op: op, Stream: s})
 }
 
 // AllGather copies count elements of every rank r's send to recv + r·count, on every rank.
@@ -96,8 +95,7 @@ func (c *Comm) Reduce(send, recv device.Ptr, count int64, t datatype.Type, op da
 // Gather copies count elements of every rank r's send to recv + r·count on root.
 func (c *Comm) Gather(send, recv device.Ptr, count int64, t datatype.Type, root int, s device.Stream) error {
 	return c.one(collective.Request{Collective: collective.Gather, Send: send, Recv: recv, Count: count, Type: t,
-		Root:   root,
-		Stream: s})
+		Root: root, Stream: s})
 }
 
 // Scatter copies slice r (count elements) of root's send to rank r's recv.
