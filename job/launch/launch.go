@@ -135,117 +135,62 @@ func Run(ctx context.Context, o Options) error {
 }
 
 func run(ctx context.Context, o Options, env []string) error {
-	j := &job{failed: make(chan struct{})}
+	failed, fail := context.WithCancelCause(context.Background()) // by the first failure: later ones are its consequences
+	defer fail(nil)
 	k, err := startKeeper()
 	if err != nil {
 		return err
 	}
 	defer k.close()
 	var output sync.Mutex
+	var ranks []*process
+	var running sync.WaitGroup
 	for r := range o.N {
 		p, err := start(o, r, env, &output, k)
 		if err != nil {
-			j.fail(&ExitError{Rank: r, Code: -1, Err: err})
+			fail(&ExitError{Rank: r, Code: -1, Err: err})
 			break
 		}
-		j.add(p)
-		j.wg.Go(func() {
+		ranks = append(ranks, p)
+		running.Go(func() {
 			if e := p.wait(); e != nil {
-				j.fail(e)
+				fail(e)
 			}
-			j.remove(p)
 		})
+	}
+	signal := func(s syscall.Signal) {
+		for _, p := range ranks {
+			p.signal(s)
+		}
 	}
 	ended := make(chan struct{})
 	go func() {
-		j.wg.Wait()
+		running.Wait()
 		close(ended)
 	}()
 	select {
 	case <-ended:
-		return j.err()
-	case <-j.failed:
+		return context.Cause(failed)
+	case <-failed.Done():
 		select {
 		case <-ended:
-			return j.err()
+			return context.Cause(failed)
 		case <-ctx.Done():
 		case <-time.After(o.Grace):
 		}
 	case <-ctx.Done():
-		j.cancel(context.Cause(ctx))
+		fail(fmt.Errorf("launch: the job was ended: %w", context.Cause(ctx)))
 	}
-	j.signal(unix.SIGTERM)
-	select {
-	case <-ended:
-		return j.err()
-	case <-time.After(killDelay):
-	}
-	// Repeated, since a group may still be growing.
-	for {
-		j.signal(unix.SIGKILL)
+	signal(unix.SIGTERM)
+	wait := killDelay
+	for { // SIGKILL is repeated, since a group may still be growing
 		select {
 		case <-ended:
-			return j.err()
-		case <-time.After(100 * time.Millisecond):
+			return context.Cause(failed)
+		case <-time.After(wait):
 		}
-	}
-}
-
-// job holds the running ranks.
-type job struct {
-	wg     sync.WaitGroup
-	failed chan struct{} // closed with the first failure
-
-	mu      sync.Mutex
-	running map[*process]struct{}
-	first   error
-}
-
-func (j *job) add(p *process) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.running == nil {
-		j.running = map[*process]struct{}{}
-	}
-	j.running[p] = struct{}{}
-}
-
-func (j *job) remove(p *process) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	delete(j.running, p)
-}
-
-// fail records the first failure; later ones are its consequences.
-func (j *job) fail(e *ExitError) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.first == nil {
-		j.first = e
-		close(j.failed)
-	}
-}
-
-func (j *job) cancel(err error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.first == nil {
-		j.first = fmt.Errorf("launch: the job was ended: %w", err)
-		close(j.failed)
-	}
-}
-
-func (j *job) err() error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.first
-}
-
-func (j *job) signal(s syscall.Signal) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for p := range j.running {
-		p.signal(s)
+		signal(unix.SIGKILL)
+		wait = 100 * time.Millisecond
 	}
 }
 
@@ -280,19 +225,12 @@ func jobEnv(o Options) ([]string, error) {
 		"GOCCL_SECRET="+random(), "GOCCL_RUN_ID="+random()), nil
 }
 
+// drop returns the environment without the variables of these names.
 func drop(env []string, names ...string) []string {
-	out := make([]string, 0, len(env)+8)
-next:
-	for _, kv := range env {
-		k, _, _ := strings.Cut(kv, "=")
-		for _, n := range names {
-			if k == n {
-				continue next
-			}
-		}
-		out = append(out, kv)
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.Contains(names, name)
+	})
 }
 
 // perHost is the number of ranks of a host.
