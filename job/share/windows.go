@@ -1,6 +1,7 @@
 package share
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,15 +87,7 @@ func (g *Windows) Register(p device.Ptr, size int64) (*Window, error) {
 	return w, nil
 }
 
-func byBase(w *Window, p device.Ptr) int {
-	if w.base < p {
-		return -1
-	}
-	if w.base > p {
-		return 1
-	}
-	return 0
-}
+func byBase(w *Window, p device.Ptr) int { return cmp.Compare(w.base, p) }
 
 // known returns the window with a number, or nil if it is over. The caller holds mu.
 func (g *Windows) known(number int) *Window {

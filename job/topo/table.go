@@ -1,6 +1,7 @@
 package topo
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -12,7 +13,7 @@ import (
 // notes.
 func (m *Machine) WriteTable(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d threads, %d NUMA %s", orUnknown(m.CPU.Model, "unknown CPU"), m.CPU.Threads, len(m.NUMA),
+	fmt.Fprintf(&b, "%s, %d threads, %d NUMA %s", cmp.Or(m.CPU.Model, "unknown CPU"), m.CPU.Threads, len(m.NUMA),
 		plural(len(m.NUMA), "node"))
 	if m.Driver != "" {
 		fmt.Fprintf(&b, ", NVIDIA driver %s", m.Driver)
@@ -156,11 +157,4 @@ func plural(n int, s string) string {
 		return s
 	}
 	return s + "s"
-}
-
-func orUnknown(s, unknown string) string {
-	if s == "" {
-		return unknown
-	}
-	return s
 }
