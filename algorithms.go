@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,13 +44,19 @@ func (c *Comm) RegisterAlgorithm(ctx context.Context, b collective.Builder) erro
 	return c.register(ctx, b)
 }
 
+// registry makes c.registered, once. The caller holds c.mu.
+func (c *Comm) registry() *registered {
+	if c.registered == nil {
+		c.registered = &registered{collection: collective.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot),
+			c.cfg.forced)}
+	}
+	return c.registered
+}
+
 func (c *Comm) register(ctx context.Context, b collective.Builder) error {
 	bounded, stop := c.status.Bound(ctx)
 	defer stop()
-	r := c.registered
-	if r == nil {
-		r = &registered{collection: collective.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot), c.cfg.forced)}
-	}
+	r := c.registry()
 	if pb, ok := b.(*executor.Builder); ok && pb.Executor == nil {
 		if r.executor == nil {
 			e, err := executor.New(executor.Config{Job: c.job(c.planFailed), Order: c.order, Net: c.net, NIC: c.nic})
@@ -64,7 +71,6 @@ func (c *Comm) register(ctx context.Context, b collective.Builder) error {
 		shared.Executor = r.executor
 		b = &shared
 	}
-	c.registered = r
 	a, err := b.Build(bounded, c.job(c.status.End))
 	if err != nil {
 		return c.wrap("register", err)
@@ -99,11 +105,7 @@ func (c *Comm) RegisterPlan(ctx context.Context, p *plan.Plan, opts ...executor.
 func (c *Comm) SetSelector(s collective.Selector) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.registered == nil {
-		c.registered = &registered{collection: collective.NewCollection(c.rank, c.size, bootstrap.LocalSize(c.boot),
-			c.cfg.forced)}
-	}
-	c.registered.collection.SetSelector(s)
+	c.registry().collection.SetSelector(s)
 }
 
 // Algorithms returns the registered algorithms. Catalog describes the built-in ones too.
@@ -238,9 +240,7 @@ func (r *registered) close() error {
 	}
 	err := r.collection.Close()
 	if r.executor != nil {
-		if e := r.executor.Close(); err == nil {
-			err = e
-		}
+		err = errors.Join(err, r.executor.Close())
 	}
 	return err
 }
