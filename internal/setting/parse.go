@@ -84,13 +84,10 @@ func quorum(c *Config, s string) (ok bool) {
 }
 
 func (q Quorum) String() string {
-	switch q {
-	case QuorumOff:
-		return "off"
-	case QuorumMajority:
-		return "majority"
+	if q >= QuorumRank {
+		return "rank " + strconv.Itoa(int(q-QuorumRank))
 	}
-	return "rank " + strconv.Itoa(int(q-QuorumRank))
+	return [...]string{QuorumOff: "off", QuorumMajority: "majority"}[q]
 }
 
 const wantSwitch = "1 or 0"
