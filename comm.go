@@ -79,10 +79,7 @@ func NewComm(ctx context.Context, cfg Config) (*Comm, error) {
 		ctx, stop = context.WithCancelCause(ctx)
 		stop(err)
 	}
-	everyone := make([]int, cfg.Bootstrap.WorldSize())
-	for r := range everyone {
-		everyone[r] = r
-	}
+	everyone := bootstrap.Everyone(cfg.Bootstrap.WorldSize())
 	return join(ctx, ctx, "init", cfg, cfg.Bootstrap, everyone, tags.SpaceOfCommunicators)
 }
 

@@ -93,13 +93,9 @@ func (c *Comm) Grow(ctx context.Context, size int, id *bootstrap.UniqueID, chang
 	if err := boot.Init(bounded, agreed); err != nil {
 		return nil, errors.Join(c.group.JoinError(bounded, err), boot.Close())
 	}
-	everyone := make([]int, size)
-	for r := range everyone {
-		everyone[r] = r
-	}
 	cfg.Bootstrap, cfg.ranks = boot, nil
 	call.Joins = true
-	grown, err = join(bounded, call.Last, "grow", cfg, boot, everyone, tags.SpaceOfCommunicators)
+	grown, err = join(bounded, call.Last, "grow", cfg, boot, bootstrap.Everyone(size), tags.SpaceOfCommunicators)
 	if err != nil {
 		return nil, errors.Join(c.group.JoinError(bounded, err), boot.Close())
 	}

@@ -4,6 +4,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/hosts/wire"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // inRankOrder reduces without partial results of hosts, in the order of ranks, so that the bits do not depend on which
@@ -82,7 +83,7 @@ func (b *builder) fold(in func(p int) (device.Ptr, int64), dst device.Ptr) *chun
 	p := &wire.Phase{}
 	if count > 0 {
 		c.before = append(c.before, work{copies: []copying{{slot(b.rank), own, count * b.elem}}})
-		r := b.total(everyone(b.size()), slots, dst, count)
+		r := b.total(bootstrap.Everyone(b.size()), slots, dst, count)
 		r.Here, r.Stride, r.Ranks, r.Scaled = b.mine(), stride, b.size(), false
 		p.Reduces = []wire.Reduction{r}
 	}
@@ -130,13 +131,4 @@ func (b *builder) giveAll(c *chunk, share func(p int) (device.Ptr, int64)) {
 		}
 	}
 	do(&c.after, group...)
-}
-
-// everyone lists n ranks.
-func everyone(n int) []int {
-	list := make([]int, n)
-	for r := range list {
-		list[r] = r
-	}
-	return list
 }

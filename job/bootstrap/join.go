@@ -124,7 +124,7 @@ func (t *TCP) connect(ctx context.Context, cancel context.CancelCauseFunc, c *co
 	if err := o.assemble(ctx, up); err != nil {
 		return nil, err
 	}
-	if g, err = newGroup(o.e, 0, everyone(t.world)); err != nil {
+	if g, err = newGroup(o.e, 0, Everyone(t.world)); err != nil {
 		return nil, err
 	}
 	o.start()

@@ -34,7 +34,7 @@ func NewLocalHosts(hosts []int, opts ...Option) *Local {
 	}
 	for r, e := range l.endpoints {
 		e.t = &localTransport{l: l, rank: r}
-		g, err := newGroup(e, 0, everyone(n))
+		g, err := newGroup(e, 0, Everyone(n))
 		if err != nil {
 			panic("bootstrap: " + err.Error()) // cannot fail: a fresh endpoint has no groups
 		}

@@ -46,7 +46,8 @@ func successors(rank int, members []int) (list []int) {
 	return list
 }
 
-func everyone(n int) []int {
+// Everyone returns the ranks 0 to n-1.
+func Everyone(n int) []int {
 	all := make([]int, n)
 	for r := range all {
 		all[r] = r
