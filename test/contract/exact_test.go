@@ -1,6 +1,7 @@
 package contract_test
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -146,6 +147,87 @@ func TestBatchInvariant(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestFusedBatchInvariant compares the bits of rows in fused all-reduces of other numbers of rows, at other places, by
+// every algorithm: the default.
+func TestFusedBatchInvariant(t *testing.T) {
+	for _, most := range []int{2, 4} {
+		t.Run(fmt.Sprint(most), func(t *testing.T) { commtest.OnKinds(t, most, fusedBatches) })
+	}
+}
+
+func fusedBatches(t *testing.T, n int, open func(r int) (device.Device, error)) {
+	comms, fusions, streams := commtest.New(t, n, open, nil), make([]*goccl.Fusion, n), make([]device.Stream, n)
+	if err := commtest.Each(n, func(r int) (err error) {
+		if streams[r], err = comms[r].Device().NewStream(); err == nil {
+			fusions[r], err = comms[r].NewFusion(context.Background(), goccl.FusionConfig{ScratchBytes: 1 << 20})
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, typ := range []datatype.Type{datatype.Bfloat16, datatype.Float16, datatype.Float32} {
+		whole := fusedCase{tokens: 37, hidden: 8 * (1 + rand.Int64N(40)), seed: rand.Uint64(), typ: typ, residual: true,
+			weight: true, sum: true, quantisation: 2, quantType: datatype.Float8E4M3}
+		want := fusedRows(t, comms, fusions, streams, &whole, "")
+		for _, algorithm := range []string{"", "one_shot", "two_shot", "apart"} {
+			for _, tokens := range []int64{1, 2, 1 + rand.Int64N(37)} {
+				part := whole
+				part.tokens, part.skip = tokens, rand.Int64N(38-tokens)
+				for i, got := range fusedRows(t, comms, fusions, streams, &part, algorithm) {
+					if at := part.skip + int64(i); got != want[at] {
+						t.Errorf("%d ranks, %+v, %q: row %d has other bits than in %d rows", n, part, algorithm, at, whole.tokens)
+					}
+				}
+			}
+		}
+	}
+	for _, s := range streams {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// fusedRows runs a fused all-reduce and returns the bytes of rank 0's outputs, row by row.
+func fusedRows(t *testing.T, comms []*goccl.Comm, fusions []*goccl.Fusion, streams []device.Stream, c *fusedCase,
+	algorithm string) []string {
+	t.Helper()
+	n, rows := len(comms), make([]string, c.tokens)
+	buffers := make([]*fusedBuffers, n)
+	if err := commtest.Each(n, func(r int) (err error) {
+		buffers[r], err = c.allocate(comms[r].Device(), r)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := commtest.Each(n, func(r int) error {
+		b := buffers[r]
+		b.request.Stream, b.request.Algorithm = streams[r], algorithm
+		if err := fusions[r].AllReduce(b.request); err != nil {
+			return err
+		}
+		ctx, stop := context.WithTimeout(context.Background(), commtest.Soon)
+		defer stop()
+		return comms[r].Synchronize(ctx, streams[r])
+	}); err != nil {
+		t.Fatalf("%+v, %q: %v", c, algorithm, err)
+	}
+	b, size := buffers[0], buffers[0].request.RowBytes()
+	for i := range rows {
+		at := int64(i)
+		for _, p := range []device.Ptr{b.request.Sum, b.request.ResidualOut, b.request.Norm} {
+			rows[i] += string(b.bytes(p.Add(at*size), size))
+		}
+		rows[i] += string(b.bytes(b.request.Quant.Add(at*c.hidden), c.hidden)) + string(b.bytes(b.request.ScaleOut.Add(4*at), 4))
+	}
+	for _, b := range buffers {
+		if err := b.memory.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return rows
 }
 
 // sumBits all-reduces elements from to to of a fixed sequence and returns the bits of rank 0's result.

@@ -20,7 +20,7 @@ import (
 
 // fusedCase is a fused all-reduce of random shape. All ranks draw the same one.
 type fusedCase struct {
-	tokens, hidden                int64
+	skip, tokens, hidden          int64 // rows of the sequences that begin the buffers
 	typ, quantType                datatype.Type
 	quantisation                  uint8
 	residual, weight, sum, divide bool
@@ -67,6 +67,12 @@ func values(t datatype.Type, n int64, seed uint64) ([]float32, []byte) {
 	return v, b
 }
 
+// rows are the rows of the case in a sequence of its seed.
+func (c *fusedCase) rows(sequence uint64) ([]float32, []byte) {
+	v, b := values(c.typ, (c.skip+c.tokens)*c.hidden, c.seed+sequence)
+	return v[c.skip*c.hidden:], b[c.skip*c.hidden*c.typ.Size():]
+}
+
 func (c *fusedCase) allocate(dev device.Device, rank int) (*fusedBuffers, error) {
 	size := (c.tokens*c.hidden*4 + 4*c.hidden + 255) &^ 255
 	m, err := dev.Alloc(8 * size)
@@ -74,9 +80,8 @@ func (c *fusedCase) allocate(dev device.Device, rank int) (*fusedBuffers, error)
 		return nil, err
 	}
 	at := func(i int64) device.Ptr { return m.Ptr().Add(i * size) }
-	n := c.tokens * c.hidden
-	_, input := values(c.typ, n, c.seed+uint64(rank))
-	_, residual := values(c.typ, n, c.seed+1000)
+	_, input := c.rows(uint64(rank))
+	_, residual := c.rows(1000)
 	_, weight := values(c.typ, c.hidden, c.seed+2000)
 	r := goccl.FusedRequest{Tokens: c.tokens, Hidden: c.hidden, Type: c.typ, Input: at(0), Norm: at(1), Epsilon: 1e-6,
 		DividedResidual: c.divide}
@@ -114,7 +119,7 @@ func (c *fusedCase) expect(rank, n int, b *fusedBuffers) error {
 	count := c.tokens * c.hidden
 	sum := make([]float64, count)
 	for r := range n {
-		v, _ := values(c.typ, count, c.seed+uint64(r))
+		v, _ := c.rows(uint64(r))
 		for i := range v {
 			sum[i] += float64(v[i])
 		}
@@ -142,7 +147,7 @@ func (c *fusedCase) expect(rank, n int, b *fusedBuffers) error {
 		return err
 	}
 	if c.residual {
-		v, _ := values(c.typ, count, c.seed+1000)
+		v, _ := c.rows(1000)
 		for i := range v {
 			sum[i] += float64(v[i])
 		}
@@ -302,9 +307,8 @@ func recordedFusion(c *goccl.Comm) error {
 
 // again restores the inputs that an operation in place has overwritten.
 func (c *fusedCase) again(b *fusedBuffers, rank int) error {
-	n := c.tokens * c.hidden
-	_, input := values(c.typ, n, c.seed+uint64(rank))
-	_, residual := values(c.typ, n, c.seed+1000)
+	_, input := c.rows(uint64(rank))
+	_, residual := c.rows(1000)
 	err := b.dev.CopyIn(b.request.Input, input)
 	if c.residual {
 		err = errors.Join(err, b.dev.CopyIn(b.request.Residual, residual))
