@@ -10,10 +10,10 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/decode"
+	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/device/host"
 )
 
 // decode measures decode steps: all ranks in this process. --sizes are the bytes of a batch.
@@ -24,13 +24,14 @@ func (c *perfCommand) decode(ctx context.Context, s *streams, k *kong.Context) e
 	o := decode.Options{Ranks: int(c.Ranks), Timeout: c.Timeout, JSON: c.JSON, Stdout: s.out, Type: datatype.Bfloat16}
 	gpus, _ := cuda.Count()
 	onGPUs := c.Device == "cuda" || c.Device == "auto" && gpus > 0
+	kind := device.Host
 	if onGPUs {
-		o.Open = func(r int) (device.Device, error) { return cuda.Open(r % max(gpus, 1)) }
+		kind = device.CUDA
 		o.Hidden, o.Batches, o.Layers, o.Steps = 8192, []int64{1, 4, 16, 64, 256}, 64, 20
 	} else {
-		o.Open = func(r int) (device.Device, error) { return host.Open(r) }
 		o.Hidden, o.Batches, o.Layers, o.Steps = 1024, []int64{1, 8}, 4, 5
 	}
+	o.Open = func(r int) (device.Device, error) { return perf.OpenDevice(kind, r) }
 	if o.Ranks == 0 {
 		o.Ranks = 4
 		if onGPUs {

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/launch"
@@ -55,7 +55,7 @@ func (c *planRun) Run(ctx context.Context, s *streams) error {
 	if err := c.network(&o, launched); err != nil {
 		return &exitError{2, err}
 	}
-	if o.Open, err = c.open(len(p.GPUs), launched); err != nil {
+	if o.Open, err = c.open(len(p.GPUs)); err != nil {
 		return err
 	}
 	even := p.MovesChunks()
@@ -146,21 +146,12 @@ func (c *planRun) start(ctx context.Context, s *streams, n int) error {
 	return s.start(ctx, hosts, launch.Options{N: n, Program: append([]string{self}, os.Args[1:]...)})
 }
 
-func (c *planRun) open(n int, launched bool) (func(int) (device.Device, error), error) {
-	if c.kind(n) == "host" {
-		return func(r int) (device.Device, error) { return host.Open(r) }, nil
+func (c *planRun) open(n int) (func(int) (device.Device, error), error) {
+	kind, err := device.Host, error(nil)
+	if c.kind(n) != "host" {
+		kind, err = device.CUDA, cuda.Available()
 	}
-	if err := cuda.Available(); err != nil {
-		return nil, err
-	}
-	gpus, err := cuda.Count()
-	if err != nil {
-		return nil, err
-	}
-	if launched && gpus == 1 { // the launcher gives each rank its own GPU
-		return func(int) (device.Device, error) { return cuda.Open(0) }, nil
-	}
-	return func(r int) (device.Device, error) { return cuda.Open(r % gpus) }, nil
+	return func(r int) (device.Device, error) { return perf.OpenDevice(kind, r) }, err
 }
 
 // rounds is the number of runs on new data before a plan is timed.

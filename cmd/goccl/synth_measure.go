@@ -17,7 +17,7 @@ import (
 // measure runs the n fastest proven candidates on devices, checks their results, and makes the fastest the result.
 func (c *synthCommand) measure(ctx context.Context, out io.Writer, r *synth.Result) error {
 	run := planRun{Device: c.Device}
-	open, err := run.open(len(r.Plan.GPUs), false)
+	open, err := run.open(len(r.Plan.GPUs))
 	if err != nil {
 		return err
 	}

@@ -40,8 +40,8 @@ func gpus(kind device.Kind) (int, error) {
 	return cuda.Count()
 }
 
-// openDevice opens the device of the rank with the given local rank.
-func openDevice(kind device.Kind, local int) (device.Device, error) {
+// OpenDevice opens the device of the rank with the given local rank: the GPUs in turn.
+func OpenDevice(kind device.Kind, local int) (device.Device, error) {
 	if kind == device.Host {
 		return host.Open(local)
 	}
@@ -60,7 +60,7 @@ func openDevice(kind device.Kind, local int) (device.Device, error) {
 func withRank(boot bootstrap.Bootstrap, at place, f func(r Rank) error) (err error) {
 	defer func() { err = errors.Join(err, boot.Close()) }()
 	fail := func(err error) error { return fmt.Errorf("perf: rank %d: %w", boot.Rank(), err) }
-	dev, err := openDevice(at.kind, at.local)
+	dev, err := OpenDevice(at.kind, at.local)
 	if err != nil {
 		return fail(err)
 	}
