@@ -10,7 +10,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/decode"
-	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
@@ -24,14 +23,13 @@ func (c *perfCommand) decode(ctx context.Context, s *streams, k *kong.Context) e
 	o := decode.Options{Ranks: int(c.Ranks), Timeout: c.Timeout, JSON: c.JSON, Stdout: s.out, Type: datatype.Bfloat16}
 	gpus, _ := cuda.Count()
 	onGPUs := c.Device == "cuda" || c.Device == "auto" && gpus > 0
-	kind := device.Host
+	o.Kind = device.Host
 	if onGPUs {
-		kind = device.CUDA
+		o.Kind = device.CUDA
 		o.Hidden, o.Batches, o.Layers, o.Steps = 8192, []int64{1, 4, 16, 64, 256}, 64, 20
 	} else {
 		o.Hidden, o.Batches, o.Layers, o.Steps = 1024, []int64{1, 8}, 4, 5
 	}
-	o.Open = func(r int) (device.Device, error) { return perf.OpenDevice(kind, r) }
 	if o.Ranks == 0 {
 		o.Ranks = 4
 		if onGPUs {

@@ -17,10 +17,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
@@ -32,7 +32,7 @@ import (
 // Options are the flags of the command.
 type Options struct {
 	Ranks   int
-	Open    func(rank int) (device.Device, error)
+	Kind    device.Kind
 	Hidden  int64
 	Batches []int64 // rows
 	Layers  int
@@ -57,23 +57,14 @@ var algorithms = []string{"apart", "one_shot", "two_shot"}
 
 // Run measures and prints.
 func Run(ctx context.Context, o Options) error {
-	boots := bootstrap.NewLocalGroup(o.Ranks)
 	results := make([][]Result, o.Ranks)
 	norms := make([][]byte, o.Ranks)
-	errs := make([]error, o.Ranks)
-	var ranks sync.WaitGroup
-	for r := range o.Ranks {
-		ranks.Go(func() {
-			k := rank{Options: &o, boot: boots[r]}
-			errs[r] = k.run(ctx)
-			results[r], norms[r] = k.results, k.norms
-		})
-	}
-	ranks.Wait()
-	for _, b := range boots {
-		_ = b.Close()
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := perf.RanksAsThreads(ctx, o.Ranks, func(ctx context.Context, boot bootstrap.Bootstrap, r int) error {
+		k := rank{Options: &o, boot: boot}
+		err := k.run(ctx)
+		results[r], norms[r] = k.results, k.norms
+		return errors.Join(err, boot.Close())
+	}); err != nil {
 		return err
 	}
 	for r := range norms {
@@ -117,7 +108,7 @@ type rank struct {
 }
 
 func (k *rank) run(ctx context.Context) (err error) {
-	if k.dev, err = k.Open(k.boot.Rank()); err != nil {
+	if k.dev, err = perf.OpenDevice(k.Kind, k.boot.Rank()); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, k.dev.Close()) }()

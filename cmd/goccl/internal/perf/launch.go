@@ -114,7 +114,7 @@ func (l *Launch) everyRank(ctx context.Context, kind device.Kind, w work) error 
 	if err := w.open(); err != nil {
 		return err
 	}
-	return ranksAsThreads(ctx, n, func(ctx context.Context, boot bootstrap.Bootstrap, i int) error {
+	return RanksAsThreads(ctx, n, func(ctx context.Context, boot bootstrap.Bootstrap, i int) error {
 		return w.rank(ctx, boot, place{kind: kind, local: i, localSize: n, layout: LayoutThreads})
 	})
 }
@@ -211,9 +211,9 @@ func (l *leadWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// ranksAsThreads runs n ranks as goroutines of this process. When one fails, the context of the others is cancelled; it
-// returns the first error.
-func ranksAsThreads(ctx context.Context, n int,
+// RanksAsThreads runs n ranks as goroutines of this process, each of which closes boot. When one fails, the context of
+// the others is cancelled; it returns the first error.
+func RanksAsThreads(ctx context.Context, n int,
 	rank func(ctx context.Context, boot bootstrap.Bootstrap, i int) error) error {
 	boots := bootstrap.NewLocalGroup(n)
 	ctx, cancel := context.WithCancelCause(ctx)
