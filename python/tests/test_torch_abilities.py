@@ -316,3 +316,16 @@ def _alone(rank, n, uid):
 
 def test_a_timeout_of_the_first_call_names_the_groups():
     jobs.run(2, _alone)
+
+
+def _detail(rank, n, uid):
+    dist.set_debug_level(dist.DebugLevel.DETAIL)
+    _init(rank, n, uid)
+    _sums(n)
+    with pytest.raises(RuntimeError, match="all_reduce"):
+        dist.all_reduce(torch.ones(3 + rank))
+    dist.destroy_process_group()
+
+
+def test_debug_level_detail_compares_calls():
+    jobs.run(2, _detail)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import weakref
 from datetime import timedelta
 
@@ -49,6 +50,8 @@ def create(*arguments: Any) -> Any:
         return ProcessGroupGoccl(*arguments)
     from .group import Group
 
+    if dist.get_debug_level() == dist.DebugLevel.DETAIL:  # PyTorch's own comparison takes no backend of Python
+        os.environ.setdefault("GOCCL_CHECK", "1")
     opts, given = arguments
     backend = ProcessGroupGoccl(opts.store, opts.group_rank, opts.group_size, opts.timeout)
     if given is not None:
