@@ -22,6 +22,7 @@ import (
 	"github.com/goccl/goccl/job/membership"
 	"github.com/goccl/goccl/job/share"
 	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/watch/ras"
 	"github.com/goccl/goccl/watch/record"
 	"github.com/goccl/goccl/watch/watchdog"
 )
@@ -50,6 +51,7 @@ type Comm struct {
 	group     *membership.Group
 	status    *membership.Status  // of group
 	record    *record.Recorder    // nil: operations are not recorded
+	leaveRAS  func()              // nil if the ranks have no records
 	watchdog  *watchdog.Watchdog  // nil until the ranks have agreed
 	notices   *membership.Notices // nil without peers
 
@@ -218,6 +220,9 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 	c.notices = c.group.Listen(c.engine)
 	c.record.Serve(c.engine, made.Kind, made.Kind == engine.EngineOfHost, c.stream0 != nil)
 	c.watchdog.Observe(c.boot, c.engine)
+	if c.record != nil {
+		c.leaveRAS = ras.Join(c.cfg.settings, c.watchdog)
+	}
 	if err = c.addLamport(ctx); err != nil {
 		return err
 	}
@@ -321,6 +326,9 @@ func (c *Comm) Close() error {
 		return nil
 	}
 	c.awaitPeers()
+	if c.leaveRAS != nil {
+		c.leaveRAS()
+	}
 	c.watchdog.Close()
 	tell, cut := false, false
 	if c.engine != nil {

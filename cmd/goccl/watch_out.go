@@ -35,7 +35,7 @@ func (c *watchCommand) outputs(ctx context.Context, s *streams) (*outputs, error
 		if address == "" {
 			return nil
 		}
-		l, err := observe.Listen(address)
+		l, err := observe.Listen(address, false)
 		if err != nil {
 			var unknown *net.DNSError
 			if errors.As(err, &unknown) || errors.As(err, new(*net.AddrError)) {
@@ -59,7 +59,8 @@ func (c *watchCommand) outputs(ctx context.Context, s *streams) (*outputs, error
 		return observe.ServeHTTP(ctx, l, o.server.Handler(o.tally.Handler(), host))
 	})
 	if err == nil {
-		err = serve("ras", c.RAS, func(l net.Listener) error { return o.server.ServeRAS(ctx, l) })
+		ras := observe.RAS{Look: o.server.Snapshot, Every: 200 * time.Millisecond}
+		err = serve("ras", c.RAS, func(l net.Listener) error { return ras.Serve(ctx, l) })
 	}
 	if err == nil {
 		err = o.openLog(c.Log, s)

@@ -20,6 +20,8 @@ type Config struct {
 	RecordDir    string
 	RecordSignal string
 	VerdictAfter time.Duration // 0: never
+	RASAddr      string
+	RASEnable    int // NCCL_RAS_ENABLE: 1, or -1 for 0; 0: not set
 
 	Secret    string
 	Interface string

@@ -15,6 +15,8 @@ var honoured = []Honoured{
 	{"`NCCL_SOCKET_IFNAME`, `NCCL_SOCKET_FAMILY`", "as in NCCL; `GOCCL_…` of the same names win"},
 	{"`NCCL_HOSTID`", "as `GOCCL_HOSTID`, which wins"},
 	{"`NCCL_NET`, `NCCL_NET_PLUGIN`", "as `GOCCL_NET` and `GOCCL_NET_PLUGIN`, which win"},
+	{"`NCCL_RAS_ADDR`, `NCCL_RAS_ENABLE`", "as in NCCL, where RAS is on without them: here one of them turns it on. " +
+		"`GOCCL_RAS_ADDR` wins ([watching jobs](watch.md#several-hosts-a-page-other-tools))"},
 	{"`NCCL_MIN_CTAS`, `NCCL_MAX_CTAS`, `NCCL_CTA_POLICY`", "as `GOCCL_…` of the same names, which win"},
 	{"`NCCL_PROFILER_PLUGIN`, `NCCL_TUNER_PLUGIN`", "a library, or the x of `libnccl-profiler-x.so` and " +
 		"`libnccl-tuner-x.so`; `none`: no plugin ([from NCCL](nccl-migration.md#plugins))"},
@@ -49,7 +51,7 @@ var ignored = []Ignored{
 	{Names: []string{"NCCL_CHECK_POINTERS", "NCCL_CHECK_MODE"},
 		Why: "arguments are always checked; `GOCCL_CHECK=1` compares them between ranks, `2` also the data"},
 	{Warns: true, Names: []string{"NCCL_CONF_FILE"}, Why: "there are no configuration files, `/etc/nccl.conf` included"},
-	{Names: []string{"NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_TIMESTAMP_*", "NCCL_RAS_*"},
+	{Names: []string{"NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_TIMESTAMP_*", "NCCL_RAS_TIMEOUT_FACTOR"},
 		Why: "do not exist here"},
 }
 

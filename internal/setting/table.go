@@ -1,6 +1,9 @@
 package setting
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 var table = []Variable{
 	{Name: "GOCCL_TIMEOUT", Default: "`30s`; through NCCL's ABI `10m`", Want: wantPositive,
@@ -42,6 +45,11 @@ var table = []Variable{
 			"and log which rank it waits for, why, and what to do. `0`: never. With `GOCCL_OP_TIMEOUT` it is at most " +
 			"half of that",
 		set: duration(func(c *Config) *time.Duration { return &c.VerdictAfter })},
+	{Name: "GOCCL_RAS_ADDR", Alias: "NCCL_RAS_ADDR", Default: "none", Brief: "where the job answers clients of RAS",
+		Doc: "`HOST:PORT` at which each process of the job answers clients of NCCL's RAS, such as `ncclras`, for all of " +
+			"them ([watching jobs](watch.md)), as `NCCL_RAS_ADDR`, which is read when this one is not set. " +
+			"`NCCL_RAS_ENABLE=1` alone is `localhost:28028`, NCCL's own; `NCCL_RAS_ENABLE=0` is none",
+		set: text(func(c *Config) *string { return &c.RASAddr })},
 	{Name: "GOCCL_SECRET", Default: "derived from address and user, which is weak", Brief: "secret of the job",
 		Doc: "what ranks prove to each other when they join by address; without it goccl warns once, because others can " +
 			"pose as ranks. `goccl run` sets a fresh one",
@@ -244,6 +252,13 @@ var table = []Variable{
 	{Name: "NCCL_GRAPH_STREAM_ORDERING", Section: Internal},
 	{Name: "NCCL_PROFILER_PLUGIN", Section: Internal},
 	{Name: "NCCL_TUNER_PLUGIN", Section: Internal},
+	{Name: "NCCL_RAS_ENABLE", Section: Internal, set: func(c *Config, s string) bool {
+		n, err := strconv.Atoi(s)
+		if c.RASEnable = 1; n == 0 {
+			c.RASEnable = -1
+		}
+		return err == nil
+	}},
 	{Name: "NCCL_P2P_DISABLE", Section: Internal, set: ncclSwitch(func(c *Config) *bool { return &c.NoP2P })},
 	{Name: "NCCL_SHM_DISABLE", Section: Internal, set: ncclSwitch(func(c *Config) *bool { return &c.NoHostMemory })},
 	{Name: "NCCL_P2P_LEVEL", Section: Internal, set: setP2PLevel},

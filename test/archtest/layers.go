@@ -25,7 +25,7 @@ var house = []layer{
 	{"memory", []string{"job/share"}},
 	{"primitives", []string{"primitive/..."}},
 	{"collectives", []string{"collective/...", "engine/...", "plan/executor/...", "watch/judge",
-		"watch/observe/...", "watch/record", "watch/watchdog"}},
+		"watch/observe/...", "watch/ras", "watch/record", "watch/watchdog"}},
 	{"goccl", []string{"."}},
 	{"doors", []string{"capi/...", "cmd/...", "python/...", "test/...", "tools/...", "watch/metrics"}},
 	{"lessons", []string{"examples/...", "bench/..."}},

@@ -10,6 +10,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/goccl/goccl/collective/fault"
@@ -24,18 +25,26 @@ import (
 //	STATUS                the report, and the end of the connection; VERBOSE STATUS names more ranks
 //	MONITOR [groups]      OK, then a line or an object for each event until the client goes
 const (
-	rasProtocol   = 2
-	rasIdle       = 30 * time.Second // without a command
-	rasLine       = 1 << 10
-	rasEventEvery = 200 * time.Millisecond
+	rasProtocol = 2
+	rasIdle     = 30 * time.Second // without a command
+	rasLine     = 1 << 10
 	// rasTime is how RAS writes a time.
 	rasTime = "2006-01-02 15:04:05"
 )
 
-// ServeRAS answers clients until the context ends.
-func (s *Server) ServeRAS(ctx context.Context, l net.Listener) error {
+// RAS answers clients by the snapshots that Look returns, which it may be called for at once.
+type RAS struct {
+	Look func() *Snapshot
+	// Every is the time between two looks for a client that monitors.
+	Every time.Duration
+}
+
+// Serve answers clients until the context ends.
+func (s *RAS) Serve(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
+	var clients sync.WaitGroup
+	defer clients.Wait()
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -44,16 +53,16 @@ func (s *Server) ServeRAS(ctx context.Context, l net.Listener) error {
 			}
 			return err
 		}
-		go func() {
+		clients.Go(func() {
 			end := context.AfterFunc(ctx, func() { _ = c.Close() })
 			defer end()
 			defer func() { _ = c.Close() }()
-			s.rasClient(ctx, c)
-		}()
+			s.client(ctx, c)
+		})
 	}
 }
 
-func (s *Server) rasClient(ctx context.Context, c net.Conn) {
+func (s *RAS) client(ctx context.Context, c net.Conn) {
 	in := bufio.NewReaderSize(c, rasLine)
 	asJSON := false
 	for {
@@ -78,14 +87,14 @@ func (s *Server) rasClient(ctx context.Context, c net.Conn) {
 			answer = "ERROR: Invalid format " + command[len("set format "):] + "\n"
 		case lower == "status" || lower == "verbose status":
 			if asJSON {
-				_ = rasJSON(c, s.Snapshot())
+				_ = rasJSON(c, s.Look())
 			} else {
-				_ = rasText(c, s.Snapshot(), lower != "status")
+				_ = rasText(c, s.Look(), lower != "status")
 			}
 			return
 		case lower == "monitor" || strings.HasPrefix(lower, "monitor "):
 			if _, err := io.WriteString(c, answer); err == nil {
-				s.rasMonitor(ctx, c, asJSON)
+				s.monitor(ctx, c, asJSON)
 			}
 			return
 		default:
@@ -97,19 +106,19 @@ func (s *Server) rasClient(ctx context.Context, c net.Conn) {
 	}
 }
 
-// rasMonitor reports verdicts that come and go.
-func (s *Server) rasMonitor(ctx context.Context, c net.Conn, asJSON bool) {
+// monitor reports verdicts that come and go.
+func (s *RAS) monitor(ctx context.Context, c net.Conn, asJSON bool) {
 	gone := make(chan struct{})
 	_ = c.SetDeadline(time.Time{})
 	go func() { // a monitor says nothing more; its end is the only news
 		defer close(gone)
 		_, _ = io.Copy(io.Discard, c)
 	}()
-	tick := time.NewTicker(rasEventEvery)
+	tick := time.NewTicker(s.Every)
 	defer tick.Stop()
 	var before *Snapshot
 	for {
-		now := s.Snapshot()
+		now := s.Look()
 		if now != before {
 			for _, e := range Events(before, now) {
 				_ = c.SetWriteDeadline(time.Now().Add(rasIdle))

@@ -16,7 +16,7 @@ import (
 // errors, named as RAS names a communicator: #group-number.
 func rasText(w io.Writer, s *Snapshot, verbose bool) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "goccl watch %s\n\n", buildinfo.Read().Version)
+	fmt.Fprintf(&b, "goccl %s\n\n", buildinfo.Read().Version)
 	rasJob(&b, s)
 	fmt.Fprintf(&b, "\nCommunicators... (0.00s)\n=============\n\n")
 	names := rasComms(&b, s)

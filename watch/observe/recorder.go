@@ -30,7 +30,12 @@ func readRecorder(w *watched, state string) ([]Found, error) {
 	return found, nil
 }
 
-// fromRecord converts goccl's record of a rank to a Found. w holds sums over earlier looks; nil: there was none.
+// FromRecord converts goccl's record of a rank of a process in a state to a Found.
+func FromRecord(p *record.Process, c *record.Communicator, state string) Found {
+	return fromRecord(p, c, nil, state)
+}
+
+// fromRecord is FromRecord with sums over earlier looks, if w is not nil.
 func fromRecord(p *record.Process, c *record.Communicator, w *watched, state string) Found {
 	r := &Rank{Rank: c.Rank, Host: p.Host, PID: p.PID, GPU: -1, Source: recorderSource, State: state, Record: c}
 	if w != nil {

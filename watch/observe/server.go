@@ -14,7 +14,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/collective/fault"
 )
@@ -76,8 +79,9 @@ func (s *Server) Handler(metrics http.Handler, name string) http.Handler {
 	})
 }
 
-// Listen opens an address. Without a host it is this host alone.
-func Listen(address string) (net.Listener, error) {
+// Listen opens an address. Without a host it is this host alone. Processes of one user can share an address; each
+// connection is then one's of them.
+func Listen(address string, shared bool) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("%s: use HOST:PORT or :PORT: %w", address, err)
@@ -85,7 +89,14 @@ func Listen(address string) (net.Listener, error) {
 	if host == "" {
 		host = "localhost"
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	var how net.ListenConfig
+	if shared {
+		how.Control = func(_, _ string, c syscall.RawConn) (err error) {
+			e := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
+			return errors.Join(e, err)
+		}
+	}
+	l, err := how.Listen(context.Background(), "tcp", net.JoinHostPort(host, port))
 	if err != nil {
 		return nil, err
 	}

@@ -73,13 +73,14 @@ func rasServer(t *testing.T, s *Snapshot) (*Server, func(commands string) string
 	t.Helper()
 	server := &Server{}
 	server.Show(s)
-	l, err := Listen(":0")
+	l, err := Listen(":0", false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- server.ServeRAS(ctx, l) }()
+	ras := RAS{Look: server.Snapshot, Every: time.Millisecond}
+	go func() { done <- ras.Serve(ctx, l) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

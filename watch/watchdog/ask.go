@@ -57,9 +57,28 @@ func (w *Watchdog) next(r *record.Communicator) bool {
 	return ok && (name == "" || name == o.Collective) || now == nil || now.State != record.Enqueued
 }
 
-// ask collects the reports of the ranks. ok is false if the communicator ends meanwhile: then a peer's silence says
-// nothing about it.
-func (w *Watchdog) ask() (reports []*judge.Report, ok bool) {
+// Reports asks every rank for its records, and waits for the answers as long as a case does. It returns nil if w is
+// closed.
+func (w *Watchdog) Reports() []*judge.Report {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return nil
+	}
+	w.cases.Add(1)
+	w.mu.Unlock()
+	defer w.cases.Done()
+	if !w.observes.Load() || !w.take() {
+		return []*judge.Report{w.report()}
+	}
+	defer w.give()
+	reports, _ := w.ask(w.size)
+	return reports
+}
+
+// ask collects the reports of this rank and of at most so many others. ok is false if the communicator ends
+// meanwhile: then a peer's silence says nothing about it.
+func (w *Watchdog) ask(most int) (reports []*judge.Report, ok bool) {
 	me := w.report()
 	reports = make([]*judge.Report, w.size)
 	reports[w.rank] = me
@@ -68,7 +87,7 @@ func (w *Watchdog) ask() (reports []*judge.Report, ok bool) {
 	number := w.asked
 	clear(w.answers)
 	w.mu.Unlock()
-	for _, p := range w.chosen(me) {
+	for _, p := range w.chosen(me, most) {
 		o := w.Group.Members().Ranks[p]
 		reports[p] = &judge.Report{Rank: p, Host: o.Host, PID: o.PID}
 		go w.send(p, note{Ask: number})
@@ -143,10 +162,10 @@ func (w *Watchdog) collect(reports []*judge.Report) (open []int) {
 }
 
 // chosen lists the peers to ask: all, or in a large communicator those that the engine waits for and some others.
-func (w *Watchdog) chosen(me *judge.Report) (list []int) {
+func (w *Watchdog) chosen(me *judge.Report, most int) (list []int) {
 	seen := map[int]bool{w.rank: true}
 	add := func(p int) {
-		if p >= 0 && p < w.size && !seen[p] && len(list) < mostAsked {
+		if p >= 0 && p < w.size && !seen[p] && len(list) < most {
 			seen[p] = true
 			list = append(list, p)
 		}
@@ -161,7 +180,7 @@ func (w *Watchdog) chosen(me *judge.Report) (list []int) {
 			}
 		}
 	}
-	step := max(1, w.size/mostAsked)
+	step := max(1, w.size/most)
 	for i := 1; i < w.size; i += step {
 		add((w.rank + i) % w.size)
 	}

@@ -199,7 +199,7 @@ func (w *Watchdog) compare(err *fault.Error,
 		return nil
 	}
 	defer w.give()
-	reports, complete := w.ask()
+	reports, complete := w.ask(mostAsked)
 	q := &judge.Question{Me: w.rank, Op: *o, Reports: reports}
 	v := decide(q, complete)
 	w.say(v, v != nil && q.First(v) == w.rank)
@@ -236,7 +236,7 @@ func (w *Watchdog) begin(f func(reports []*judge.Report)) bool {
 	w.busy = true
 	w.cases.Go(func() {
 		defer w.give()
-		if reports, ok := w.ask(); ok {
+		if reports, ok := w.ask(mostAsked); ok {
 			f(reports)
 		}
 	})
