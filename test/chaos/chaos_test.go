@@ -219,7 +219,7 @@ func TestLimits(t *testing.T) {
 		{"stop", "split", ranks.Report{}, 3 * time.Second},
 		{"desync", "set-up", ranks.Report{}, 3 * time.Second},
 		{"abort", "colors", ranks.Report{}, 0},
-		{"partition", "hosts-small", ranks.Report{}, 3 * time.Second},
+		{"partition", "hosts-small", ranks.Report{}, 4 * time.Second},
 		{"reset", "hosts-small", ranks.Report{}, 0},
 		{"mixed", "joining", ranks.Report{}, 0},
 	} {

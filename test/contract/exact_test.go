@@ -220,7 +220,8 @@ func fusedRows(t *testing.T, comms []*goccl.Comm, fusions []*goccl.Fusion, strea
 		for _, p := range []device.Ptr{b.request.Sum, b.request.ResidualOut, b.request.Norm} {
 			rows[i] += string(b.bytes(p.Add(at*size), size))
 		}
-		rows[i] += string(b.bytes(b.request.Quant.Add(at*c.hidden), c.hidden)) + string(b.bytes(b.request.ScaleOut.Add(4*at), 4))
+		rows[i] += string(b.bytes(b.request.Quant.Add(at*c.hidden), c.hidden))
+		rows[i] += string(b.bytes(b.request.ScaleOut.Add(4*at), 4))
 	}
 	for _, b := range buffers {
 		if err := b.memory.Close(); err != nil {
