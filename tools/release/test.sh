@@ -2,7 +2,7 @@
 # Shows that the release in the folder $1 installs and works. Run by `make release-test`. What needs a program that is
 # not here (qemu-aarch64-static, cmake, torch) is skipped and named. RELEASE_TORCH is a folder with torch, for the test
 # of its entry point. GOCCL_FULL=1 compares with a second build that shares no compiler's cache.
-set -euo pipefail
+set -euo pipefail # so no grep -q behind a program: it ends at the first match, and the program by SIGPIPE
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 out=$(cd "${1:?the folder of the release}" && pwd)
 data=$PWD/tools/release/testdata
@@ -34,7 +34,7 @@ for arch in x86_64 aarch64; do
   most 20 "$out/goccl_tool-$version-py3-none-manylinux_2_28_$arch.whl"
   for file in "$work/goccl-$version-linux-$arch"/{bin/goccl,lib/*.so*}; do
     newest=$(readelf -W --dyn-syms "$file" | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -1)
-    printf 'GLIBC_2.28\n%s\n' "$newest" | sort -V | tail -1 | grep -qx GLIBC_2.28 || die "$file needs $newest"
+    printf 'GLIBC_2.28\n%s\n' "$newest" | sort -V | tail -1 | grep -x GLIBC_2.28 >/dev/null || die "$file needs $newest"
   done
 done
 say "sizes and symbols of glibc"
@@ -48,7 +48,7 @@ GOCCL_DEVICE=host "$python" -c 'from goccl import nccl; nccl.Communicator.init_a
 "$work/venv/bin/goccl" version 2>"$work/said" && die "the program is there without goccl-tool"
 grep -q 'pip install goccl-tool' "$work/said" || die "without goccl-tool: $(cat "$work/said")"
 "$python" -m pip install -q --disable-pip-version-check "$out/goccl_tool-$version-py3-none-manylinux_2_28_x86_64.whl"
-"$work/venv/bin/goccl" version | grep -q '^goccl ' || die "goccl version"
+"$work/venv/bin/goccl" version | grep '^goccl ' >/dev/null || die "goccl version"
 GOCCL_DEVICE=host "$work/venv/bin/goccl" perf all_reduce --ranks 2 -b 1K -e 1K >/dev/null
 say "wheels in a fresh virtual environment"
 
@@ -80,8 +80,9 @@ if command -v cmake >/dev/null; then
 else
   skip "CMake is not installed"
 fi
-"$out/goccl-$version-linux-x86_64-static" version | grep -q 'without cgo' || die "the static program"
-! readelf -lW "$out/goccl-$version-linux-x86_64-static" | grep -q INTERP || die "the static program asks for a loader"
+"$out/goccl-$version-linux-x86_64-static" version | grep 'without cgo' >/dev/null || die "the static program"
+! readelf -lW "$out/goccl-$version-linux-x86_64-static" | grep INTERP >/dev/null ||
+  die "the static program asks for a loader"
 say "static program"
 
 # Packages of Debian.
@@ -93,13 +94,14 @@ Version: $version" ] || die "$deb: $(dpkg-deb -f "$deb")"
 done
 dpkg-deb -x "$out/goccl_${version}_amd64.deb" "$work/deb"
 "$work/deb/opt/goccl/bin/goccl" version >/dev/null
-PKG_CONFIG_PATH=$work/deb/usr/share/pkgconfig pkg-config --libs goccl | grep -q -- '-L/opt/goccl/' || die "goccl.pc"
+PKG_CONFIG_PATH=$work/deb/usr/share/pkgconfig pkg-config --libs goccl | grep -- '-L/opt/goccl/' >/dev/null ||
+  die "goccl.pc"
 say "packages of Debian"
 
 # aarch64, on the host device alone.
 if command -v qemu-aarch64-static >/dev/null && [ -d /usr/aarch64-linux-gnu ]; then
   export QEMU_LD_PREFIX=/usr/aarch64-linux-gnu
-  qemu-aarch64-static "$arm/bin/goccl" version | grep -q linux/arm64 || die "goccl on aarch64"
+  qemu-aarch64-static "$arm/bin/goccl" version | grep linux/arm64 >/dev/null || die "goccl on aarch64"
   GOCCL_DEVICE=host qemu-aarch64-static "$arm/bin/goccl" perf all_reduce --ranks 2 -b 1K -e 1K >/dev/null
   say "aarch64 under QEMU"
 else
