@@ -293,6 +293,11 @@ def _monitored(rank, n, uid):
             with pytest.raises(RuntimeError, match=f"Rank {rank} successfully reached.* from rank 0"):
                 time.sleep(0.5)
                 dist.monitored_barrier(timeout=late)
+    if rank == 0:
+        with pytest.raises(RuntimeError, match="Rank 0 timed out in monitoredBarrier"):
+            dist.new_group().monitored_barrier(timedelta(0))
+    else:
+        dist.new_group()
     pair = dist.new_group([1, 2])
     if rank:
         dist.monitored_barrier(pair)

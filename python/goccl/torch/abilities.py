@@ -211,7 +211,9 @@ class Abilities(Named):
     def monitored_barrier(self, opts: Any = None, waitAllRanks: bool = False) -> None:
         """A barrier at the store, for debugging. Where ranks do not come in time rank 0 raises their names: the first
         one's, or with waitAllRanks all."""
-        limit = option(opts, "timeout", timedelta(0)) or timedelta(seconds=self._seconds or 1800)
+        limit = option(opts, "timeout", timedelta(-1))
+        if limit < timedelta(0):  # not set
+            limit = timedelta(seconds=self._seconds or 1800)
         self._monitored += 1
         store = dist.PrefixStore(f"goccl/monitored/{self._monitored}", self._store)
         if self._rank_:
@@ -223,6 +225,8 @@ class Abilities(Named):
                                      "while waiting for send/recv from rank 0: its error names the ranks that have "
                                      f"not come: {e}") from e
             return
+        if not limit:
+            raise errors.Timeout("Rank 0 timed out in monitoredBarrier after 0 ms: give it time for the other ranks")
         end, late = time.monotonic() + limit.total_seconds(), []
         for r in range(1, self._size_):
             try:
