@@ -175,8 +175,7 @@ func Join(s, other Stream) error {
 }
 
 // Timed returns the time in seconds between two events on s, around the work that run enqueues. wait waits for that
-// work.
-// A host that waits for a GPU may sleep for a millisecond too long, so its clock does not do.
+// work. The host's clock would not be exact enough: a host that waits for a GPU may sleep a millisecond too long.
 func Timed(s Stream, run, wait func() error) (seconds float64, err error) {
 	begin, err := s.Record()
 	if err != nil {

@@ -218,7 +218,7 @@ func Wanted(name, value string) string {
 	return ""
 }
 
-// DefaultBlip is how long no packet may pass between two hosts without a failure, unless Config.Blip says it.
+// DefaultBlip is how long no packet may pass between two hosts without a failure, unless Config.Blip is set.
 const DefaultBlip = 3 * time.Second
 
 // Unreachable is how long a host may acknowledge nothing before its ranks count as dead, so that no blip is taken for a

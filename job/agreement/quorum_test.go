@@ -16,7 +16,7 @@ func ranksOf(mask uint) (ranks []int) {
 	return ranks
 }
 
-// Of two parts without a common rank at most one goes on, whatever the rule. More than half go on under the majority.
+// At most one of two parts without a common rank goes on, whatever the rule. With QuorumMajority more than half go on.
 func TestQuorumOfOnePartOnly(t *testing.T) {
 	for n := 1; n <= 7; n++ {
 		backwards := make([]int, n)

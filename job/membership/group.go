@@ -80,7 +80,7 @@ func Blamed(err error) int {
 	return -1
 }
 
-// Wrap converts an error of op to a *fault.Error with an kind of package fault.
+// Wrap converts an error of op to a *fault.Error with a kind of package fault.
 func Wrap(name, op string, rank int, err error) error {
 	if ae := fault.Of(err); ae != nil {
 		if ae.Comm == "" { // from a step of set-up; not yet shared, so it may be changed

@@ -133,7 +133,9 @@ func TestInexactAcrossHosts(t *testing.T) {
 func TestBatchInvariant(t *testing.T) {
 	t.Parallel()
 	for _, hosts := range [][]int{{0, 0, 0}, {0, 1, 0, 1, 0}} {
-		comms := commtest.NewOn(t, hosts, commtest.Host, func(_ int, cfg *goccl.Config) { cfg.Exact = collective.ExactBatch })
+		comms := commtest.NewOn(t, hosts, commtest.Host, func(_ int, cfg *goccl.Config) {
+			cfg.Exact = collective.ExactBatch
+		})
 		const most = 40_000
 		whole, err := sumBits(comms, 0, most)
 		if err != nil {
