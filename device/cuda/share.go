@@ -32,6 +32,7 @@ type identity struct {
 	base   driver.Ptr
 	size   int64
 	unique uint64
+	own    bool // Alloc made it
 }
 
 // identify fails with ErrNotShareable if p is not GPU memory of this process.
@@ -57,13 +58,26 @@ func (d *Device) identify(op string, p device.Ptr) (identity, error) {
 	process.mu.Unlock()
 	switch {
 	case m != nil:
-		id.unique = unique(m.serial<<1 | 1)
+		id.unique, id.own = unique(m.serial<<1|1), true
 	case id.info.BufferID != 0:
 		id.unique = unique(id.info.BufferID << 1)
 	default:
 		id.unique = unique(uint64(id.base) << 1)
 	}
 	return id, nil
+}
+
+// Region finds the allocation that holds p, without exporting it; unique is its Handle.Unique. It is not ok for memory
+// that Export refuses or another GPU has. Nor is it for memory of cuMemCreate that Alloc did not make: another mapping
+// at the same address might not change its unique.
+func (d *Device) Region(p device.Ptr) (base device.Ptr, size int64, unique uint64, ok bool) {
+	if d.open() != nil {
+		return 0, 0, 0, false
+	}
+	id, err := d.identify("look up", p)
+	ok = err == nil && id.info.Ordinal == d.gpu.ordinal && id.info.Pool == 0 &&
+		(id.own || id.info.LegacyIPC && id.info.BufferID != 0)
+	return device.Ptr(id.base), id.size, id.unique, ok
 }
 
 // Export describes the allocation that holds p. The device, cudaMalloc or cuMemCreate may have made it.

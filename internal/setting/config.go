@@ -45,6 +45,7 @@ type Config struct {
 	CTAPolicy      CTAPolicy
 	Exact          Exact
 	CopyEngine     Copies
+	NoRegister     bool // GOCCL_REGISTER=off, or NCCL_P2P_DIRECT_DISABLE
 	SeparateGraphs bool
 	MoEStages      bool
 

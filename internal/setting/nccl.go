@@ -29,6 +29,7 @@ var honoured = []Honoured{
 	{"`NCCL_COMM_BLOCKING`", "`0` or `1` overrides `ncclConfig_t.blocking`"},
 	{"`NCCL_P2P_DISABLE`, `NCCL_P2P_LEVEL`", "as in NCCL: GPUs whose peer access is disabled, or that are further " +
 		"apart than the level, exchange data through host memory ([links](links.md))"},
+	{"`NCCL_P2P_DIRECT_DISABLE`", "`1`: as `GOCCL_REGISTER=off`"},
 	{"`NCCL_SHM_DISABLE`", "as in NCCL: no link through host memory"},
 	{"`NCCL_NVLS_ENABLE`", "there is no multicast in goccl, so `0` holds always; other values change nothing"},
 }
@@ -37,7 +38,7 @@ var ignored = []Ignored{
 	{Warns: true,
 		Names: []string{"NCCL_ALGO", "NCCL_PROTO", "NCCL_NTHREADS", "NCCL_MIN_NCHANNELS",
 			"NCCL_MAX_NCHANNELS", "NCCL_BUFFSIZE"}, Why: "`GOCCL_ALGO` and `GOCCL_TUNING` choose"},
-	{Warns: true, Names: []string{"NCCL_P2P_DIRECT_DISABLE", "NCCL_P2P_USE_CUDA_MEMCPY", "NCCL_P2P_READ_ENABLE",
+	{Warns: true, Names: []string{"NCCL_P2P_USE_CUDA_MEMCPY", "NCCL_P2P_READ_ENABLE",
 		"NCCL_SHM_USE_CUDA_MEMCPY", "NCCL_SHM_LOCALITY", "NCCL_TOPO_*", "NCCL_GRAPH_FILE"},
 		Why: "each pair of GPUs uses the best link that works, found by a probe; `GOCCL_LINK` forces one"},
 	{Warns: true, Names: []string{"NCCL_NET_*", "NCCL_IB_*", "NCCL_CROSS_NIC", "NCCL_COLLNET_ENABLE"},

@@ -180,6 +180,14 @@ func ncclSwitch(field func(*Config) *bool) setter {
 	}
 }
 
+// setP2PDirect can only turn registration off: GOCCL_REGISTER stands earlier in the table.
+func setP2PDirect(c *Config, s string) bool {
+	var off bool
+	ncclSwitch(func(*Config) *bool { return &off })(c, s)
+	c.NoRegister = c.NoRegister || off
+	return true
+}
+
 // p2pLevels are NCCL's names. Its old numbers are the second row; larger numbers are 5.
 var (
 	p2pLevels = map[string]P2PLevel{"LOC": P2PNever, "NVL": P2PNVLink, "NVB": P2PNVLink, "PIX": P2PSwitch,

@@ -108,6 +108,23 @@ func TestCTAPolicy(t *testing.T) {
 	}
 }
 
+// Buffers are registered unless either variable turns it off.
+func TestRegister(t *testing.T) {
+	for _, c := range []struct {
+		own, nccl string
+		off       bool
+	}{{"", "", false}, {"auto", "", false}, {"off", "", true}, {"off", "0", true}, {"", "1", true}, {"auto", "1", true},
+		{"", "0", false}} {
+		if got, err := Parse(from("GOCCL_REGISTER", c.own, "NCCL_P2P_DIRECT_DISABLE", c.nccl)); err != nil ||
+			got.NoRegister != c.off {
+			t.Errorf("%+v: %v, %v", c, got.NoRegister, err)
+		}
+	}
+	if _, err := Parse(from("GOCCL_REGISTER", "1")); err == nil || !strings.Contains(err.Error(), "want auto or off") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestDefaults(t *testing.T) {
 	c, err := Parse(from())
 	if err != nil || c.StallWarning != 30*time.Second || !c.Overlap || c.CopyEngine != CopyLarge ||

@@ -147,6 +147,13 @@ var table = []Variable{
 			"[window](windows.md) go by the copy engines. `0`: never; `1`: from 1 MiB. The least that any rank wants holds " +
 			"for all",
 		set: choice(func(c *Config) *Copies { return &c.CopyEngine }, map[string]Copies{"0": CopyNever, "1": CopyAlways})},
+	{Name: "GOCCL_REGISTER", Default: "`auto`", Want: "auto or off",
+		Brief: "reductions read the users' buffers of other GPUs in place",
+		Doc: "on GPUs, `auto`: the ranks of a host map each other's buffers from their first use on, and large reductions " +
+			"read them in place. Memory that is freed is only free when the other ranks have unmapped it, 0.1 s later, so " +
+			"no more buffers are mapped while less than 1/8 of a GPU's memory is free. `off`: never, as with " +
+			"`NCCL_P2P_DIRECT_DISABLE=1`. One rank that has it off is enough",
+		set: choice(func(c *Config) *bool { return &c.NoRegister }, map[string]bool{"auto": false, "off": true})},
 	{Name: "GOCCL_MOE_STAGES", Default: "`1`", Want: wantSwitch, Brief: "bulk copies of mixtures of experts",
 		Doc: "on GPUs of compute capability 9.0 and later, the rows of a rank of many tokens go by bulk copies (TMA) " +
 			"through shared memory ([mixtures of experts](moe.md)). `0`: by loads and stores. Ranks may differ",
@@ -260,6 +267,7 @@ var table = []Variable{
 		return err == nil
 	}},
 	{Name: "NCCL_P2P_DISABLE", Section: Internal, set: ncclSwitch(func(c *Config) *bool { return &c.NoP2P })},
+	{Name: "NCCL_P2P_DIRECT_DISABLE", Section: Internal, set: setP2PDirect},
 	{Name: "NCCL_SHM_DISABLE", Section: Internal, set: ncclSwitch(func(c *Config) *bool { return &c.NoHostMemory })},
 	{Name: "NCCL_P2P_LEVEL", Section: Internal, set: setP2PLevel},
 	{Name: "GOCCL_PERF_TERMINAL", Section: Internal, set: text(func(c *Config) *string { return &c.Terminal })},

@@ -21,7 +21,7 @@ import (
 	"github.com/goccl/goccl/test/testutil"
 )
 
-// TestMain also runs the ranks of TestFlatProcesses.
+// TestMain also runs the ranks of TestFlatProcesses and TestBuffersProcesses.
 func TestMain(m *testing.M) {
 	_, cleanup, err := mockcuda.Setup()
 	if err != nil {
@@ -217,21 +217,27 @@ func flatChild(text string) error {
 	if os.Getenv("GOCCL_SHARE_DEVICE") == "cuda" {
 		open = openCUDA
 	}
+	if os.Getenv("GOCCL_SHARE_TEST") == "TestBuffersProcesses" {
+		return buffersRank(ctx, b, open)
+	}
 	return flatRank(ctx, b, open, int64(r+1)*flatPage, 64, func(d device.Device, p device.Ptr) (*Parts, error) {
 		return Exchange(ctx, b, d, p, 4096, Flat(flatUnit))
 	})
 }
 
 // The same with a process for each rank.
-func TestFlatProcesses(t *testing.T) {
+func TestFlatProcesses(t *testing.T) { processes(t) }
+
+// processes runs flatChild in a process for each rank.
+func processes(t *testing.T) {
 	onDevices(t, func(t *testing.T, _ opener) {
-		_, kind, _ := strings.Cut(t.Name(), "/")
+		test, kind, _ := strings.Cut(t.Name(), "/")
 		address := fmt.Sprintf("127.0.0.1:%d", testutil.Port(t))
 		var ranks []*exec.Cmd
 		for r := range flatRanks {
 			c := exec.Command(os.Args[0])
 			c.Env = append(os.Environ(), "GOCCL_SHARE_RANK="+strconv.Itoa(r), "GOCCL_SHARE_ADDRESS="+address,
-				"GOCCL_SHARE_DEVICE="+kind, "GOCCL_SECRET=test")
+				"GOCCL_SHARE_DEVICE="+kind, "GOCCL_SHARE_TEST="+test, "GOCCL_SECRET=test", "GORACE=atexit_sleep_ms=0")
 			c.Stderr = os.Stderr
 			if err := c.Start(); err != nil {
 				t.Fatal(err)
