@@ -4,6 +4,7 @@ against goccl's C++ headers."""
 from __future__ import annotations
 
 import atexit
+import fcntl
 import glob
 import hashlib
 import importlib.util
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from ._typing import Arch
 
-__all__ = ["binding", "compile_extension"]
+__all__ = ["binding", "build", "compile_extension", "compiler"]
 
 _INSTEAD = ("; with NVRTC, which needs none of this, keep the kernels (extern \"C\" __global__) and describe the "
             "algorithm with goccl.NativeAlgorithm (docs/python.md)")
@@ -48,11 +49,7 @@ def compile_extension(name: str, file: str, library: str, options: Sequence[str]
     """Builds and imports the module name of a source file. Builds are kept with the hashes of everything that they
     read, unless GOCCL_CACHE_DIR is off."""
     command, sources = _command(file, library, options, include_dirs, arch)
-    folder = os.path.join(_cache(),
-                          hashlib.sha256("\0".join([name, *command, *sources, sys.version]).encode()).hexdigest()[:32])
-    target = os.path.join(folder, name + ".so")
-    if not _current(folder, target):
-        _build(file, command, sources, folder, target)
+    target = build(name, file, command, sources, ["-lmscclpp"], sys.version)
     spec = importlib.util.spec_from_file_location(name, target)
     if spec is None or spec.loader is None:
         raise errors.InternalError(f"{target} cannot be imported")
@@ -89,15 +86,19 @@ def _command(file: str, library: str, options: Sequence[str], include_dirs: Sequ
         command = [nvcc, "-std=c++17", "-O3", "-Xcompiler", "-fPIC,-fvisibility=hidden", "-arch=" + _architecture(arch)]
         command += ["-L" + lib for lib in _cuda_libraries(nvcc)]
     else:
-        compiler = next(filter(None, map(shutil.which, filter(None, [read("CXX"), "c++", "g++", "clang++"]))),
-                        None)
-        if compiler is None:
-            raise errors.Unsupported(f"{file} is a {library} module, and there is no C++ compiler: install g++, or set "
-                                     f"CXX{_INSTEAD}")
-        command = [compiler, "-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden"]
+        need = f"{file} is a {library} module"
+        command = [compiler(need, _INSTEAD), "-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden"]
     here = os.path.dirname(os.path.abspath(file))
     return [*command, *("-I" + os.fspath(d) for d in (here, *include_dirs, include, python, *folders)),
             *options], [os.path.abspath(file), *sources]
+
+
+def compiler(need: str, instead: str) -> str:
+    """The C++ compiler. The error says what needs one, and what can be done instead."""
+    found = next(filter(None, map(shutil.which, filter(None, [read("CXX"), "c++", "g++", "clang++"]))), None)
+    if found is None:
+        raise errors.Unsupported(f"{need}, and there is no C++ compiler: install g++, or set CXX{instead}")
+    return found
 
 
 def _binding_files(file: str, library: str) -> tuple[list[str], list[str]]:
@@ -160,9 +161,21 @@ def _current(folder: str, target: str) -> bool:
         return False
 
 
-def _build(file: str, command: list[str], sources: list[str], folder: str, target: str) -> None:
-    """Compiles in a temporary folder, which then replaces the target at once: other processes see a whole build or
-    none."""
+def build(name: str, file: str, command: list[str], sources: list[str], link: list[str], version: str) -> str:
+    """The path of the library, made of sources unless there is a current build for this version. One process builds,
+    and others wait for it."""
+    digest = hashlib.sha256("\0".join([name, *command, *sources, version]).encode()).hexdigest()
+    folder = os.path.join(_cache(), digest[:32])
+    target = os.path.join(folder, name + ".so")
+    with open(folder + ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _current(folder, target):
+            _build(file, command, sources, link, folder, target)
+    return target
+
+
+def _build(file: str, command: list[str], sources: list[str], link: list[str], folder: str, target: str) -> None:
+    """Compiles in a temporary folder, which then takes the target's place."""
     lib = directory() or "."
     work = tempfile.mkdtemp(prefix="build-", dir=os.path.dirname(folder))
     try:
@@ -178,15 +191,11 @@ def _build(file: str, command: list[str], sources: list[str], folder: str, targe
         nvcc = os.path.basename(command[0]) == "nvcc"
         rpath = ["-Xlinker", "-rpath=" + lib] if nvcc else ["-Wl,-rpath," + lib]
         _run(file, [*command, "-shared", "-o", os.path.join(work, os.path.basename(target)), *objects, "-L" + lib,
-                    "-lmscclpp", *rpath])
+                    *link, *rpath])
         with open(os.path.join(work, "files.json"), "w", encoding="utf-8") as f:
             json.dump(files, f)
         shutil.rmtree(folder, ignore_errors=True)
-        try:
-            os.rename(work, folder)
-        except OSError:  # another process was faster, with the same
-            if not _current(folder, target):
-                raise
+        os.rename(work, folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
