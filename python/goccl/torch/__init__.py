@@ -19,6 +19,7 @@ import torch.distributed as dist
 from typing import TYPE_CHECKING
 
 from .._env import local_rank, read
+from .._torch_autoload import symmetric_memory
 from .backend import ProcessGroupGoccl, register
 from .customized import CustomizedComm
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["ProcessGroupGoccl", "CustomizedComm", "init", "preload_environment"]
 
 register()
+symmetric_memory()
 
 
 def init(**kwargs: Any) -> int:

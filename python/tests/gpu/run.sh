@@ -13,6 +13,7 @@ job() {
 }
 for t in collectives algorithms backend overhead; do job python/tests/gpu/$t.py; done
 for e in mesh 03_alltoallv default_allreduce dsl_allreduce native_allgather; do job python/examples/$e.py; done
+for a in GOCCL CUDA; do job python/tests/gpu/symmetric.py $a; done
 job python/tests/gpu/ddp_transformer.py goccl
 job python/tests/gpu/ddp_transformer.py nccl
 library=$(python -c 'import goccl; print(goccl.get_lib())')/libnccl.so.2
