@@ -85,16 +85,16 @@ def test_one_module_reads_the_environment():
     assert _reads_environment(ast.parse("import os\nos.environ['A']"))
 
 
-def test_entry_points_name_functions():
+def test_entry_points_name_functions_and_classes():
     """PyTorch imports what the wheel's entry points name; a name that has moved would fail there alone."""
     tomllib = pytest.importorskip("tomllib")
     with open(os.path.join(ROOT, "pyproject.toml"), "rb") as f:
         project = tomllib.load(f)["project"]
     groups = {"scripts": project["scripts"], **project["entry-points"]}
-    assert {"torch.backends", "torch.distributed.backends"} <= set(groups)
+    assert {"torch.backends", "torch.distributed.backends", "torch.distributed.transports"} <= set(groups)
     for group, entries in groups.items():
         for target in entries.values():
             module, _, function = target.partition(":")
             with open(PATHS[module], encoding="utf-8") as f:
-                names = {n.name for n in ast.parse(f.read()).body if isinstance(n, ast.FunctionDef)}
+                names = {n.name for n in ast.parse(f.read()).body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
             assert function in names, f"{group}: {target}"

@@ -32,6 +32,17 @@ if TYPE_CHECKING:
     from .work import Work
 
 
+def served() -> tuple[Any, str, int]:
+    """A store that this process serves, and the host and port by which others reach it."""
+    host = socket.gethostname()
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        host = "127.0.0.1"
+    store = dist.TCPStore(host, 0, None, True, wait_for_workers=False)
+    return store, host, int(store.port)
+
+
 class Abilities(Named):
     """A process group's queues, one for each device, and what can be done with all of them."""
 
@@ -124,13 +135,8 @@ class Abilities(Named):
     def get_reconfigure_handle(self) -> str:
         """By what peers reach this process in reconfigure: a store that it serves from now on."""
         if self._home is None:
-            host = socket.gethostname()
-            try:
-                socket.getaddrinfo(host, None)
-            except OSError:
-                host = "127.0.0.1"
-            store = dist.TCPStore(host, 0, None, True, wait_for_workers=False)
-            self._home = store, f"{secrets.token_hex(8)}@{host}:{store.port}"
+            store, host, port = served()
+            self._home = store, f"{secrets.token_hex(8)}@{host}:{port}"
         return str(self._home[1])
 
     def reconfigure(self, opts: Any) -> Work:
