@@ -2,6 +2,8 @@
 
 import gc
 import os
+import shutil
+import subprocess
 
 import pytest
 
@@ -142,3 +144,66 @@ def test_kernel_compiles(monkeypatch):
     monkeypatch.setenv("GOCCL_NVRTC", _nvrtc())
     folder = os.path.join(jobs.ROOT, "python", "goccl", "torch")
     assert b"symmetric_signal" in KernelBuilder("symmetric_memory.cu", "symmetric_signal", folder, arch="sm_90").compile()
+
+
+THREADS = """
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+#define __global__
+static thread_local struct { unsigned x; } threadIdx;
+static void __trap() { exit(3); }
+#include "symmetric_memory.cu"
+
+constexpr int N = 3, nobody = -2;
+static uint32_t pad[N][64];
+static uint32_t* pads[N] = {pad[0], pad[1], pad[2]};
+static uint32_t ended;
+
+void launch(int rank, int to, int from, int channel, uint64_t nanoseconds = 0) {
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; t++)
+    threads.emplace_back([=] {
+      threadIdx.x = t;
+      symmetric_signal(pads, &ended, nanoseconds, rank, N, channel, to, from);
+    });
+  for (auto& t : threads) t.join();
+}
+
+int main(int argc, char**) {
+  static std::atomic<int> at[N];
+  std::atomic<int> early = 0;
+  std::vector<std::thread> ranks;
+  for (int r = 0; r < N; r++)
+    ranks.emplace_back([&, r] {
+      for (int k = 1; k <= 20; k++) {
+        at[r] = k;
+        launch(r, everyone, everyone, 2);
+        for (auto& other : at) early += other < k;
+        launch(r, (r + 1) % N, nobody, 1);
+        launch(r, nobody, (r + N - 1) % N, 1);
+      }
+    });
+  for (auto& r : ranks) r.join();
+  for (auto& p : pad)
+    for (auto word : p) early += word != 0;
+  ended = argc == 1;
+  launch(0, nobody, 1, 0, 1000000);  // ends by the abort, or traps
+  printf("%d", early.load());
+}
+"""
+
+
+def test_kernel_on_threads(tmp_path):
+    if not shutil.which("g++"):
+        pytest.skip("no g++")
+    (tmp_path / "threads.cpp").write_text(THREADS)
+    subprocess.run(["g++", "-std=c++20", "-O1", "-pthread", "-I" + os.path.join(jobs.ROOT, "kernels", "include"),
+                    "-I" + os.path.join(jobs.ROOT, "python", "goccl", "torch"), "-o", str(tmp_path / "threads"),
+                    str(tmp_path / "threads.cpp")], check=True)
+    aborted = subprocess.run([str(tmp_path / "threads")], capture_output=True, timeout=100)
+    assert (aborted.returncode, aborted.stdout) == (0, b"0")
+    assert subprocess.run([str(tmp_path / "threads"), "late"], timeout=100).returncode == 3

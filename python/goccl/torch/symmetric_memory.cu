@@ -14,8 +14,9 @@ extern "C" __global__ void symmetric_signal(uint32_t* const* pads, const uint32_
   if (peer >= size) return;
   const uint64_t begin = globalTimer();
   const auto check = [&] {
+    if (abort != nullptr && loadRelaxed<Scope::sys>(abort) != 0) return statusAborted;
     if (nanoseconds != 0 && globalTimer() - begin > nanoseconds) __trap();
-    return abort != nullptr && loadRelaxed<Scope::sys>(abort) != 0 ? statusAborted : statusOk;
+    return statusOk;
   };
   if (to == peer || (to == everyone && peer != rank)) {
     uint32_t* const word = pads[peer] + channel * size + rank;
