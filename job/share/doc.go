@@ -10,6 +10,7 @@
 //	flat       Flat maps parts at equal distances: part r at base + r·stride, for kernels that compute addresses
 //	window     Windows does the same in the background, for memory that users register (NCCL's symmetric windows)
 //	directory  Directory shares users' buffers of the host device at their first use, without a meeting of the ranks
+//	buffers    Buffers does it for GPUs: it tells a rank where the peers have mapped its buffers
 //
 // # The exchange
 //
@@ -25,7 +26,7 @@
 //
 // The owner of memory frees it; share never does, except for arenas. A Mapping keeps the physical memory, not the
 // owner's address. Each user of a mapping closes its own Mapping; the last Close unmaps. So that memory which its owner
-// has freed does not stay mapped, windows are closed by every rank, and a Directory tells its peers.
+// has freed does not stay mapped, windows are closed by every rank, and Directory and Buffers tell the peers.
 // Work that uses a mapping must have ended before it is closed.
 //
 // # Threads
