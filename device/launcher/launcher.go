@@ -53,12 +53,38 @@ type Launcher struct {
 	cut   bool         // guarded by gate: the result of Unfinished at that time
 }
 
+// live are the Launchers of this process: the driver's unmapping waits for the kernels of all of them.
+var live struct {
+	mu sync.Mutex
+	of map[*Launcher]struct{}
+}
+
+// Quiet reports whether no kernel of this process runs on dev, nor is enqueued, so that memory can be unmapped: the
+// driver waits for all kernels of the GPU then, and keeps later ones from starting, while a kernel of ours may wait for
+// another rank.
+func Quiet(dev *cuda.Device) bool {
+	live.mu.Lock()
+	defer live.mu.Unlock()
+	for l := range live.of {
+		if l.Device.ID() == dev.ID() && !l.Idle() {
+			return false
+		}
+	}
+	return true
+}
+
 // New makes a Launcher.
 func New(dev *cuda.Device, cfg Config) (*Launcher, error) {
 	l := &Launcher{Device: dev, Order: cfg.Order, borrowed: cfg.Order, stop: make(chan struct{}), release: dev.Hold()}
 	if err := l.open(&cfg); err != nil {
 		return nil, errors.Join(err, l.Free())
 	}
+	live.mu.Lock()
+	defer live.mu.Unlock()
+	if live.of == nil {
+		live.of = map[*Launcher]struct{}{}
+	}
+	live.of[l] = struct{}{}
 	return l, nil
 }
 
@@ -263,6 +289,9 @@ func (l *Launcher) Free() error {
 	if l == nil {
 		return nil
 	}
+	live.mu.Lock()
+	delete(live.of, l)
+	live.mu.Unlock()
 	if l.Abort != nil {
 		l.StopWatch()
 		l.gate.Lock()

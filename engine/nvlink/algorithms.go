@@ -9,10 +9,10 @@ import (
 func (e *Engine) TableName() string { return e.tableName }
 
 // Algorithms implements collective.Engine. The tags are: shots is how often data crosses the links; ll128 is 1 for the
-// protocol with 120 data bytes per 128; ring is 1 for whole lines sent to the next rank only; stream is 1 for pieces
-// sent to one peer after another; copy_engine is 1 for copies without a kernel. The copy_engine algorithms are listed
-// unless a rank sets GOCCL_COPY_ENGINE=0. They are chosen if the buffer is in a window, so Chosen does not list sizes
-// for them.
+// protocol with 120 data bytes per 128; ring is 1 for whole lines sent to the next rank only; direct is 1 for work in
+// the users' buffers; stream is 1 for pieces sent to one peer after another; copy_engine is 1 for copies without a
+// kernel. The copy_engine algorithms are listed unless a rank sets GOCCL_COPY_ENGINE=0. They are chosen if the buffer
+// is in a window, so Chosen does not list sizes for them.
 func (e *Engine) Algorithms() []collective.Info {
 	var list []collective.Info
 	add := func(c collective.Collective, name string, least, most uint64, chosen []collective.Span, tags ...string) {
@@ -47,7 +47,7 @@ func (e *Engine) Algorithms() []collective.Info {
 			}
 			from := uint64(e.sliceFrom()) * uint64(e.size)
 			add(c, "stream", from, collective.AnySize, e.table.spans(c, from, collective.AnySize,
-				func(x variant) bool { return x.protocol != ring }), "stream")
+				func(x variant) bool { return !x.ofRing() }), "stream")
 		case collective.AllToAllV, collective.Gather, collective.Scatter, collective.Send, collective.Recv:
 			from := uint64(e.batch.from)
 			packets(c, from-1)
@@ -64,14 +64,14 @@ func (e *Engine) Algorithms() []collective.Info {
 func (e *Engine) infoOf(c collective.Collective, name string) collective.Info {
 	v, _ := parseVariant(c, name)
 	tags := map[string]uint64{"shots": 1 + uint64(btoi(v.twoShot)), "ll128": uint64(btoi(v.protocol == ll128))}
-	if v.protocol == ring {
-		tags["ring"] = 1
+	if v.ofRing() {
+		tags[v.protocol.String()] = 1
 	}
 	most := collective.AnySize
 	if v.protocol == lamport {
 		most = uint64(e.lamport.MostBytes())
 	}
-	if (c == collective.AllGather || c == collective.AllToAll) && e.size > 1 && v.protocol != ring {
+	if (c == collective.AllGather || c == collective.AllToAll) && e.size > 1 && !v.ofRing() {
 		most = uint64(e.sliceFrom())*uint64(e.size) - 1
 	}
 	return collective.Info{Name: name, Collective: c, Most: most, Tags: tags, Forceable: true,

@@ -34,10 +34,7 @@ func countless(c collective.Collective) bool {
 func (e *Engine) pick(r *collective.Request, bytes int64, s *cuda.Stream) (variant, error) {
 	if r.Algorithm != "" {
 		v, err := e.named(r)
-		if err == nil && v.protocol == ring && !e.canUseRing(r) {
-			v = e.table.packets(r.Collective)
-		}
-		return e.without(v, r), err
+		return e.usable(v, r), err
 	}
 	captured := 0
 	if e.table.modes[r.Collective] {
@@ -47,11 +44,16 @@ func (e *Engine) pick(r *collective.Request, bytes int64, s *cuda.Stream) (varia
 		}
 		captured = btoi(status != cuda.CaptureNone)
 	}
-	v := e.table.pick(r.Collective, r.Type, bytes, captured)
+	return e.usable(e.table.pick(r.Collective, r.Type, bytes, captured), r), nil
+}
+
+// usable returns v, or what runs instead if v cannot run r. It is the same on all ranks.
+func (e *Engine) usable(v variant, r *collective.Request) variant {
+	v = e.inPlace(v, r)
 	if v.protocol == ring && !e.canUseRing(r) {
 		v = e.table.packets(r.Collective)
 	}
-	return e.without(v, r), nil
+	return e.without(v, r)
 }
 
 // reduce runs all-reduce and reduce.
@@ -64,7 +66,7 @@ func (e *Engine) reduce(r *collective.Request, s *cuda.Stream) error {
 	if err != nil {
 		return err
 	}
-	if v.protocol == ring {
+	if v.ofRing() {
 		return e.ringReduce(r, s, root, v)
 	}
 	if v.protocol == lamport {
@@ -94,7 +96,7 @@ func (e *Engine) reduceScatter(r *collective.Request, s *cuda.Stream) error {
 	if err != nil {
 		return err
 	}
-	if v.protocol == ring {
+	if v.ofRing() {
 		return e.ringReduceScatter(r, s, v)
 	}
 	a := e.args
@@ -121,7 +123,7 @@ func (e *Engine) exchange(r *collective.Request, s *cuda.Stream) error {
 		return err
 	}
 	staged := e.staged(r)
-	if v.protocol == ring && !staged {
+	if v.ofRing() && !staged {
 		return e.ringAllGather(r, s, v)
 	}
 	// Streams of messages would overwrite data that an in-place all-to-all has yet to send. Packets are read before they

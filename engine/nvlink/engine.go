@@ -51,6 +51,7 @@ type Engine struct {
 	gpu         GPU            // of all ranks
 	links       []Pair         // of all pairs of ranks
 	windows     *share.Windows // the user's; nil: they are not used
+	buffers     *share.Buffers // of users, shared at their first use; nil: they are not used
 	copyMode    copyMode       // of windows
 	side        *cuda.Side     // for own slices of windows; made with the first one
 	tokens      *tokens        // nil: copies are between barriers of kernels only
@@ -62,7 +63,7 @@ type Engine struct {
 	// pointers, because C reads them.
 	args   *collectiveArgs
 	areas  [numProtocols][maxRanks]uint64 // values of window for it
-	ring   *collectiveArgs
+	ring   *directArgs
 	p2p    *p2pArgs
 	few    *p2pFewArgs
 	stream *p2pArgs
@@ -119,7 +120,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		maxBlocks: [2]int64{terms.packetBlocks(1), terms.packetBlocks(2)}, ringBlocks: terms.ringBlocks(),
 		own: terms.limits(), p2pChannels: terms.p2pChannels(n), whole: terms.sharing == 1 && terms.blocks == 0,
 		overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap,
-		args:     new(collectiveArgs), ring: new(collectiveArgs), p2p: new(p2pArgs), few: new(p2pFewArgs),
+		args:     new(collectiveArgs), ring: new(directArgs), p2p: new(p2pArgs), few: new(p2pFewArgs),
 		stream: new(p2pArgs)}
 	if e.arena, err = selectLink(ctx, cfg.Bootstrap, dev, &terms); err != nil {
 		return nil, err
@@ -130,6 +131,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 			e.tokens, e.stage = new(tokens), terms.stage()
 		}
 	}
+	e.share(&terms, cfg.Bootstrap)
 	e.streams = int(max(1, terms.share(2*streamChannels)/2))
 	if err := e.choose(&terms, env.Algorithms); err != nil {
 		return nil, errors.Join(err, e.free())
@@ -213,7 +215,7 @@ func (e *Engine) fillConstants() {
 	if e.tokens != nil {
 		e.tokens.place(e)
 	}
-	*e.ring = *e.args
+	e.ring.collectiveArgs = *e.args
 	e.ring.window, e.ring.epochs, e.ring.flagsOffset = e.stream.window, state+stateRing, uint32(streamBytes(n))
 }
 
@@ -259,6 +261,7 @@ func (e *Engine) fail(r *collective.Request, seq uint64, err error) error {
 func (e *Engine) Abort(cause error) {
 	if e.cause.Set(cause) {
 		e.windows.Abandon()
+		e.buffers.Abandon()
 		e.launcher.Raise()
 		e.tokens.raise()
 	}
@@ -296,6 +299,7 @@ func (e *Engine) watchReports(warnAfter time.Duration) {
 		if e.Err() != nil {
 			return false
 		}
+		e.buffers.Sweep(func() bool { return launcher.Quiet(e.dev) })
 		seq := e.latest.seq.Load()
 		if since := s.Look(time.Now(), seq, e.launcher.Busy); since > 0 {
 			e.warnOfStall(seq, since)
@@ -312,6 +316,7 @@ func (e *Engine) Close() error {
 		e.Abort(&collective.Error{Comm: e.name, Op: "communicator", Rank: e.rank, Peer: -1, Err: collective.ErrAborted})
 		if err = e.launcher.Quiesce(); err != nil {
 			e.windows.Halt()
+			e.buffers.Halt()
 			return
 		}
 		err = e.free()
@@ -321,7 +326,7 @@ func (e *Engine) Close() error {
 
 func (e *Engine) free() error {
 	e.tokens.leave(true)
-	errs := []error{e.windows.Close()}
+	errs := []error{e.windows.Close(), e.buffers.Close()}
 	if e.side != nil {
 		errs = append(errs, e.side.Close())
 	}

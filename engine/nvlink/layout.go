@@ -108,10 +108,12 @@ func (l layout) ll128Bytes() int64 {
 func (l layout) packetBytes() int64  { return llBlocks * 4 * int64(l.n) * slotBytes(l.n) }
 func (l layout) p2pOffset() int64    { return l.ll128Bytes() + l.packetBytes() }
 func (l layout) streamOffset() int64 { return l.p2pOffset() + p2pBytes(l.n) }
-func (l layout) probeOffset() int64  { return l.streamOffset() + streamBytes(l.n) + ringFlagBytes(l.n) }
-func (l layout) tokenOffset() int64  { return l.probeOffset() + probeSlots(l.n) }
-func (l layout) stageOffset() int64  { return l.tokenOffset() + tokenBytes }
-func (l layout) arenaBytes() int64   { return l.stageOffset() + int64(l.n)*l.stage }
+func (l layout) probeOffset() int64 {
+	return l.streamOffset() + streamBytes(l.n) + ringFlagBytes(l.n) + directBytes(l.n)
+}
+func (l layout) tokenOffset() int64 { return l.probeOffset() + probeSlots(l.n) }
+func (l layout) stageOffset() int64 { return l.tokenOffset() + tokenBytes }
+func (l layout) arenaBytes() int64  { return l.stageOffset() + int64(l.n)*l.stage }
 
 func p2pBytes(n int) int64 {
 	return int64(n)*p2pChannels*p2pDepth*p2pSlotBytes + int64(n)*p2pChannels*128

@@ -65,6 +65,8 @@ func TestParameterSizes(t *testing.T) {
 				want = unsafe.Sizeof(p2pArgs{})
 			case strings.HasPrefix(name, "all_to_all_v_device"):
 				want = unsafe.Sizeof(allToAllVArgs{})
+			case group == "ring":
+				want = unsafe.Sizeof(directArgs{})
 			case group == "probe":
 				want, name = unsafe.Sizeof(probeArgs{}), entry
 			}
@@ -90,6 +92,7 @@ func TestLayoutAgreesWithTheHeaders(t *testing.T) {
 		"ring.cuh": {"ringChannels": ringChannels, "ringParts": ringParts, "ringLine": ringLine,
 			"ringWorkers": ringWorkers},
 		"ring_fold.cuh":               {"foldLag": foldLag},
+		"direct.cuh":                  {"directLine": directLine, "directShared": directShared},
 		"../probe/probe.cuh":          {"half": probeHalf, "maxRanks": maxRanks, "works": probeWorks},
 		"../include/goccl/pipe.cuh":   {"pipeSignalers": pipeSignalers},
 		"../include/goccl/reduce.cuh": {"unsignedBit": unsignedBit},

@@ -84,7 +84,7 @@ func (e *Engine) named(r *collective.Request) (variant, error) {
 	if err == nil {
 		err = e.table.allows(r.Collective, v)
 	}
-	if err == nil && v.protocol == ring && e.size > 1 {
+	if err == nil && v.ofRing() && e.size > 1 {
 		err = e.loadRing()
 	}
 	if err != nil {

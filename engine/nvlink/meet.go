@@ -17,14 +17,15 @@ import (
 
 // terms are the facts that all ranks must agree on.
 type terms struct {
-	sharing int      // the most ranks on one GPU: their kernels wait for each other, so all must fit at once
-	copies  copyMode // the minimum over all ranks
-	memOps  bool     // all GPUs have memory operations of streams
-	blocks  int64    // the minimum over the ranks' limits of thread blocks of a packet or ring kernel; 0: no limit
-	least   int64    // the maximum over the ranks' lower limits, at most blocks; 0: none
-	sms     int      // the minimum over the ranks' GPUs
-	gpu     GPU      // selects the table
-	links   linkSelection
+	sharing    int      // the most ranks on one GPU: their kernels wait for each other, so all must fit at once
+	copies     copyMode // the minimum over all ranks
+	noRegister bool     // a rank shares no buffers of users
+	memOps     bool     // all GPUs have memory operations of streams
+	blocks     int64    // the minimum over the ranks' limits of thread blocks of a packet or ring kernel; 0: no limit
+	least      int64    // the maximum over the ranks' lower limits, at most blocks; 0: none
+	sms        int      // the minimum over the ranks' GPUs
+	gpu        GPU      // selects the table
+	links      linkSelection
 
 	policy collective.CTAPolicy // the maximum over the ranks
 }
@@ -33,6 +34,7 @@ type terms struct {
 type hello struct {
 	Copies       copyMode
 	MemOps       bool
+	NoRegister   bool   // GOCCL_REGISTER=off
 	Blocks       uint16 // GOCCL_MAX_CTAS; 0: no limit
 	Least        uint16 // GOCCL_MIN_CTAS
 	Policy       collective.CTAPolicy
@@ -71,7 +73,8 @@ func tuningHash(env *setting.Config) (uint64, error) {
 func introduce(dev *cuda.Device, env *setting.Config) (hello, error) {
 	p := dev.Properties()
 	h := hello{GPU: p.Name, BusID: p.BusID, Major: p.Major, Minor: p.Minor, SMs: p.SMs, Blocks: env.MaxCTAs,
-		Least: env.MinCTAs, Policy: env.CTAPolicy, Copies: copyMode(env.CopyEngine), MemOps: p.StreamMemOps, Link: env.Link,
+		Least: env.MinCTAs, Policy: env.CTAPolicy, Copies: copyMode(env.CopyEngine), NoRegister: env.NoRegister,
+		MemOps: p.StreamMemOps, Link: env.Link,
 		P2PLevel: env.P2PLevel, NoP2P: env.NoP2P, NoHostMemory: env.NoHostMemory}
 	var err error
 	h.Tuning, err = tuningHash(env)
@@ -155,6 +158,7 @@ func conclude(b bootstrap.Bootstrap, rank int, all []hello) (terms, error) {
 				"kernels: set the same on all ranks", collective.ErrMismatch, bootstrap.NameOf(b, rank))
 		}
 		t.copies, t.memOps = min(t.copies, h.Copies), t.memOps && h.MemOps
+		t.noRegister = t.noRegister || h.NoRegister
 		if n := int64(h.Blocks); n > 0 && (t.blocks == 0 || n < t.blocks) {
 			t.blocks = n
 		}

@@ -46,7 +46,7 @@ func ringMovementName(job, aligned int) string {
 
 // loadChosen loads the ring kernels if the table may choose them and they are not loaded.
 func (e *Engine) loadChosen() error {
-	if e.size == 1 || !e.table.chooses(ring) {
+	if e.size == 1 || !e.table.chooses(ring) && !e.table.chooses(direct) {
 		return nil
 	}
 	return e.loadRing()
@@ -67,7 +67,9 @@ func (e *Engine) loadRing() error {
 	find := func(name string) (f *cuda.Function) {
 		name = kernels.Entry(name)
 		if err == nil && slices.Contains(exists, name) {
-			f, err = function(m, name)
+			if f, err = function(m, name); err == nil {
+				err = e.allowShared(f)
+			}
 		}
 		return f
 	}
@@ -133,11 +135,14 @@ func (e *Engine) ringReduce(r *collective.Request, s *cuda.Stream, root uint32, 
 		if e.rank != r.Root {
 			a.recv = 0 // ignored; must not break the alignment
 		}
-		a.sendStride, a.recvStride = 0, 0
+		a.sendStride, a.recvStride, a.meetOffset = 0, 0, 0
 		return e.launchRingReduction(r, s, ringReduceJob, v, ringWork{slice: r.Bytes(), chain: true})
 	}
 	slice := sliceOf(r.Bytes(), int64(e.size))
 	a.sendStride, a.recvStride = uint64(slice), uint64(slice)
+	if err := e.place(r, s, v, r.Bytes(), r.Bytes()); err != nil {
+		return err
+	}
 	return e.launchRingReduction(r, s, ringAllReduceJob, v, ringWork{slice: slice})
 }
 
@@ -146,6 +151,9 @@ func (e *Engine) ringReduceScatter(r *collective.Request, s *cuda.Stream, v vari
 	a.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), everyone
 	a.sendStride, a.recvStride = uint64(r.Bytes()), 0
+	if err := e.place(r, s, v, r.Bytes()*int64(e.size), 0); err != nil {
+		return err
+	}
 	return e.launchRingReduction(r, s, ringReduceScatterJob, v, ringWork{slice: r.Bytes()})
 }
 
@@ -154,6 +162,9 @@ func (e *Engine) ringAllGather(r *collective.Request, s *cuda.Stream, v variant)
 	a.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), everyone
 	a.sendStride, a.recvStride = 0, uint64(r.Bytes())
+	if err := e.place(r, s, v, 0, r.Bytes()*int64(e.size)); err != nil {
+		return err
+	}
 	return e.launchRingMovement(s, ringAllGatherJob, v, ringWork{slice: r.Bytes()})
 }
 
@@ -164,7 +175,7 @@ func (e *Engine) ringBroadcast(r *collective.Request, s *cuda.Stream, v variant)
 		a.send = a.recv // ignored; must not break the alignment
 	}
 	a.bytes, a.root = uint64(r.Bytes()), uint32(r.Root)
-	a.sendStride, a.recvStride = 0, 0
+	a.sendStride, a.recvStride, a.meetOffset = 0, 0, 0
 	return e.launchRingMovement(s, ringBroadcastJob, v, ringWork{slice: r.Bytes(), chain: true})
 }
 
@@ -180,8 +191,7 @@ func (e *Engine) launchRingReduction(r *collective.Request, s *cuda.Stream, job 
 	if k[aligned] == nil {
 		return missing(ringReductionName(job, r.Type, aligned))
 	}
-	cfg := e.ringGrid(v, w)
-	return s.LaunchInOrder(k[aligned], &cfg, launcher.Raw(e.ring), e.launcher.Order)
+	return e.launchRing(s, k[aligned], v, w)
 }
 
 func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, w ringWork) error {
@@ -190,8 +200,7 @@ func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, w ringWo
 	if f == nil {
 		return missing(ringMovementName(job, aligned))
 	}
-	cfg := e.ringGrid(v, w)
-	return s.LaunchInOrder(f, &cfg, launcher.Raw(e.ring), e.launcher.Order)
+	return e.launchRing(s, f, v, w)
 }
 
 // ringGrid is the shape of a launch with ring, and sets the size of its FIFOs: the same on all ranks. All blocks of all

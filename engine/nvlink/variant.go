@@ -19,9 +19,10 @@ const (
 	numProtocols                // packet protocols
 	ring         = numProtocols // whole lines, to the next rank: ring.go
 	lamport      = ring + 1     // packets without flags: lamport.go
+	direct       = ring + 2     // in the users' buffers: direct.go
 )
 
-func (p protocol) String() string { return [...]string{"ll", "ll128", "ring", "lamport"}[p] }
+func (p protocol) String() string { return [...]string{"ll", "ll128", "ring", "lamport", "direct"}[p] }
 
 // units is the number of threads that carry bytes of one slice as packets: P::units in the kernels.
 func (p protocol) units(bytes int64) int64 {
@@ -35,15 +36,18 @@ func (p protocol) units(bytes int64) int64 {
 type variant struct {
 	twoShot  bool
 	protocol protocol
-	threads  int // per block, at most; for the ring: channels
+	threads  int // per block, at most; for ring and direct: channels
 }
+
+// ofRing reports whether kernels of the ring run v.
+func (v variant) ofRing() bool { return v.protocol == ring || v.protocol == direct }
 
 // channels is the maximum number of ring channels.
 func (v variant) channels() int { return v.threads }
 
 func (v variant) String() string {
-	if v.protocol == ring {
-		return fmt.Sprintf("ring/%d", v.threads)
+	if v.ofRing() {
+		return fmt.Sprintf("%v/%d", v.protocol, v.threads)
 	}
 	shots := "one_shot"
 	if v.twoShot {
@@ -57,7 +61,8 @@ const LamportName = "one_shot_lamport"
 
 // variantNames are the names without numbers. The index is numProtocols·twoShot + protocol for packets with flags; the
 // others follow.
-var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring", LamportName}
+var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring", LamportName,
+	"direct"}
 
 // Variants lists the selectable algorithms of a collective. A collective without any has one fixed algorithm for each
 // size.
@@ -71,18 +76,22 @@ var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two
 // The ring is for large messages: whole lines of data, to the next rank only. The number after its slash is the number
 // of channels; each channel is one block. Reductions of 8-bit types, and reduce of 16-bit types, use packets instead.
 //
+// direct is for large messages of float32, float16 and bfloat16 (sum and avg), and all-gathers: ranks load from each
+// other's send buffers, or store to each other's receive buffers. The number after its slash is the number of blocks.
+// While a rank has not mapped a buffer, these blocks run the ring instead. For other requests the ring has 32 channels.
+//
 // one_shot_lamport is one_shot by packets of 16 bytes of data without a flag (lamport.go). Requests that it does not
 // support run as one_shot_ll128.
 func Variants(c collective.Collective) []string {
 	switch c {
 	case collective.AllReduce:
-		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring", LamportName}
+		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring", "direct", LamportName}
 	case collective.Reduce:
 		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll128", "ring"}
 	case collective.Broadcast:
 		return []string{"one_shot_ll128", "two_shot_ll128", "ring"}
 	case collective.AllGather, collective.ReduceScatter:
-		return []string{"one_shot_ll", "one_shot_ll128", "ring"}
+		return []string{"one_shot_ll", "one_shot_ll128", "ring", "direct"}
 	case collective.AllToAll:
 		return []string{"one_shot_ll", "one_shot_ll128"}
 	}
@@ -103,8 +112,11 @@ func (e *Engine) Table() (*Table, error) { return LoadTable(e.tuning, e.gpu, e.s
 
 // Numbers lists the numbers worth measuring after the slash of an algorithm's name: threads per block, or channels.
 func Numbers(name string) []int {
-	if name == "ring" {
+	switch name {
+	case "ring":
 		return []int{16, 32, 64, ringChannels}
+	case "direct":
+		return []int{6, 8, 12, 16}
 	}
 	return []int{64, 128, 256, 512}
 }
@@ -129,6 +141,8 @@ func parseVariant(c collective.Collective, s string) (variant, error) {
 		v = variant{protocol: lamport, threads: 512}
 	case "ring":
 		v, least, most, step, what = variant{protocol: ring, threads: ringChannels}, 8, ringChannels, 8, "channels"
+	case "direct":
+		v, least, most, step, what = variant{protocol: direct, threads: directDefault}, 2, directBlocks, 2, "blocks"
 	}
 	if ok {
 		n, err := strconv.Atoi(count)

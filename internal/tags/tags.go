@@ -15,6 +15,7 @@ const (
 	Agreement = 5 // goccl, Shrink: job/agreement
 	Links     = 6 // engine/hosts/links: the two halves of a connection
 	Flat      = 7 // goccl, Comm.RegisterFlat: share.Windows
+	Buffers   = 8 // engine/nvlink: buffers that peers read in place (share.Buffers)
 	Verdict   = 9 // goccl, watchdog: records that ranks compare
 
 	PlanLinks = 12 // plan/executor: as Links, for plans

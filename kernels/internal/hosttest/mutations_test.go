@@ -19,6 +19,8 @@ var sizes = []size{
 	{"collective/stream.cuh", "streamPieceBytes", "64"},
 	{"collective/stream.cuh", "streamLarge", "3000"},
 	{"collective/ring.cuh", "ringChannels", "4"},
+	{"collective/direct.cuh", "pullBytes", "64"},
+	{"collective/direct.cuh", "pushChunk", "64"},
 	{"goccl/pipe.cuh", "pipeSignalers", "1"},
 }
 
@@ -36,6 +38,8 @@ var unordered = []edit{
 		"return polled(passed(seen = loadAcquire<Scope::sys>(word), number));"},
 	{"goccl/pipe.cuh", "return passed(seen = loadAcquire<Scope::sys>(word), number);",
 		"return polled(passed(seen = loadAcquire<Scope::sys>(word), number));"},
+	{"collective/direct.cuh", "return loadAcquire<Scope::sys>(word) == number;",
+		"return polled(loadAcquire<Scope::sys>(word) == number);"},
 	// Ranks that compare counts late find them all the same.
 	{"collective/all_to_all_v.cuh", "const LL16Packet* in = countPackets(",
 		"if (p != a.rank && (p + epoch) % 3 == 0) sleepNs(20000000);\n    const LL16Packet* in = countPackets("},
@@ -177,4 +181,18 @@ var mutations = []mutation{
 
 	{"ticket before the barrier", "tickets", edit{"collective/ticket.cuh", "__syncthreads();",
 		`if (!mutated("ticket before the barrier")) __syncthreads();`}},
+
+	// Work in place.
+	{"nobody parts", "direct", edit{"collective/direct.cuh", "    d.part();",
+		`    if (!mutated("nobody parts")) d.part();`}},
+	{"parts before the work", "direct", edit{"collective/direct.cuh", "    work(d);",
+		`    if (mutated("parts before the work")) { d.part(); work(d); return false; }
+    work(d);`}},
+	{"own word counts", "direct", edit{"collective/direct.cuh", "return __syncthreads_or(unknown) ?",
+		`if (mutated("own word counts")) unknown = a.in[0] == nullptr;
+    return __syncthreads_or(unknown) ?`}},
+	{"meetings are not counted", "direct", edit{"collective/direct.cuh", "*counter() = number;",
+		`*counter() = number - mutated("meetings are not counted");`}},
+	{"last chunk lost", "direct", edit{"collective/direct.cuh", "(mine + size - 1) / size;",
+		`(mine + size - 1) / size - mutated("last chunk lost");`}},
 }

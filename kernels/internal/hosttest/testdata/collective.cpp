@@ -70,6 +70,10 @@ int main(int argc, char** argv) {
     ringAll();
   else if (name == "ring-aborted")
     ringAborted();
+  else if (name == "direct")
+    directAll();
+  else if (name == "direct-aborted")
+    directAborted();
   else if (name == "fold")
     foldAll();
   else if (name == "fold-aborted")

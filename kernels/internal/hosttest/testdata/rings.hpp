@@ -1,4 +1,4 @@
-// Rings, folds, and their end when a rank does not come.
+// Rings, folds, work in place, and their end when a rank does not come.
 #pragma once
 
 #include "messages.hpp"
@@ -33,19 +33,45 @@ const Case folds[] = {
     {"all-reduce of sums of words", What::twoShot, foldAllReduce<Sum2, whole>, 2, 16},
 };
 
+// Work in place, and rings where a rank's buffers are not mapped: flagsOffset says it, in its highest bit.
+constexpr uint32_t unmapped = 0x80000000;
+template <bool (*InPlace)(const DirectArgs&), void (*Other)(const Args&)>
+void eitherWay(const Args& args) {
+  DirectArgs a{};
+  static_cast<Args&>(a) = args;
+  a.flagsOffset &= ~unmapped;
+  a.meetOffset = a.flagsOffset + ringChannels * ringLine * (1 + a.nranks);
+  const bool mapped = InPlace != elsewhere && (args.flagsOffset & unmapped) == 0;
+  for (uint32_t r = 0; r < a.nranks && mapped; ++r)
+    a.in[r] = const_cast<uint8_t*>(a.send), a.out[r] = a.recv;
+  if (InPlace(a)) Other(a);
+}
+const Case directs[] = {
+    {"all-reduce in place", What::twoShot, eitherWay<directAllReduce<Sum4, false>, ringAllReduce<Sum4, whole>>, 4, 16},
+    {"reduce-scatter in place", What::reduceScatter,
+     eitherWay<directReduceScatter<Sum2, true>, foldReduceScatter<Sum2, whole>>, 2, 16},
+    {"all-gather in place", What::allGather, eitherWay<directAllGather, ringAllGather<NoReducer, whole>>, 4, 16},
+    {"all-gather elsewhere", What::allGather, eitherWay<elsewhere, ringAllGather<NoReducer, any>>, 1, 1},
+    {"all-reduce of sums in place", What::twoShot, eitherWay<directAllReduce<Sum2, true>, foldAllReduce<Sum2, whole>>,
+     2, 16},
+    {"reduce-scatter of words in place", What::reduceScatter,
+     eitherWay<directReduceScatter<Sum4, false>, ringReduceScatter<Sum4, whole>>, 4, 16},
+};
+
 struct RingWorld : World {
   static constexpr uint8_t untouched = 0x55;
   static constexpr uint32_t region = 1536, depth = 4;  // bytes of all FIFOs of a window, and their slots, at most
   const Case* cases;
   uint32_t count;
+  std::vector<uint32_t> launched;  // by rank
   Exchange streams;  // their rings are smaller here, and lie where the last FIFOs do
 
   template <size_t N>
   RingWorld(const Case (&list)[N], uint32_t ranksN, uint32_t workers, uint64_t first)
-      : World(ranksN, workers + pipeSignalers, 0), cases(list), count(N),
+      : World(ranksN, workers + pipeSignalers, 0), cases(list), count(N), launched(ranksN),
         streams(ranksN, 4, 1, 0, ranksN * 2 * streamChannels * 32, 0) {
     for (uint32_t r = 0; r < n; ++r) {
-      windows[r] = std::make_unique<Memory>(flags() + ringChannels * ringLine * (1 + n));
+      windows[r] = std::make_unique<Memory>(flags() + ringChannels * ringLine * (1 + 2 * n));
       std::memset(windows[r]->data, untouched, region);
       streams.window[r] = windows[r]->data + region - streamRing(streamChannels);
       epochs[r].assign(ringChannels * epochStride, 0);
@@ -59,7 +85,7 @@ struct RingWorld : World {
   uint32_t flags() const { return region + n * streamChannels * 2 * 128; }  // behind the words of the streams
   Args args(uint32_t rank) {
     Args a = World::args(rank);
-    a.flagsOffset = flags();
+    a.flagsOffset = flags() | (cases == directs && launched[rank] % 5 == rank ? unmapped : 0);
     return a;
   }
 
@@ -67,6 +93,7 @@ struct RingWorld : World {
   // parts are empty, one with a short part.
   void once(uint32_t rank, uint32_t launch, uint32_t i, uint32_t round) {
     const Case& c = cases[i];
+    launched[rank] = launch;
     struct {
       uint32_t channels, slotBytes;
     } const layouts[] = {{1, 128}, {2, 256}, {1, 384}, {3, 128}, {2, 128}, {4, 128}},
@@ -163,6 +190,22 @@ inline void ringAll() {
   RingWorld(rings, 2, 5, 0).run(4);
   RingWorld(rings, 3, 3, 0xffffffa0).run(4);
   RingWorld(rings, 4, 3, 0xfffffff0).run(4);
+}
+inline void directAll() {
+  RingWorld(directs, 2, 5, 0).run(3);
+  RingWorld(directs, 3, 3, 0xffffffa0).run(3);
+  RingWorld(directs, 4, 4, 0xfffffff0).run(2);
+}
+// The rank that has not come is named, and no buffer of it is written.
+inline void directAborted() {
+  aborted(eitherWay<directAllReduce<Sum4, false>, ringAllReduce<Sum4, whole>>,
+          [](RingWorld&, std::vector<AbortBlock>& aborts, auto, auto wait) {
+            sleepNs(5000000);
+            wait([] { return true; });
+            for (uint32_t rank : {0u, 1u})
+              CHECK(aborts[rank].reported == statusAborted && aborts[rank].peer == 2, "rank %u: status %x, peer %u",
+                    rank, aborts[rank].reported, aborts[rank].peer);
+          });
 }
 inline void foldAll() {
   RingWorld(folds, 2, 5, 0).run(8);
