@@ -317,3 +317,45 @@ func TestUniqueTellsReusedAddressesApart(t *testing.T) {
 		}
 	}
 }
+
+// Region agrees with Export on memory of this GPU, and is not ok for memory of the host, of another GPU, or freed.
+func TestRegion(t *testing.T) {
+	d := open(t, 0)
+	other := d
+	if n, _ := Count(); n > 1 {
+		other = open(t, 1)
+	}
+	h, err := d.HostAlloc(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, alloc := range []func(int64) (device.Allocation, error){d.Alloc, d.AllocLegacy} {
+		a, err := alloc(3 << 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := d.Export(a.Ptr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		closeFD(want)
+		base, size, unique, ok := d.Region(a.Ptr().Add(4096))
+		if !ok || base != want.Base || size != want.Size || unique != want.Unique {
+			t.Errorf("%#x, %d bytes, unique %#x, %v; the handle says %+v", uintptr(base), size, unique, ok, want)
+		}
+		if _, _, _, ok := other.Region(a.Ptr()); ok != (other == d) {
+			t.Errorf("on the other GPU: %v", ok)
+		}
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, now, ok := d.Region(a.Ptr()); ok && now == unique {
+			t.Error("freed memory is found")
+		}
+	}
+	for _, p := range []device.Ptr{h.Ptr(), 64} {
+		if _, _, _, ok := d.Region(p); ok {
+			t.Errorf("%#x is memory of the GPU", uintptr(p))
+		}
+	}
+}
