@@ -143,7 +143,8 @@ def test_kernel_compiles(monkeypatch):
 
     monkeypatch.setenv("GOCCL_NVRTC", _nvrtc())
     folder = os.path.join(jobs.ROOT, "python", "goccl", "torch")
-    assert b"symmetric_signal" in KernelBuilder("symmetric_memory.cu", "symmetric_signal", folder, arch="sm_90").compile()
+    builder = KernelBuilder("symmetric_memory.cu", "symmetric_signal", folder, arch="sm_90")
+    assert b"symmetric_signal" in builder.compile()
 
 
 THREADS = """

@@ -1,5 +1,5 @@
-// PyTorch's SymmetricMemory on goccl's memory: the allocator "GOCCL". symmetric_memory.py compiles this file against the
-// user's PyTorch and passes goccl's functions, so it needs no headers of CUDA or goccl.
+// PyTorch's SymmetricMemory on goccl's memory: the allocator "GOCCL". symmetric_memory.py compiles this file against
+// the user's PyTorch and passes goccl's functions, so it needs no headers of CUDA or goccl.
 //
 // A block is one allocation: the signal pad, then the buffer. Ranks meet once for each block and group, and then map
 // each other's blocks side by side.

@@ -8,8 +8,8 @@ constexpr int everyone = -1;  // all other ranks
 
 // One thread for each rank. pads has the pads of all ranks; abort, which may be null, and nanoseconds, unless 0, bound
 // the waits: after an abort the kernel ends, and after the time it traps, as PyTorch's own does.
-extern "C" __global__ void symmetric_signal(uint32_t* const* pads, const uint32_t* abort, uint64_t nanoseconds, int rank,
-                                            int size, int channel, int to, int from) {
+extern "C" __global__ void symmetric_signal(uint32_t* const* pads, const uint32_t* abort, uint64_t nanoseconds,
+                                            int rank, int size, int channel, int to, int from) {
   const int peer = threadIdx.x;
   if (peer >= size) return;
   const uint64_t begin = globalTimer();
