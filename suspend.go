@@ -2,12 +2,15 @@ package goccl
 
 import (
 	"context"
+	"errors"
+
+	"github.com/goccl/goccl/job/share"
 )
 
 // suspender is an engine that can give back memory of the device.
 type suspender interface {
 	// Suspend frees what Resume makes anew. The engine has no work, on any rank.
-	Suspend() error
+	Suspend(ctx context.Context) error
 	// Resume is collective.
 	Resume(ctx context.Context) error
 	// Memory returns the bytes that Suspend frees, and the others that the engine has.
@@ -41,24 +44,25 @@ func (c *Comm) Memory() (Memory, error) {
 	return m, nil
 }
 
-// Suspend frees the memory that the communicator needs only for its work; on GPUs that is nearly all of it. It is
-// collective. It waits for this rank's work, and for the other ranks. Until Resume the communicator can only be
-// resumed, aborted and closed. Graphs that were captured before must not be launched any more, also after Resume.
+// Suspend frees the memory that the communicator needs only for its work, which on GPUs is nearly all of it, and unmaps
+// all memory of peers, except cudaMalloc memory of other processes. All addresses stay reserved: graphs that were
+// captured before may be launched after Resume. It is collective. It waits for this rank's work, and for the other
+// ranks. Until Resume the communicator can only be resumed, aborted and closed, and no graph of it may be launched.
 func (c *Comm) Suspend(ctx context.Context) error {
 	const op = "suspend"
 	return c.pause(ctx, op, func(ctx context.Context, s suspender) error {
-		if err := c.engine.Drain(ctx); err != nil {
+		if err := c.drain(ctx); err != nil {
 			return err
 		}
 		if err := c.boot.Barrier(ctx); err != nil { // no rank's work accesses this rank's memory any more
 			return err
 		}
 		c.suspended.Store(true)
-		return s.Suspend()
+		return errors.Join(s.Suspend(ctx), share.SuspendArenas(c.boot), c.flats.Suspend(ctx))
 	})
 }
 
-// Resume makes the memory anew. It is collective.
+// Resume makes the memory anew, at the same addresses. It is collective.
 func (c *Comm) Resume(ctx context.Context) error {
 	const op = "resume"
 	if !c.suspended.Load() {
@@ -66,6 +70,12 @@ func (c *Comm) Resume(ctx context.Context) error {
 	}
 	return c.pause(ctx, op, func(ctx context.Context, s suspender) error {
 		if err := s.Resume(ctx); err != nil {
+			return err
+		}
+		if err := share.ResumeArenas(ctx, c.boot); err != nil {
+			return err
+		}
+		if err := c.flats.Resume(ctx); err != nil {
 			return err
 		}
 		c.suspended.Store(false)

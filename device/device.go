@@ -115,6 +115,9 @@ type Reservation interface {
 	// Map maps an exported allocation at an offset, a multiple of 2 MiB. It takes no ownership of the handle's FD. A
 	// handle without a FD cannot be mapped at a chosen place: the error wraps ErrUnsupported.
 	Map(offset int64, h Handle) error
+	// Unmap unmaps everything and keeps the range, so that memory can be mapped at the same addresses again. Work that
+	// uses the memory must be done.
+	Unmap() error
 	// Close unmaps everything and gives up the range. Work that uses the memory must be done.
 	Close() error
 }

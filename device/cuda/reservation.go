@@ -36,11 +36,7 @@ func (d *Device) Reserve(size int64) (device.Reservation, error) {
 	}
 	r := &reservation{Allocation: Allocation{d: d, ptr: device.Ptr(p), size: size}}
 	r.free = func() error {
-		var errs []error
-		for _, v := range r.mapped {
-			errs = append(errs, failAt(g.ordinal, "unmap", v.Ptr, g.ctx.VMMFree(v)))
-		}
-		return errors.Join(append(errs, failAt(g.ordinal, "unreserve", p, g.ctx.VMMUnreserve(p, size)))...)
+		return errors.Join(r.Unmap(), failAt(g.ordinal, "unreserve", p, g.ctx.VMMUnreserve(p, size)))
 	}
 	if err := d.add(r); err != nil {
 		return nil, errors.Join(err, r.free())
@@ -58,12 +54,22 @@ func (r *reservation) Map(offset int64, h device.Handle) error {
 	case offset < 0 || h.Size <= 0 || h.Size > r.size || offset > r.size-h.Size:
 		return failKind(g.ordinal, "map", errSize, "%d bytes at offset %d of %d reserved ones", h.Size, offset, r.size)
 	}
-	v, err := g.ctx.VMMImport(h.FD, h.Size, 1<<g.ordinal, g.ordinal, driver.Ptr(r.ptr.Add(offset)))
+	v, err := g.ctx.VMMImport(h.FD, h.Size, 1<<g.ordinal, driver.Ptr(r.ptr.Add(offset)))
 	if err != nil {
 		return failAt(g.ordinal, "map", r.ptr.Add(offset), err)
 	}
 	r.mapped = append(r.mapped, v)
 	return nil
+}
+
+// Unmap unmaps everything and keeps the addresses.
+func (r *reservation) Unmap() error {
+	var errs []error
+	for _, v := range r.mapped {
+		errs = append(errs, failAt(r.d.gpu.ordinal, "unmap", v.Ptr, r.d.gpu.ctx.VMMFree(v)))
+	}
+	r.mapped = nil
+	return errors.Join(errs...)
 }
 
 // Close unmaps everything and gives up the addresses.

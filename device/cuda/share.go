@@ -3,6 +3,7 @@ package cuda
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"os"
 	"syscall"
 	"unsafe"
@@ -185,15 +186,16 @@ func (d *Device) alias(h device.Handle, id identity) (device.Allocation, error) 
 	return a.keep()
 }
 
+// importVMM returns a reservation, so that the memory can be unmapped and mapped again at the same address.
 func (d *Device) importVMM(h device.Handle) (device.Allocation, error) {
-	g := d.gpu
-	v, err := g.ctx.VMMImport(h.FD, h.Size, 1<<g.ordinal, g.ordinal, 0)
+	r, err := d.Reserve(h.Size)
 	if err != nil {
-		return nil, fail(g.ordinal, "import", err)
+		return nil, err
 	}
-	a := &Allocation{d: d, ptr: device.Ptr(v.Ptr), size: v.Size}
-	a.free = func() error { return failAt(g.ordinal, "unmap", v.Ptr, g.ctx.VMMFree(v)) }
-	return a.keep()
+	if err := r.Map(0, h); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r.(*reservation), nil
 }
 
 // importLegacy opens a handle once per process and context and counts its users.

@@ -81,6 +81,13 @@ func (r *reservation) Map(offset int64, h device.Handle) error {
 	return nil
 }
 
+// Unmap unmaps everything and keeps the addresses.
+func (r *reservation) Unmap() error {
+	_, err := unix.MmapPtr(-1, 0, pointer(uintptr(r.ptr)), uintptr(r.size), unix.PROT_NONE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_FIXED)
+	return err
+}
+
 // Close unmaps everything and gives up the addresses.
 func (r *reservation) Close() error {
 	r.once.Do(func() {

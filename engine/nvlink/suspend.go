@@ -2,35 +2,34 @@ package nvlink
 
 import (
 	"context"
-
-	"github.com/goccl/goccl/job/share"
+	"errors"
 )
 
-// Suspend frees the arena. No rank has work.
-func (e *Engine) Suspend() error {
-	e.tokens.leave(false)
-	a := e.arena
-	e.arena = nil
-	return a.Close()
+// Suspend frees the arena and unmaps the windows; their addresses stay reserved. An arena whose addresses cannot be
+// reserved stays: host memory, and GPUs without virtual memory management. No rank has work.
+func (e *Engine) Suspend(ctx context.Context) error {
+	err := e.windows.Suspend(ctx)
+	if e.arena.Fixed() {
+		e.tokens.leave(false)
+		err = errors.Join(err, e.arena.Suspend())
+	}
+	return err
 }
 
-// Resume makes a new arena, whose flags are 0. So all counts of sent and received slots restart at 0. The ticket keeps
-// its value, because the host does not reset its number of launches. Resume is collective.
-func (e *Engine) Resume(ctx context.Context) (err error) {
-	if err := e.dev.CopyIn(e.launcher.State.Ptr(), zeros[:]); err != nil {
-		return err
+// Resume makes the arena anew, at the same addresses, with flags of 0. So all counts of sent and received slots restart
+// at 0. The ticket keeps its value, because the host does not reset its number of launches. Resume is collective.
+func (e *Engine) Resume(ctx context.Context) error {
+	if e.arena.Fixed() {
+		if err := e.dev.CopyIn(e.launcher.State.Ptr(), zeros[:]); err != nil {
+			return err
+		}
+		// The exchange of the arenas ends when all ranks have come, so no rank's kernel can write before.
+		if err := e.arena.Resume(ctx); err != nil {
+			return err
+		}
+		e.fillConstants()
 	}
-	// The exchange of the arenas ends when all ranks have come, so no rank's kernel can write before.
-	if size := e.layout().arenaBytes(); e.gpu.Link == HostMemory {
-		e.arena, err = share.NewHostArena(ctx, e.boot, e.dev, size, e.dev.Node())
-	} else {
-		e.arena, err = share.NewArena(ctx, e.boot, e.dev, size)
-	}
-	if err != nil {
-		return err
-	}
-	e.fillConstants()
-	return nil
+	return e.windows.Resume(ctx)
 }
 
 // zeros is the state up to the ticket.
@@ -38,5 +37,11 @@ var zeros [stateTicket]byte
 
 func (e *Engine) layout() layout { return layout{e.size, !e.table.noLL128, e.stage} }
 
-// Memory returns the bytes of the arena, and of the state.
-func (e *Engine) Memory() (suspendable, persistent int64) { return e.layout().arenaBytes(), stateBytes }
+// Memory returns the bytes of the arena if Suspend frees it, and all others.
+func (e *Engine) Memory() (suspendable, persistent int64) {
+	arena, state := e.layout().arenaBytes(), e.launcher.State.Size()
+	if !e.arena.Fixed() {
+		return 0, arena + state
+	}
+	return arena, state
+}

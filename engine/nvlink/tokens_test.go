@@ -354,7 +354,7 @@ func TestTokensSuspended(t *testing.T) {
 	m.run(xs, random)
 	errs := make(chan error, 2)
 	for _, e := range m.engines {
-		must(t, e.Suspend())
+		must(t, e.Suspend(context.Background()))
 	}
 	for _, e := range m.engines {
 		go func() { errs <- e.Resume(context.Background()) }()

@@ -3,7 +3,7 @@ package shm
 import "context"
 
 // Suspend does nothing: pages of the host that are not used can be swapped.
-func (e *Engine) Suspend() error { return nil }
+func (e *Engine) Suspend(context.Context) error { return nil }
 
 // Resume does nothing.
 func (e *Engine) Resume(context.Context) error { return nil }

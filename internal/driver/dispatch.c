@@ -64,29 +64,21 @@ release:
 	return bad;
 }
 
-// a: fd, size, access mask, device, address in a reservation or 0 -> address, handle. The caller keeps the descriptor.
+// a: fd, size, access mask, address in a reservation -> handle. The caller keeps the descriptor.
 static uint64_t vmm_import(uint64_t *a) {
-	CUmemAllocationProp prop;
-	prop_for(&prop, (int)a[3], 0);
-	size_t gran = 0, size = a[1];
 	uint64_t bad;
 	CUresult r;
 	CUmemHandle h = 0;
-	CUdeviceptr va = a[4];
-	TRY(cuMemGetAllocationGranularity, &gran, &prop, 0);
 	TRY(cuMemImportFromShareableHandle, &h, PTR(void *, a[0]), GOCCL_HANDLE_POSIX_FD);
-	if (!a[4]) ELSE(release, cuMemAddressReserve, &va, size, gran, 0, 0);
-	ELSE(unreserve, cuMemMap, va, size, 0, h, 0);
-	if ((r = set_access(va, size, a[2]))) {
+	ELSE(release, cuMemMap, a[3], a[1], 0, h, 0);
+	if ((r = set_access(a[3], a[1], a[2]))) {
 		bad = FAIL(cuMemSetAccess, r);
 		goto unmap;
 	}
-	a[0] = va, a[1] = h;
+	a[0] = h;
 	return 0;
 unmap:
-	goccl_cu.cuMemUnmap(va, size);
-unreserve:
-	if (!a[4]) goccl_cu.cuMemAddressFree(va, size);
+	goccl_cu.cuMemUnmap(a[3], a[1]);
 release:
 	goccl_cu.cuMemRelease(h);
 	return bad;

@@ -28,14 +28,11 @@ func (c Context) VMMExport(p Ptr) (fd int, err error) {
 	return int(int32(a[0])), nil
 }
 
-// VMMImport maps the allocation behind fd for the devices in mask, at an address inside a reservation, or anywhere if
-// at is 0. The caller keeps fd.
-func (c Context) VMMImport(fd int, size int64, mask uint64, ordinal int, at Ptr) (VMM, error) {
-	a := args{uint64(fd), uint64(size), mask, uint64(ordinal), uint64(at)}
-	if err := call(opVMMImport, c, &a, nil, nil); err != nil {
-		return VMM{}, err
-	}
-	return VMM{Ptr: Ptr(a[0]), Size: size, handle: a[1], placed: at != 0}, nil
+// VMMImport maps the allocation behind fd for the devices in mask, at an address inside a reservation. The caller keeps
+// fd.
+func (c Context) VMMImport(fd int, size int64, mask uint64, at Ptr) (VMM, error) {
+	h, err := get[uint64](c, opVMMImport, args{uint64(fd), uint64(size), mask, uint64(at)})
+	return VMM{Ptr: at, Size: size, handle: h, placed: true}, err
 }
 
 // VMMAccess gives the devices in mask access to the mapping.

@@ -38,6 +38,10 @@ type exchange struct {
 	flat int64
 	// host says that the parts are memory of the host, which dev maps.
 	host bool
+	// fixed makes the parts flat where their addresses can be kept while they are suspended.
+	fixed bool
+	// again are suspended parts, which take the place of new ones.
+	again *Parts
 }
 
 // part is what a rank offers. err, if not nil, is why it has no part.
@@ -107,10 +111,13 @@ func (x *exchange) run(ctx context.Context, own *part) (*Parts, error) {
 			err = x.verdict(r, rec)
 		}
 	}
-	if err != nil {
-		return nil, errors.Join(err, all.Close())
+	switch {
+	case err == nil:
+		return all, nil
+	case x.again != nil:
+		return nil, errors.Join(err, x.again.suspend())
 	}
-	return all, nil
+	return nil, errors.Join(err, all.Close())
 }
 
 // name is the number of a rank in errors.

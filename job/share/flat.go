@@ -3,6 +3,7 @@ package share
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/goccl/goccl/device"
 )
@@ -55,13 +56,27 @@ func (x *exchange) mapFlat(ctx context.Context, parts []part) (all *Parts, err e
 	}
 	all = newParts(parts, x.rank)
 	all.Base, all.Stride, all.flat = addresses.Ptr().Add(before), stride, addresses
-	for r := range parts {
-		if err := x.place(ctx, addresses, &parts[r].desc, int64(r)*stride+shift(r)); err != nil {
-			return nil, errors.Join(blame(x.name(r), "map the memory of rank %d: %w", x.name(r), err), all.Close())
-		}
-		all.Ptr[r] = all.Base.Add(int64(r) * stride)
+	if err := x.placeAll(ctx, all, parts); err != nil {
+		return nil, errors.Join(err, all.Close())
 	}
 	return all, nil
+}
+
+// placeAll maps the parts in the range of all.
+func (x *exchange) placeAll(ctx context.Context, all *Parts, parts []part) error {
+	for r := range parts {
+		all.Ptr[r] = all.Base.Add(int64(r) * all.Stride)
+		at := int64(all.Ptr[r]-all.flat.Ptr()) - parts[r].desc.Handle.Offset
+		if err := x.place(ctx, all.flat, &parts[r].desc, at); err != nil {
+			return blame(x.name(r), "%w of rank %d: %w", ErrNotMapped, x.name(r), err)
+		}
+	}
+	return nil
+}
+
+// canPlace reports whether all parts can be mapped at chosen addresses.
+func canPlace(parts []part) bool {
+	return !slices.ContainsFunc(parts, func(o part) bool { return o.desc.Handle.Type != device.HandleFD })
 }
 
 // place maps an allocation at an offset of a range.

@@ -35,15 +35,18 @@ type entry struct {
 	alloc device.Allocation
 	err   error
 	refs  int
+	idle  int  // users that rest: suspend.go
+	gone  bool // unmapped until a user wakes
 }
 
 // Mapping is mapped memory. Ptr is the address here of the address that was exported.
 type Mapping struct {
-	Ptr  device.Ptr
-	key  key
-	e    *entry
-	once sync.Once
-	err  error
+	Ptr     device.Ptr
+	key     key
+	e       *entry
+	resting bool // guarded by cache.mu
+	once    sync.Once
+	err     error
 }
 
 // Map maps what d describes on dev. If the allocation is mapped already, the mapping gets one more user.
@@ -192,7 +195,14 @@ func fetch(ctx context.Context, d *Descriptor) (h device.Handle, done func(), er
 
 // Close ends this use of the mapping.
 func (m *Mapping) Close() error {
-	m.once.Do(func() { m.err = leave(m.key, m.e) })
+	m.once.Do(func() {
+		cache.mu.Lock()
+		if m.resting {
+			m.e.idle--
+		}
+		cache.mu.Unlock()
+		m.err = leave(m.key, m.e)
+	})
 	return m.err
 }
 

@@ -3,7 +3,6 @@ package share
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -53,7 +52,10 @@ func (p *Parts) Here() (n int) {
 
 // mapAll maps the parts of the other ranks.
 func (x *exchange) mapAll(ctx context.Context, parts []part) (*Parts, error) {
-	if x.flat != 0 {
+	switch {
+	case x.again != nil:
+		return x.again, x.again.resume(ctx, x, parts)
+	case x.flat != 0 || x.fixed && canPlace(parts):
 		return x.mapFlat(ctx, parts)
 	}
 	all := newParts(parts, x.rank)
@@ -93,13 +95,23 @@ func (p *Parts) Close() error {
 // Arena is memory of each rank that belongs to the arena: an engine's scratch.
 type Arena struct {
 	*Parts
-	own device.Allocation
+	x     *exchange
+	owner Exporter
+	size  int64
+	alloc func() (device.Allocation, error)
+	own   device.Allocation // nil while it is freed
+
+	number  int // in arenas
+	resting bool
 }
 
 // NewArena allocates size bytes on dev and maps the memory of all ranks. It is collective: all ranks pass the same
 // size. When it returns, every rank has mapped everything, so any rank may write.
 func NewArena(ctx context.Context, b bootstrap.Bootstrap, dev device.Device, size int64) (*Arena, error) {
-	return newArena(ctx, blocking(b, dev, nil), func() (device.Allocation, error) { return dev.Alloc(size) }, dev, size)
+	x := blocking(b, dev, nil)
+	x.fixed = dev.ID().Kind == device.CUDA
+	return newArena(ctx, &Arena{x: x, owner: dev, size: size,
+		alloc: func() (device.Allocation, error) { return dev.Alloc(size) }})
 }
 
 // NewHostArena is NewArena with memory of the host: every rank maps and page-locks the memory of all ranks, its own
@@ -114,37 +126,32 @@ func NewHostArena(ctx context.Context, b bootstrap.Bootstrap, dev device.Device,
 	}
 	x := blocking(b, dev, nil)
 	x.host = true
-	return newArena(ctx, x, func() (own device.Allocation, err error) {
+	return newArena(ctx, &Arena{x: x, owner: memory, size: size, alloc: func() (own device.Allocation, err error) {
 		onNode(node, func() { own, err = memory.Alloc(size) })
 		return own, err
-	}, memory, size)
+	}})
 }
 
-// newArena makes an arena of memory of owner, which alloc allocates.
-func newArena(ctx context.Context, x *exchange, alloc func() (device.Allocation, error), owner Exporter, size int64) (
-	*Arena, error,
-) {
-	own, err := alloc()
-	if err != nil {
-		err = fmt.Errorf("arena of %d bytes: %w", size, err)
+func newArena(ctx context.Context, a *Arena) (*Arena, error) {
+	if err := a.Resume(ctx); err != nil {
+		return nil, errors.Join(err, a.Close())
 	}
-	var p device.Ptr
-	if own != nil {
-		p = own.Ptr()
+	if a.Fixed() {
+		a.enter()
 	}
-	parts, err := x.run(ctx, offer(owner, p, size, err))
-	if err != nil {
-		if own != nil {
-			err = errors.Join(err, own.Close())
-		}
-		return nil, err
-	}
-	return &Arena{parts, own}, nil
+	return a, nil
 }
 
 // Close unmaps the peers' memory and frees this rank's own. If a peer still has it mapped, the physical memory stays
 // allocated until the peer unmaps it.
-func (a *Arena) Close() error { return errors.Join(a.Parts.Close(), a.own.Close()) }
+func (a *Arena) Close() error {
+	a.leave()
+	err := a.Parts.Close()
+	if a.own != nil {
+		err = errors.Join(err, a.own.Close())
+	}
+	return err
+}
 
 // onNode runs f on a thread whose new pages come from a NUMA node, if that has some. Without a node (negative), or
 // where the process may not choose (containers), they come from wherever the thread runs.

@@ -4,6 +4,7 @@
 //
 //   memory    memfd mappings; a CUdeviceptr is the host address. Legacy IPC handles name /proc/PID/fd/N; VMM handles
 //             are the memfd itself.
+//             Work that touches reserved addresses where nothing is mapped ends the process.
 //   streams   a queue of operations that runs at submission as far as it can: only WaitValue and WaitEvent block it.
 //             While the trace has a seed, kernels take time, and operations begin and end in any order that streams,
 //             edges and events allow: mockcuda/queue.c.
@@ -112,7 +113,7 @@ struct CUmod_st {
 	} global[8];
 	int globals;
 };
-struct vmm { int fd, dev, refs; size_t size; };
+struct vmm { int fd, dev, refs; size_t size; int home; }; // dev: whose memory it counts for, or -1
 struct region {
 	CUdeviceptr base;
 	size_t size;
@@ -152,6 +153,32 @@ static void drop(struct region *r) {
 		if (*p == r) { *p = r->next; break; }
 	live[0]--;
 	free(r);
+}
+// Ranges of cuMemAddressReserve. Those that were freed stay here, so that accesses to them are detected.
+static struct range { CUdeviceptr p; size_t n; int live; struct range *next; } *ranges;
+
+// reserved enters a range (1), frees it (-1), or reports whether n bytes at p lie in one (0).
+static int reserved(CUdeviceptr p, size_t n, int what) {
+	if (what > 0) {
+		struct range *r = malloc(sizeof *r);
+		*r = (struct range){p, n, 1, ranges}, ranges = r;
+		return 1;
+	}
+	for (struct range *r = ranges; r; r = r->next) {
+		if (!r->live || (what < 0 ? p != r->p || n != r->n : p < r->p || p + n > r->p + r->n)) continue;
+		r->live = what == 0;
+		return 1;
+	}
+	return 0;
+}
+// touched ends the process, as a fault ends its work on a real GPU, if p was reserved once and nothing is mapped there.
+static void touched(const char *who, CUdeviceptr p) {
+	if (find(p)) return;
+	for (struct range *r = ranges; r; r = r->next)
+		if (p >= r->p && p < r->p + r->n) {
+			fprintf(stderr, "mockcuda: %s accesses %#llx, where nothing is mapped\n", who, p);
+			abort();
+		}
 }
 // unsafe is called by what must not run during a capture, unless the thread has relaxed its mode. It spoils the
 // capture, as the driver does.

@@ -178,6 +178,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *p, size_t n, size_t align, CUdeviceptr
 	(void)at, (void)f;
 	if (!n || n % PAGE) return INVALID;
 	*p = reserve(n, align ? align : PAGE);
+	if (*p) reserved(*p, n, 1);
 	return *p ? OK : OOM;
 }
 static int overlaps(CUdeviceptr p, size_t n) {
@@ -188,7 +189,7 @@ static int overlaps(CUdeviceptr p, size_t n) {
 CUresult cuMemAddressFree(CUdeviceptr p, size_t n) {
 	LOCKED;
 	UNSAFE;
-	if (overlaps(p, n)) return INVALID;
+	if (overlaps(p, n) || !reserved(p, n, -1)) return INVALID;
 	munmap((void *)(uintptr_t)p, n);
 	return OK;
 }
@@ -204,7 +205,7 @@ CUresult cuMemCreate(CUmemHandle *h, size_t n, const CUmemAllocationProp *prop, 
 	int fd = newfd(n);
 	if (fd < 0) return OOM;
 	struct vmm *v = calloc(1, sizeof *v);
-	*v = (struct vmm){fd, d, 1, n};
+	*v = (struct vmm){fd, d, 1, n, d};
 	used[d] += n, live[5]++;
 	*h = (uintptr_t)v;
 	return OK;
@@ -226,8 +227,10 @@ CUresult cuMemMap(CUdeviceptr p, size_t n, size_t off, CUmemHandle h, unsigned l
 	UNSAFE;
 	(void)f;
 	struct vmm *v = (void *)(uintptr_t)h;
-	if (off || n % PAGE || p % PAGE || n > v->size || overlaps(p, n) || mapfd(p, n, v->fd, PROT_NONE)) return INVALID;
-	struct region *r = add(p, n, VMM, v->dev < 0 ? 0 : v->dev);
+	if (off || n % PAGE || p % PAGE || n > v->size || overlaps(p, n) || !reserved(p, n, 0) ||
+		mapfd(p, n, v->fd, PROT_NONE))
+		return INVALID;
+	struct region *r = add(p, n, VMM, v->home);
 	r->h = v, v->refs++;
 	return OK;
 }
@@ -271,7 +274,11 @@ CUresult cuMemImportFromShareableHandle(CUmemHandle *h, void *os, int type) {
 	struct stat st;
 	if (type != 1 || fstat((int)(uintptr_t)os, &st) || !st.st_size || st.st_size % PAGE) return INVALID;
 	struct vmm *v = calloc(1, sizeof *v);
-	*v = (struct vmm){fcntl((int)(uintptr_t)os, F_DUPFD_CLOEXEC, 0), -1, 1, st.st_size};
+	*v = (struct vmm){fcntl((int)(uintptr_t)os, F_DUPFD_CLOEXEC, 0), -1, 1, st.st_size, 0};
+	for (struct region *r = regions; r; r = r->next) { // known where this process made the memory
+		struct stat own;
+		if (r->h && !fstat(r->h->fd, &own) && own.st_ino == st.st_ino && own.st_dev == st.st_dev) v->home = r->h->home;
+	}
 	live[5]++;
 	*h = (uintptr_t)v;
 	return OK;

@@ -18,7 +18,7 @@ static uint32_t probe_pattern(const unsigned char *p, uint32_t from, uint32_t to
 }
 static int probe_device(const unsigned char *p, uint32_t window) {
 	struct region *r = find(arg64(p, 8 * window));
-	return r && r->h ? r->h->dev : -1;
+	return r && r->h ? r->h->home : -1;
 }
 static void k_probe_store(const unsigned char *p, unsigned grid, unsigned block) {
 	(void)block;

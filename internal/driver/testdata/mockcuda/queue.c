@@ -14,6 +14,7 @@ static struct nodes copied(const struct nodes *l) {
 	for (size_t i = 0; i < l->n; i++) append(&c, l->at[i]);
 	return c;
 }
+static void k_blocks(const unsigned char *p, unsigned grid, unsigned block);
 static void unmark(struct mark *m) { if (m && --m->refs == 0) free(m); }
 // latest is what a wait for the event waits for when it is submitted; next is a new record.
 static struct mark *latest(CUevent e) {
@@ -47,6 +48,10 @@ static int ready(const struct op *o, const struct mark *m) {
 }
 static void execute(const struct op *o, struct mark *m) {
 	void *p = (void *)(uintptr_t)o->a;
+	if (o->kind <= WRITE64) touched("an operation", o->a);
+	if (o->kind == COPY) touched("a copy", o->b);
+	if (o->kind == KERNEL && o->fn->run == k_blocks) // the ticket and the windows are the first parameters
+		for (int i = 0; i <= 16; i++) touched(o->fn->name, ((const uint64_t *)o->params)[i]);
 	switch (o->kind) {
 	case COPY: memmove(p, (void *)(uintptr_t)o->b, o->c); break;
 	case SET8:
