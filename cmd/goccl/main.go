@@ -23,17 +23,18 @@ import (
 
 // cli is the whole command line. A new command is a new field and a new file.
 type cli struct {
-	Perf    perfCommand    `cmd:"" help:"Measure a collective, check every result and print a table as nccl-tests does."`
-	Tune    tuneCommand    `cmd:"" help:"Measure the algorithms of the collectives on this machine's GPUs and write the table that selects them."`
-	Run     runCommand     `cmd:"" help:"Start a program as the ranks of a job on this host."`
-	Doctor  doctorCommand  `cmd:"" help:"Report problems of this host, and how to fix them."`
-	Chaos   chaosCommand   `cmd:"" help:"Inject faults into jobs of processes on this host, and report how they are handled."`
-	Plan    planCommand    `cmd:"" help:"Execution plans: show, prove, run, simulate and build them."`
-	Synth   synthCommand   `cmd:"" help:"Search the fastest plan of a collective for a topology, prove it and simulate it."`
-	Watch   watchCommand   `cmd:"" help:"Show what the collectives of running jobs do, and what holds them up."`
-	Topo    topoCommand    `cmd:"" help:"Show the machine: GPUs, how they are linked, NICs, NUMA nodes."`
-	Trace   traceCommand   `cmd:"" help:"Show the last operations of processes: those that run, hang, are stopped or were killed."`
-	Version versionCommand `cmd:"" help:"Print what this program was built from."`
+	Perf     perfCommand     `cmd:"" help:"Measure a collective, check every result and print a table as nccl-tests does."`
+	Tune     tuneCommand     `cmd:"" help:"Measure the algorithms of the collectives on this machine's GPUs and write the table that selects them."`
+	Run      runCommand      `cmd:"" help:"Start a program as the ranks of a job on this host."`
+	Doctor   doctorCommand   `cmd:"" help:"Report problems of this host, and how to fix them."`
+	Chaos    chaosCommand    `cmd:"" help:"Inject faults into jobs of processes on this host, and report how they are handled."`
+	Plan     planCommand     `cmd:"" help:"Execution plans: show, prove, run, simulate and build them."`
+	Synth    synthCommand    `cmd:"" help:"Search the fastest plan of a collective for a topology, prove it and simulate it."`
+	Watch    watchCommand    `cmd:"" help:"Show what the collectives of running jobs do, and what holds them up."`
+	Topo     topoCommand     `cmd:"" help:"Show the machine: GPUs, how they are linked, NICs, NUMA nodes."`
+	Snapshot snapshotCommand `cmd:"" help:"Move the GPU state of a job's processes to host memory and back, for tools that save processes."`
+	Trace    traceCommand    `cmd:"" help:"Show the last operations of processes: those that run, hang, are stopped or were killed."`
+	Version  versionCommand  `cmd:"" help:"Print what this program was built from."`
 
 	Completion completionCommand `cmd:"" help:"Print what completes this command line in a shell."`
 	Man        manCommand        `cmd:"" help:"Print the manual page, for man -l."`

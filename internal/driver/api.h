@@ -53,6 +53,9 @@ typedef struct {
 	uint64_t reserved[2];
 } CUstreamBatchMemOpParams;
 
+typedef struct { unsigned timeoutMs, reserved0; uint64_t reserved1[7]; } CUcheckpointLockArgs;
+
+_Static_assert(sizeof(CUcheckpointLockArgs) == 64, "CUcheckpointLockArgs");
 _Static_assert(sizeof(CUstreamBatchMemOpParams) == 48, "CUstreamBatchMemOpParams");
 _Static_assert(sizeof(CUmemAllocationProp) == 32, "CUmemAllocationProp");
 _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");
@@ -173,6 +176,11 @@ enum {
 	R(cuLaunchKernel, \
 		(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void \
 		**)) \
+	O(cuCheckpointProcessGetState, (int, int *)) \
+	O(cuCheckpointProcessLock, (int, CUcheckpointLockArgs *)) \
+	O(cuCheckpointProcessCheckpoint, (int, void *)) \
+	O(cuCheckpointProcessRestore, (int, void *)) \
+	O(cuCheckpointProcessUnlock, (int, void *)) \
 	O(cuLaunchKernelEx, (const CUlaunchConfig *, CUfunction, void **, void **))
 
 // The function table, and an index per function so that an error can name the failed call.

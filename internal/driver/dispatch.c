@@ -147,6 +147,21 @@ static uint64_t module_function(uint64_t *a, void *p) {
 	return 0;
 }
 
+// a: process, step, milliseconds for a lock -> state.
+static uint64_t checkpoint(uint64_t *a) {
+	int pid = (int)a[0], state = 0;
+	CUcheckpointLockArgs lock = {.timeoutMs = (unsigned)a[2]};
+	switch (a[1]) {
+	case 0: TRY(cuCheckpointProcessGetState, pid, &state); break;
+	case 1: TRY(cuCheckpointProcessLock, pid, &lock); break;
+	case 2: TRY(cuCheckpointProcessCheckpoint, pid, NULL); break;
+	case 3: TRY(cuCheckpointProcessRestore, pid, NULL); break;
+	case 4: TRY(cuCheckpointProcessUnlock, pid, NULL); break;
+	}
+	a[0] = state;
+	return 0;
+}
+
 static uint64_t enable_peer(uint64_t *a) {
 	CUresult r = goccl_cu.cuCtxEnablePeerAccess(PTR(CUcontext, a[0]), 0);
 	return r && r != GOCCL_PEER_ALREADY ? FAIL(cuCtxEnablePeerAccess, r) : 0;
@@ -346,6 +361,7 @@ static uint64_t immediate(uint32_t op, uint64_t *a, void *p, void *q) {
 		TRY(cuOccupancyMaxActiveBlocksPerMultiprocessor, &i, PTR(CUfunction, a[0]), (int)a[1], a[2]);
 		a[0] = i;
 		return 0;
+	case OP_Checkpoint: return checkpoint(a);
 	}
 	return FAIL(cuInit, GOCCL_NOT_SUPPORTED);
 }

@@ -16,6 +16,6 @@
 	OP(EventCreate) OP(EventQuery) OP(EventElapsed) OP(EventDestroy) \
 	OP(GraphInstantiate) OP(GraphUpload) OP(GraphNodes) OP(GraphExecDestroy) OP(GraphDestroy) \
 	OP(ModuleLoad) OP(ModuleUnload) OP(ModuleFunction) OP(ModuleGlobal) OP(FuncGetAttribute) \
-	OP(FuncSetAttribute) OP(Occupancy)
+	OP(FuncSetAttribute) OP(Occupancy) OP(Checkpoint)
 #define GOCCL_OP(name) OP_##name,
 enum { GOCCL_OPS(GOCCL_OP) OP_count };

@@ -78,5 +78,6 @@ const (
 	opFuncGetAttribute
 	opFuncSetAttribute
 	opOccupancy
+	opCheckpoint
 	opCount
 )

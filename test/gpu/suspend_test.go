@@ -1,15 +1,20 @@
 package gpu_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/job/snapshot"
 	"github.com/goccl/goccl/test/commtest"
 )
 
@@ -93,4 +98,130 @@ func TestGPUGraphsSurviveSuspend(t *testing.T) { suspensions(t, commtest.TwoGPUs
 // The mock driver ends the process when a graph touches an address where nothing is mapped.
 func TestOnMockGraphsSurviveSuspend(t *testing.T) {
 	suspensions(t, commtest.OnMock(t, 4, nil), 5, false)
+}
+
+// TestMain also runs the ranks of tests with several processes.
+func TestMain(m *testing.M) {
+	commtest.Main(m, map[string]func(*commtest.Process) error{"snapshot": snapshotRank})
+}
+
+// snapshotRank replays graphs, suspends, and resumes when it is told to, Rounds times.
+func snapshotRank(k *commtest.Process) (err error) {
+	c, err := k.Comm(k.Boot)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	g, err := captureMixture(c, cuda.CaptureThreadLocal, 2)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.close()) }()
+	told, ctx := bufio.NewScanner(os.Stdin), context.Background()
+	replay := setting.Get(commtest.MockVariable) == ""
+	if k.Rounds == 0 {
+		k.Say("not suspended", nil)
+		told.Scan()
+		return nil
+	}
+	for i := range k.Rounds {
+		if err := g.round(replay); err != nil {
+			return fmt.Errorf("round %d: %w", i, err)
+		}
+		if err := c.Suspend(ctx); err != nil {
+			return err
+		}
+		k.Say(fmt.Sprint("suspended ", i), nil)
+		if !told.Scan() {
+			return errors.New("the test has ended")
+		}
+		if err := c.Resume(ctx); err != nil {
+			return err
+		}
+	}
+	return errors.Join(g.round(replay), c.Finalize(ctx))
+}
+
+// snapshots moves ranks in processes of their own to host memory and back, while they are suspended. After each Resume
+// they replay graphs that were captured at first.
+func snapshots(t *testing.T, n, rounds int) {
+	t.Helper()
+	dev, err := cuda.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = dev.Close() }()
+	j := commtest.Start(t, commtest.Task{Do: "snapshot", Size: n, Rounds: rounds, CUDA: true, OpTimeout: 20 * time.Second})
+	var pids []int
+	for r := range n {
+		pids = append(pids, j.Process(r).Pid)
+	}
+	states := func(want cuda.ProcessState) {
+		for _, pid := range pids {
+			if s, err := cuda.Process(pid).State(); err != nil || s != want {
+				t.Fatalf("process %d is %v, want %v: %v", pid, s, want, err)
+			}
+		}
+	}
+	for i := range rounds {
+		j.Await(fmt.Sprint("suspended ", i), commtest.Everyone(n), time.Minute)
+		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+		var free [3]int64
+		free[0], _, _ = dev.MemoryInfo()
+		begin := time.Now()
+		if err := snapshot.Take(ctx, pids); err != nil {
+			t.Fatal(err)
+		}
+		taken := time.Since(begin)
+		states(cuda.Checkpointed)
+		free[1], _, _ = dev.MemoryInfo()
+		begin = time.Now()
+		if err := snapshot.Restore(ctx, pids); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		states(cuda.Running)
+		t.Logf("%d ranks: taken in %v, restored in %v; %d MiB of GPU 0 were free meanwhile, %d before", n, taken,
+			time.Since(begin), free[1]>>20, free[0]>>20)
+		for r := range n {
+			if err := j.Tell(r, "resume\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	j.Await("done", commtest.Everyone(n), time.Minute)
+}
+
+func TestGPUSnapshot(t *testing.T) {
+	most, _ := commtest.GPUs(t)
+	for _, n := range []int{2, 4} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			if n > most {
+				t.Skip("fewer GPUs")
+			}
+			snapshots(t, n, 3)
+		})
+	}
+}
+
+func TestOnMockSnapshot(t *testing.T) {
+	commtest.NeedMock(t)
+	t.Setenv("MOCKCUDA_CHECKPOINT", t.TempDir())
+	snapshots(t, 2, 2)
+}
+
+// The driver refuses ranks that map memory of others. The error names the processes.
+func TestOnMockSnapshotWithoutSuspend(t *testing.T) {
+	commtest.NeedMock(t)
+	t.Setenv("MOCKCUDA_CHECKPOINT", t.TempDir())
+	j := commtest.Start(t, commtest.Task{Do: "snapshot", Size: 2, CUDA: true})
+	j.Await("not suspended", commtest.Everyone(2), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	err := snapshot.Take(ctx, []int{j.Process(0).Pid, j.Process(1).Pid})
+	for r := range 2 {
+		if want := fmt.Sprintf("checkpoint process %d", j.Process(r).Pid); !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
 }

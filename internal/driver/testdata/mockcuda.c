@@ -14,6 +14,8 @@
 //   kernels   a module is PTX text or a cubin; entries whose names are in `kernels` (mockcuda/module.c) run as C
 //             functions. Those whose names begin as in `ticketed` add their blocks to their first parameter, an
 //             address or 0 (kernels/collective/ticket.cuh). Others do nothing.
+//   checkpoint  MOCKCUDA_CHECKPOINT names a folder where processes show others their state. Calls of a locked process
+//             wait. One that maps imported memory cannot be checkpointed.
 //   trace     MOCKCUDA_TRACE names a file that mockcuda.NewTrace made: while its first word is not 0, stream-ordered
 //             calls are noted there. It also names the first call that needed an idle device while a kernel waited.
 //
@@ -46,7 +48,14 @@ enum {
 };
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
-#define LOCKED __attribute__((cleanup(unlock))) int locked_ = (pthread_mutex_lock(&mu), 0); (void)locked_
+#define LOCKED __attribute__((cleanup(unlock))) int locked_ = (enter(), 0); (void)locked_
+// What another process sees of this one: mockcuda/checkpoint.c. state is that of cuCheckpointProcessGetState.
+struct process { int state, foreign; };
+static struct process *own;
+static void enter(void) {
+	while (own && __atomic_load_n(&own->state, __ATOMIC_ACQUIRE)) usleep(1000);
+	pthread_mutex_lock(&mu);
+}
 static void unlock(int *x) { (void)x; pthread_mutex_unlock(&mu); }
 
 static int inited, devices = 2;
@@ -211,6 +220,7 @@ static CUresult owned(CUstream *s) {
 
 #include "mockcuda/trace.c"
 #include "mockcuda/queue.c"
+#include "mockcuda/checkpoint.c"
 #include "mockcuda/device.c"
 #include "mockcuda/memory.c"
 #include "mockcuda/capture.c"

@@ -160,6 +160,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle h, unsigned f) {
 	}
 	close(fd);
 	memcpy(add(*p, i.size, IPC, cur->dev)->ipc, &h, 64);
+	foreign(1);
 	return OK;
 }
 CUresult cuIpcCloseMemHandle(CUdeviceptr p) {
@@ -169,6 +170,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr p) {
 	struct region *r = find(p);
 	if (!r || r->type != IPC) return INVALID;
 	munmap((void *)(uintptr_t)p, (r->size + 4095) / 4096 * 4096);
+	foreign(-1);
 	drop(r);
 	return OK;
 }
@@ -232,6 +234,7 @@ CUresult cuMemMap(CUdeviceptr p, size_t n, size_t off, CUmemHandle h, unsigned l
 		return INVALID;
 	struct region *r = add(p, n, VMM, v->home);
 	r->h = v, v->refs++;
+	foreign(v->dev < 0);
 	return OK;
 }
 CUresult cuMemUnmap(CUdeviceptr p, size_t n) {
@@ -240,6 +243,7 @@ CUresult cuMemUnmap(CUdeviceptr p, size_t n) {
 	struct region *r = find(p);
 	if (!r || r->type != VMM || r->base != p || r->size != n) return INVALID;
 	mmap((void *)(uintptr_t)p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	foreign(-(r->h->dev < 0));
 	unref(r->h);
 	drop(r);
 	return OK;
