@@ -267,7 +267,7 @@ goccl_result goccl_comm_grow_start(goccl_comm comm, int32_t size, const goccl_un
 				   const goccl_comm_config *config, goccl_comm *grown);
 /* Frees the memory that the communicator needs only for its work, and makes it anew; both are collective, and
  * goccl_comm_wait waits for them. In between the communicator can only be ended. Graphs that were
- * captured before must not be launched any more. */
+ * captured before may be launched after it, at the same addresses, and not before. */
 goccl_result goccl_comm_suspend_start(goccl_comm comm);
 goccl_result goccl_comm_resume_start(goccl_comm comm);
 /* Bytes of the device that suspending frees, or has freed (suspended is then 1), and those that it does not. */

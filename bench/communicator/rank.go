@@ -19,9 +19,12 @@ import (
 // The targets, for 8 × H200.
 const (
 	targetStart  = 500 // ms
-	targetMemory = 64  // MiB
-	targetAbove  = 1.5 // µs
-	repeats      = 5   // number of communicators, and of batches of calls; the median is reported
+	targetMemory = 64  // MiB, of the first communicator
+
+	targetFurther = 8 // MiB, of each further one
+
+	targetAbove = 1.5 // µs
+	repeats     = 5   // number of communicators, and of batches of calls; the median is reported
 )
 
 // rank is one rank of the measurement.
@@ -162,6 +165,11 @@ func (r *rank) measure(ctx context.Context, joined, opened time.Duration) (err e
 	if err := r.repeat(ctx); err != nil {
 		return err
 	}
+	if r.dev.ID().Kind == device.CUDA {
+		if err := errors.Join(r.several(ctx), r.cycles(ctx)); err != nil {
+			return err
+		}
+	}
 	return r.Meet(ctx) // no rank leaves while a peer may use its memory
 }
 
@@ -219,6 +227,72 @@ func (r *rank) repeat(ctx context.Context) error {
 	return r.tell(ctx, figure.Figure{Name: "communicator_again", Unit: "ms", Target: figure.UpTo(targetStart),
 		Detail: fmt.Sprintf("NewComm of ranks that are joined, and its first barrier: median of %d communicators, from "+
 			"%.1f to %.1f", repeats, times[0], times[repeats-1])}, times[repeats/2])
+}
+
+// several measures the GPU memory of further communicators of the same ranks, of which 8 and 64 are open.
+func (r *rank) several(ctx context.Context) (err error) {
+	before, err := r.memory()
+	if err != nil {
+		return err
+	}
+	var open []opened
+	defer func() {
+		for _, c := range open {
+			err = errors.Join(err, c.Finalize(ctx), c.Close())
+		}
+	}()
+	for _, n := range []int{1, 8, 64} {
+		for len(open) < n {
+			c, err := r.open(ctx)
+			if err != nil {
+				return err
+			}
+			open = append(open, c)
+		}
+		if err := r.Meet(ctx); err != nil {
+			return err
+		}
+		now, err := r.memory()
+		if err != nil {
+			return err
+		}
+		if err := r.tell(ctx, figure.Figure{Name: fmt.Sprintf("further_memory_%d", n), Unit: "MiB",
+			Target: figure.UpTo(targetFurther), Detail: fmt.Sprintf("GPU memory of each of %d communicators that exist beside "+
+				"the first, after its first operation", n)}, float64(now-before)/mib/float64(n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cycles measures the GPU memory that communicators leave which are made and closed one after the other.
+func (r *rank) cycles(ctx context.Context) error {
+	begin, err := r.memory()
+	if err != nil {
+		return err
+	}
+	for i := range 100 {
+		c, err := r.open(ctx)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(c.Finalize(ctx), c.Close(), r.Meet(ctx)); err != nil {
+			return err
+		}
+		if i != 11 && i != 99 {
+			continue
+		}
+		now, err := r.memory()
+		if err != nil {
+			return err
+		}
+		if err := r.tell(ctx, figure.Figure{Name: fmt.Sprintf("left_after_%d_cycles", i+1), Unit: "MiB",
+			Target: figure.UpTo(0), Detail: "growth of the GPU memory in use since the first cycle of making and closing a " +
+				"communicator"}, float64(now-begin)/mib); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // memoryBytes is the size of the memory for calls: a send half and a receive half.

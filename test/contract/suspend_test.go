@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/test/commtest"
 	"github.com/goccl/goccl/test/conformance"
 	"github.com/goccl/goccl/test/mockcuda"
@@ -91,6 +92,47 @@ func TestOnMockSuspend(t *testing.T) {
 		}
 	}
 }
+
+// Memory is what communicators take of the driver: the first less than 64 MiB, each further one as much as Memory says.
+// Closed ones leave nothing.
+func TestOnMockMemory(t *testing.T) {
+	const n = 4
+	commtest.NeedMock(t)
+	d, err := cuda.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	used := func() int64 {
+		free, total, err := d.MemoryInfo()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return total - free
+	}
+	before := used()
+	t.Run("open", func(t *testing.T) {
+		last := before
+		for i := range 8 {
+			comms := commtest.OnMock(t, n, nil)
+			m, err := comms[0].Memory()
+			if err != nil {
+				t.Fatal(err)
+			}
+			took := used() - last
+			if last = used(); took != roundUp(m.Suspendable)+roundUp(m.Persistent) || took > 64<<20 {
+				t.Errorf("communicator %d takes %d bytes; %+v", i, took, m)
+			}
+		}
+		t.Logf("a communicator of %d ranks takes %d KiB", n, (last-before)/8>>10)
+	})
+	if left := used() - before; left != 0 {
+		t.Errorf("%d bytes are left", left)
+	}
+}
+
+// roundUp is the size of memory in pages of a GPU.
+func roundUp(n int64) int64 { return (n + 2<<20 - 1) &^ (2<<20 - 1) }
 
 // sharedMappings lists the mappings of shared memory of this process, with their addresses and files.
 func sharedMappings(t *testing.T) string {

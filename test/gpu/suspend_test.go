@@ -2,6 +2,7 @@ package gpu_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/job/snapshot"
@@ -119,13 +122,18 @@ func snapshotRank(k *commtest.Process) (err error) {
 	defer func() { err = errors.Join(err, g.close()) }()
 	told, ctx := bufio.NewScanner(os.Stdin), context.Background()
 	replay := setting.Get(commtest.MockVariable) == ""
+	w, err := registerShared(c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.mem.Close()) }()
 	if k.Rounds == 0 {
 		k.Say("not suspended", nil)
 		told.Scan()
 		return nil
 	}
 	for i := range k.Rounds {
-		if err := g.round(replay); err != nil {
+		if err := errors.Join(g.round(replay), w.round(k, g.s, byte(i), replay)); err != nil {
 			return fmt.Errorf("round %d: %w", i, err)
 		}
 		if err := c.Suspend(ctx); err != nil {
@@ -139,7 +147,67 @@ func snapshotRank(k *commtest.Process) (err error) {
 			return err
 		}
 	}
-	return errors.Join(g.round(replay), c.Finalize(ctx))
+	return errors.Join(g.round(replay), w.round(k, g.s, 0xff, replay), c.Finalize(ctx))
+}
+
+// shared is memory in a window and in a flat window.
+type shared struct {
+	c    *goccl.Comm
+	mem  device.Allocation
+	flat *goccl.FlatWindow
+}
+
+const sharedBytes = 8 << 20 // of a rank in the all-gather, which copy engines run
+
+func registerShared(c *goccl.Comm) (*shared, error) {
+	w, n := &shared{c: c}, int64(c.WorldSize())
+	var err error
+	if w.mem, err = c.Device().Alloc((n + 1) * sharedBytes); err != nil {
+		return nil, err
+	}
+	if _, err = c.RegisterWindow(w.mem.Ptr(), n*sharedBytes); err == nil {
+		w.flat, err = c.RegisterFlat(w.mem.Ptr(), (n+1)*sharedBytes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w, w.flat.Await()
+}
+
+// round gathers into the window, and stores into the parts of the peers, at the addresses of the flat window.
+func (w *shared) round(k *commtest.Process, s *cuda.Stream, seed byte, compare bool) error {
+	c, d, n := w.c, w.c.Device(), w.c.WorldSize()
+	ctx, src := context.Background(), w.mem.Ptr().Add(int64(n)*sharedBytes)
+	if err := errors.Join(d.CopyIn(src, bytes.Repeat([]byte{seed + byte(k.Rank)}, sharedBytes)), k.Boot.Barrier(ctx),
+		c.AllGather(src, w.mem.Ptr(), sharedBytes, datatype.Int8, s), c.Synchronize(ctx, s), k.Boot.Barrier(ctx)); err != nil {
+		return err
+	}
+	all := make([]byte, n*sharedBytes)
+	if err := d.CopyOut(all, w.mem.Ptr()); err != nil {
+		return err
+	}
+	for p := range n {
+		part := all[p*sharedBytes : (p+1)*sharedBytes]
+		if want := bytes.Repeat([]byte{seed + byte(p)}, sharedBytes); compare && !bytes.Equal(part, want) {
+			return fmt.Errorf("the part of rank %d in the window is wrong", p)
+		}
+	}
+	for p := range n {
+		at := w.flat.Base().Add(int64(p)*w.flat.Stride() + int64(n)*sharedBytes + int64(k.Rank))
+		if err := d.CopyIn(at, []byte{seed ^ byte(k.Rank)}); err != nil {
+			return err
+		}
+	}
+	got := make([]byte, n)
+	if err := errors.Join(k.Boot.Barrier(ctx), d.CopyOut(got, src), k.Boot.Barrier(ctx)); err != nil {
+		return err
+	}
+	for p := range n {
+		if got[p] != seed^byte(p) {
+			return fmt.Errorf("rank %d has left %#x in the flat window, want %#x", p, got[p], seed^byte(p))
+		}
+	}
+	return nil
 }
 
 // snapshots moves ranks in processes of their own to host memory and back, while they are suspended. After each Resume

@@ -143,12 +143,13 @@ class Membership:
 
     def suspend(self) -> None:
         """Frees the memory that the communicator needs only for its work. Collective; until resume it can only be
-        ended, and graphs that were captured before must not be launched any more."""
+        ended, and graphs that were captured before must not be launched."""
         lib.comm_suspend_start(self._handle)
         interruptible(lib.comm_wait, self._handle)
 
     def resume(self) -> None:
-        """Takes the memory anew that suspend has freed. Collective."""
+        """Takes the memory anew that suspend has freed, at the same addresses, so graphs of before may be launched again.
+        Collective."""
         lib.comm_resume_start(self._handle)
         interruptible(lib.comm_wait, self._handle)
 
