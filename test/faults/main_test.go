@@ -10,5 +10,6 @@ func TestMain(m *testing.M) {
 	commtest.Main(m, map[string]func(*commtest.Process) error{
 		"traffic": traffic, "wait": wait, "setup": setup, "replay": replay, "reuse": reuse, "paused": paused, "model": model,
 		"restart": restart, "restarted": restarted, "splitting": splitting,
+		"decoding": decoding,
 	})
 }
