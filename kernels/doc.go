@@ -17,7 +17,8 @@
 //	                that polls), packet.cuh (LL, LL128, epochs), pipe.cuh (slots between ranks), word.cuh and copy.cuh
 //	                (bytes of any alignment), reduce.cuh (types and operators), and the channels
 //	collective      collectives by packets, messages between pairs, streams; the sources of ring and pcie
-//	ring, pcie      entry points of large messages, and of ranks without NVLink
+//	direct, ring    entry points of large messages
+//	pcie            entry points of ranks without NVLink
 //	hosts           messages and reductions between hosts
 //	onesided        puts with a signal, and waits for signals
 //	probe           whether data arrives in the memory of peers

@@ -4,6 +4,7 @@ package kernels
 
 import (
 	"github.com/goccl/goccl/kernels/collective"
+	"github.com/goccl/goccl/kernels/direct"
 	"github.com/goccl/goccl/kernels/executor"
 	"github.com/goccl/goccl/kernels/fused"
 	"github.com/goccl/goccl/kernels/hosts"
@@ -20,6 +21,7 @@ import (
 // groups is every folder of CUDA sources, by name.
 var groups = map[string]*artifact.Group{
 	"collective": &collective.Group,
+	"direct":     &direct.Group,
 	"executor":   &executor.Group,
 	"fused":      &fused.Group,
 	"hosts":      &hosts.Group,

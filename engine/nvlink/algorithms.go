@@ -47,7 +47,7 @@ func (e *Engine) Algorithms() []collective.Info {
 			}
 			from := uint64(e.sliceFrom()) * uint64(e.size)
 			add(c, "stream", from, collective.AnySize, e.table.spans(c, from, collective.AnySize,
-				func(x variant) bool { return !x.ofRing() }), "stream")
+				func(x variant) bool { return !x.wide() }), "stream")
 		case collective.AllToAllV, collective.Gather, collective.Scatter, collective.Send, collective.Recv:
 			from := uint64(e.batch.from)
 			packets(c, from-1)
@@ -64,14 +64,14 @@ func (e *Engine) Algorithms() []collective.Info {
 func (e *Engine) infoOf(c collective.Collective, name string) collective.Info {
 	v, _ := parseVariant(c, name)
 	tags := map[string]uint64{"shots": 1 + uint64(btoi(v.twoShot)), "ll128": uint64(btoi(v.protocol == ll128))}
-	if v.ofRing() {
+	if v.wide() {
 		tags[v.protocol.String()] = 1
 	}
 	most := collective.AnySize
 	if v.protocol == lamport {
 		most = uint64(e.lamport.MostBytes())
 	}
-	if (c == collective.AllGather || c == collective.AllToAll) && e.size > 1 && !v.ofRing() {
+	if (c == collective.AllGather || c == collective.AllToAll) && e.size > 1 && !v.wide() {
 		most = uint64(e.sliceFrom())*uint64(e.size) - 1
 	}
 	return collective.Info{Name: name, Collective: c, Most: most, Tags: tags, Forceable: true,

@@ -49,7 +49,9 @@ func (e *Engine) pick(r *collective.Request, bytes int64, s *cuda.Stream) (varia
 
 // usable returns v, or what runs instead if v cannot run r. It is the same on all ranks.
 func (e *Engine) usable(v variant, r *collective.Request) variant {
-	v = e.inPlace(v, r)
+	if v.protocol == direct && e.directKernel(r) == nil {
+		v = variant{protocol: ring, threads: directInstead}
+	}
 	if v.protocol == ring && !e.canUseRing(r) {
 		v = e.table.packets(r.Collective)
 	}
@@ -66,7 +68,10 @@ func (e *Engine) reduce(r *collective.Request, s *cuda.Stream) error {
 	if err != nil {
 		return err
 	}
-	if v.ofRing() {
+	if v.protocol == direct {
+		return e.direct(r, s, v)
+	}
+	if v.protocol == ring {
 		return e.ringReduce(r, s, root, v)
 	}
 	if v.protocol == lamport {
@@ -96,7 +101,10 @@ func (e *Engine) reduceScatter(r *collective.Request, s *cuda.Stream) error {
 	if err != nil {
 		return err
 	}
-	if v.ofRing() {
+	if v.protocol == direct {
+		return e.direct(r, s, v)
+	}
+	if v.protocol == ring {
 		return e.ringReduceScatter(r, s, v)
 	}
 	a := e.args
@@ -123,7 +131,10 @@ func (e *Engine) exchange(r *collective.Request, s *cuda.Stream) error {
 		return err
 	}
 	staged := e.staged(r)
-	if v.ofRing() && !staged {
+	if v.protocol == direct && !staged {
+		return e.direct(r, s, v)
+	}
+	if v.protocol == ring && !staged {
 		return e.ringAllGather(r, s, v)
 	}
 	// Streams of messages would overwrite data that an in-place all-to-all has yet to send. Packets are read before they

@@ -22,7 +22,7 @@ func TestDirect(t *testing.T) {
 		shift  int64
 		kernel string
 	}
-	put := func(e *Engine, mem device.Ptr, c sum) (mockcuda.Call, *directArgs) {
+	launch := func(e *Engine, mem device.Ptr, c sum) mockcuda.Call {
 		t.Helper()
 		s := newStream(t, e)
 		r := collective.Request{Collective: c.what, Send: mem.Add(c.shift), Recv: mem.Add(32 << 20), Count: count,
@@ -31,7 +31,12 @@ func TestDirect(t *testing.T) {
 		if len(calls) != 1 || calls[0].Kernel != c.kernel {
 			t.Fatalf("%v of %v: %v, want %s", c.what, c.typ, names(calls), c.kernel)
 		}
-		return calls[0], argsOf[directArgs](t, calls[0])
+		return calls[0]
+	}
+	put := func(e *Engine, mem device.Ptr, c sum) (mockcuda.Call, *directArgs) {
+		t.Helper()
+		call := launch(e, mem, c)
+		return call, argsOf[directArgs](t, call)
 	}
 	for r, e := range engines {
 		must(t, e.Force("all_reduce:direct,all_gather:direct/6,reduce_scatter:direct/12"))
@@ -41,18 +46,18 @@ func TestDirect(t *testing.T) {
 			grid    uint32
 			in, out int64 // offsets in mem
 		}{
-			{sum{collective.AllReduce, datatype.Float32, datatype.Sum, 0, "all_reduce_ring_float32_sum"}, 8, 0, 32 << 20},
-			{sum{collective.AllReduce, datatype.Bfloat16, datatype.Avg, 64, "all_reduce_ring_bfloat16_sum"}, 8, 64, 32 << 20},
-			{sum{collective.ReduceScatter, datatype.Float16, datatype.Sum, 0, "reduce_scatter_ring_float16_sum"}, 12, 0, 0},
-			{sum{collective.AllGather, datatype.Int8, datatype.Sum, 0, "all_gather_ring_words"}, 6, 32 << 20, 32 << 20},
+			{sum{collective.AllReduce, datatype.Float32, datatype.Sum, 0, "all_reduce_direct_float32"}, 8, 0, 32 << 20},
+			{sum{collective.AllReduce, datatype.Bfloat16, datatype.Avg, 64, "all_reduce_direct_bfloat16"}, 8, 64, 32 << 20},
+			{sum{collective.ReduceScatter, datatype.Float16, datatype.Sum, 0, "reduce_scatter_direct_float16"}, 12, 0, 0},
+			{sum{collective.AllGather, datatype.Int8, datatype.Sum, 0, "all_gather_direct"}, 6, 32 << 20, 32 << 20},
 		} {
 			call, a := put(e, mem, c.sum)
 			for end := time.Now().Add(time.Minute); a.in[0] == 0 && time.Now().Before(end); {
 				time.Sleep(time.Millisecond)
 				call, a = put(e, mem, c.sum)
 			}
-			if call.Grid != c.grid || a.meetOffset != uint64(streamBytes(n)+ringFlagBytes(n)) {
-				t.Errorf("rank %d, %s: %d blocks, lines at %d", r, c.kernel, call.Grid, a.meetOffset)
+			if call.Grid != c.grid || int64(a.flagsOffset) != streamBytes(n)+ringFlagBytes(n) || a.window != e.stream.window {
+				t.Errorf("rank %d, %s: %d blocks, %+v", r, c.kernel, call.Grid, a)
 			}
 			for p := range n { // one process: the mappings lie at the owner's addresses
 				if a.in[p] != uint64(mem.Add(c.in)) || a.out[p] != uint64(mem.Add(c.out)) {
@@ -61,8 +66,8 @@ func TestDirect(t *testing.T) {
 				}
 			}
 		}
-		shifted := sum{collective.AllReduce, datatype.Float32, datatype.Sum, 4, "all_reduce_ring_float32"}
-		if _, a := put(e, mem, shifted); a.meetOffset == 0 || a.in != [maxRanks]uint64{} || a.out != a.in {
+		shifted := sum{collective.AllReduce, datatype.Float32, datatype.Sum, 4, "all_reduce_direct_float32"}
+		if _, a := put(e, mem, shifted); a.in != [maxRanks]uint64{} || a.out != a.in {
 			t.Errorf("rank %d: buffers that are not aligned are offered: %+v", r, a)
 		}
 		for _, c := range []sum{
@@ -70,8 +75,8 @@ func TestDirect(t *testing.T) {
 			{collective.AllReduce, datatype.Int32, datatype.Sum, 0, "all_reduce_ring_int32"},
 			{collective.ReduceScatter, datatype.Bfloat16, datatype.PreMulSum, 0, "reduce_scatter_ring_bfloat16"},
 		} {
-			if call, a := put(e, mem, c); a.meetOffset != 0 || call.Grid != directInstead {
-				t.Errorf("rank %d, %s: %d blocks, lines at %d", r, c.kernel, call.Grid, a.meetOffset)
+			if call := launch(e, mem, c); call.Grid != directInstead {
+				t.Errorf("rank %d, %s: %d blocks", r, c.kernel, call.Grid)
 			}
 		}
 	}

@@ -31,42 +31,44 @@ type Config struct {
 type Engine struct {
 	collective.Plain
 
-	dev         *cuda.Device
-	name        string
-	rank, size  int
-	timeout     time.Duration
-	maxBlocks   [2]int64 // of a packet kernel for any number of ranks, and of one made for this number
-	whole       bool     // whether a launch may use all SMs: no rank shares its GPU or has a limit of blocks
-	overlaps    bool     // whether a launch may start before the previous kernel has ended
-	slotUnits   int64    // 16-byte units of a slot: the most threads of a block
-	boot        bootstrap.Bootstrap
-	arena       *share.Arena
-	launcher    *launcher.Launcher // orders all work of the engine, because kernels share epochs
-	latest      latest             // request
-	kernels     kernelTable        // fixed once loaded
-	ringKernels ringTable
-	table       *selection
-	tuning      string // the file with the table; "": an embedded one
-	tableName   string
-	gpu         GPU            // of all ranks
-	links       []Pair         // of all pairs of ranks
-	windows     *share.Windows // the user's; nil: they are not used
-	buffers     *share.Buffers // of users, shared at their first use; nil: they are not used
-	copyMode    copyMode       // of windows
-	side        *cuda.Side     // for own slices of windows; made with the first one
-	tokens      *tokens        // nil: copies are between barriers of kernels only
-	stage       int64          // bytes of a stage in the arena; 0: there is none
-	lamport     Lamport        // nil: there is none
-	exact       collective.Exact
+	dev           *cuda.Device
+	name          string
+	rank, size    int
+	timeout       time.Duration
+	maxBlocks     [2]int64 // of a packet kernel for any number of ranks, and of one made for this number
+	whole         bool     // whether a launch may use all SMs: no rank shares its GPU or has a limit of blocks
+	overlaps      bool     // whether a launch may start before the previous kernel has ended
+	slotUnits     int64    // 16-byte units of a slot: the most threads of a block
+	boot          bootstrap.Bootstrap
+	arena         *share.Arena
+	launcher      *launcher.Launcher // orders all work of the engine, because kernels share epochs
+	latest        latest             // request
+	kernels       kernelTable        // fixed once loaded
+	ringKernels   ringTable
+	directKernels directKernels
+	table         *selection
+	tuning        string // the file with the table; "": an embedded one
+	tableName     string
+	gpu           GPU            // of all ranks
+	links         []Pair         // of all pairs of ranks
+	windows       *share.Windows // the user's; nil: they are not used
+	buffers       *share.Buffers // of users, shared at their first use; nil: they are not used
+	copyMode      copyMode       // of windows
+	side          *cuda.Side     // for own slices of windows; made with the first one
+	tokens        *tokens        // nil: copies are between barriers of kernels only
+	stage         int64          // bytes of a stage in the arena; 0: there is none
+	lamport       Lamport        // nil: there is none
+	exact         collective.Exact
 
 	// Parameters of the next launch; the constant fields are filled once. They are separate objects without Go
 	// pointers, because C reads them.
-	args   *collectiveArgs
-	areas  [numProtocols][maxRanks]uint64 // values of window for it
-	ring   *directArgs
-	p2p    *p2pArgs
-	few    *p2pFewArgs
-	stream *p2pArgs
+	args       *collectiveArgs
+	areas      [numProtocols][maxRanks]uint64 // values of window for it
+	ring       *collectiveArgs
+	directArgs *directArgs
+	p2p        *p2pArgs
+	few        *p2pFewArgs
+	stream     *p2pArgs
 
 	counted *allToAllVArgs
 
@@ -120,7 +122,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		maxBlocks: [2]int64{terms.packetBlocks(1), terms.packetBlocks(2)}, ringBlocks: terms.ringBlocks(),
 		own: terms.limits(), p2pChannels: terms.p2pChannels(n), whole: terms.sharing == 1 && terms.blocks == 0,
 		overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap,
-		args:     new(collectiveArgs), ring: new(directArgs), p2p: new(p2pArgs), few: new(p2pFewArgs),
+		args:     new(collectiveArgs), ring: new(collectiveArgs), directArgs: new(directArgs), p2p: new(p2pArgs), few: new(p2pFewArgs),
 		stream: new(p2pArgs)}
 	if e.arena, err = selectLink(ctx, cfg.Bootstrap, dev, &terms); err != nil {
 		return nil, err
@@ -131,7 +133,9 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 			e.tokens, e.stage = new(tokens), terms.stage()
 		}
 	}
-	e.share(&terms, cfg.Bootstrap)
+	if !terms.noRegister && n > 1 && terms.gpu.Link == NVLink {
+		e.buffers = share.NewBuffers(cfg.Bootstrap, tags.Buffers, dev)
+	}
 	e.streams = int(max(1, terms.share(2*streamChannels)/2))
 	if err := e.choose(&terms, env.Algorithms); err != nil {
 		return nil, errors.Join(err, e.free())
@@ -215,8 +219,11 @@ func (e *Engine) fillConstants() {
 	if e.tokens != nil {
 		e.tokens.place(e)
 	}
-	e.ring.collectiveArgs = *e.args
+	*e.ring = *e.args
 	e.ring.window, e.ring.epochs, e.ring.flagsOffset = e.stream.window, state+stateRing, uint32(streamBytes(n))
+	d := e.directArgs
+	d.collectiveArgs = *e.ring
+	d.root, d.flagsOffset, d.slotBytes = everyone, uint32(streamBytes(n)+ringFlagBytes(n)), uint32(directPiece(n))
 }
 
 // Enqueue implements collective.Engine. Few functions lie between a call and its launch.

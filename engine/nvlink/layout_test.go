@@ -45,7 +45,7 @@ func TestLayout(t *testing.T) {
 // Compare with the compiler's layout of the structs: a kernel's parameters are the end of its constant bank.
 func TestParameterSizes(t *testing.T) {
 	const before = 0x160 // of the bank, on sm_80
-	for _, group := range []string{"collective", "pcie", "probe", "ring"} {
+	for _, group := range []string{"collective", "direct", "pcie", "probe", "ring"} {
 		image, err := kernels.Image(group, 8, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func TestParameterSizes(t *testing.T) {
 				want = unsafe.Sizeof(p2pArgs{})
 			case strings.HasPrefix(name, "all_to_all_v_device"):
 				want = unsafe.Sizeof(allToAllVArgs{})
-			case group == "ring":
+			case group == "direct":
 				want = unsafe.Sizeof(directArgs{})
 			case group == "probe":
 				want, name = unsafe.Sizeof(probeArgs{}), entry
@@ -92,7 +92,7 @@ func TestLayoutAgreesWithTheHeaders(t *testing.T) {
 		"ring.cuh": {"ringChannels": ringChannels, "ringParts": ringParts, "ringLine": ringLine,
 			"ringWorkers": ringWorkers},
 		"ring_fold.cuh":               {"foldLag": foldLag},
-		"direct.cuh":                  {"directLine": directLine, "directShared": directShared},
+		"direct.cuh":                  {"directLine": directLine, "directShared": directShared, "pullBytes": directPullBytes},
 		"../probe/probe.cuh":          {"half": probeHalf, "maxRanks": maxRanks, "works": probeWorks},
 		"../include/goccl/pipe.cuh":   {"pipeSignalers": pipeSignalers},
 		"../include/goccl/reduce.cuh": {"unsignedBit": unsignedBit},

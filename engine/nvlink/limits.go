@@ -84,8 +84,8 @@ func (e *Engine) named(r *collective.Request) (variant, error) {
 	if err == nil {
 		err = e.table.allows(r.Collective, v)
 	}
-	if err == nil && v.ofRing() && e.size > 1 {
-		err = e.loadRing()
+	if err == nil && v.wide() && e.size > 1 {
+		err = e.loadLarge(v.protocol)
 	}
 	if err != nil {
 		return v, fmt.Errorf("%v: %w", r.Collective, err)

@@ -181,7 +181,7 @@ func conclude(b bootstrap.Bootstrap, rank int, all []hello) (terms, error) {
 // spareSMs is the number of SMs that the widest launch leaves free. Blocks wait for peers. If one launch took the whole
 // GPU, a kernel of another communicator could not start, and a peer may wait for that kernel first: both would wait for
 // ever. A launch whose blocks do not all fit keeps every later kernel off the GPU, too.
-const spareSMs = 4
+const spareSMs = directDefault
 
 // leaveRoom leaves a third of the SMs to kernels of the same communicator that run at the same time and wait for other
 // hosts. It returns how many blocks these of one rank may have: with one block on an SM, whether they or this engine's

@@ -110,7 +110,7 @@ func TestGridsLeaveRoom(t *testing.T) {
 			}
 		}
 	}
-	if h := (terms{sharing: 1, sms: 132}); h.packetBlocks(2) != maxBlocks || h.ringBlocks() != ringChannels ||
+	if h := (terms{sharing: 1, sms: 132}); h.packetBlocks(2) != maxBlocks || h.ringBlocks() != 132-spareSMs ||
 		h.p2pChannels(4) != p2pChannels {
 		t.Errorf("an H200: %d, %d and %d blocks", h.packetBlocks(2), h.ringBlocks(), h.p2pChannels(4))
 	}

@@ -44,10 +44,25 @@ func ringMovementName(job, aligned int) string {
 	return ringMovements[job] + []string{"", "_words"}[aligned]
 }
 
-// loadChosen loads the ring kernels if the table may choose them and they are not loaded.
+// loadChosen loads the kernels of large messages that the table may choose. Requests that direct cannot run
+// need the ring's.
 func (e *Engine) loadChosen() error {
-	if e.size == 1 || !e.table.chooses(ring) && !e.table.chooses(direct) {
-		return nil
+	for _, p := range []protocol{ring, direct} {
+		if e.size > 1 && e.table.chooses(p) {
+			if err := e.loadLarge(p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// loadLarge loads the kernels of ring or direct.
+func (e *Engine) loadLarge(p protocol) error {
+	if p == direct {
+		if err := e.loadDirect(); err != nil {
+			return err
+		}
 	}
 	return e.loadRing()
 }
@@ -67,9 +82,7 @@ func (e *Engine) loadRing() error {
 	find := func(name string) (f *cuda.Function) {
 		name = kernels.Entry(name)
 		if err == nil && slices.Contains(exists, name) {
-			if f, err = function(m, name); err == nil {
-				err = e.allowShared(f)
-			}
+			f, err = function(m, name)
 		}
 		return f
 	}
@@ -135,14 +148,11 @@ func (e *Engine) ringReduce(r *collective.Request, s *cuda.Stream, root uint32, 
 		if e.rank != r.Root {
 			a.recv = 0 // ignored; must not break the alignment
 		}
-		a.sendStride, a.recvStride, a.meetOffset = 0, 0, 0
+		a.sendStride, a.recvStride = 0, 0
 		return e.launchRingReduction(r, s, ringReduceJob, v, ringWork{slice: r.Bytes(), chain: true})
 	}
 	slice := sliceOf(r.Bytes(), int64(e.size))
 	a.sendStride, a.recvStride = uint64(slice), uint64(slice)
-	if err := e.place(r, s, v, r.Bytes(), r.Bytes()); err != nil {
-		return err
-	}
 	return e.launchRingReduction(r, s, ringAllReduceJob, v, ringWork{slice: slice})
 }
 
@@ -151,9 +161,6 @@ func (e *Engine) ringReduceScatter(r *collective.Request, s *cuda.Stream, v vari
 	a.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), everyone
 	a.sendStride, a.recvStride = uint64(r.Bytes()), 0
-	if err := e.place(r, s, v, r.Bytes()*int64(e.size), 0); err != nil {
-		return err
-	}
 	return e.launchRingReduction(r, s, ringReduceScatterJob, v, ringWork{slice: r.Bytes()})
 }
 
@@ -162,9 +169,6 @@ func (e *Engine) ringAllGather(r *collective.Request, s *cuda.Stream, v variant)
 	a.operands(r)
 	a.bytes, a.root = uint64(r.Bytes()), everyone
 	a.sendStride, a.recvStride = 0, uint64(r.Bytes())
-	if err := e.place(r, s, v, 0, r.Bytes()*int64(e.size)); err != nil {
-		return err
-	}
 	return e.launchRingMovement(s, ringAllGatherJob, v, ringWork{slice: r.Bytes()})
 }
 
@@ -175,7 +179,7 @@ func (e *Engine) ringBroadcast(r *collective.Request, s *cuda.Stream, v variant)
 		a.send = a.recv // ignored; must not break the alignment
 	}
 	a.bytes, a.root = uint64(r.Bytes()), uint32(r.Root)
-	a.sendStride, a.recvStride, a.meetOffset = 0, 0, 0
+	a.sendStride, a.recvStride = 0, 0
 	return e.launchRingMovement(s, ringBroadcastJob, v, ringWork{slice: r.Bytes(), chain: true})
 }
 
@@ -191,7 +195,8 @@ func (e *Engine) launchRingReduction(r *collective.Request, s *cuda.Stream, job 
 	if k[aligned] == nil {
 		return missing(ringReductionName(job, r.Type, aligned))
 	}
-	return e.launchRing(s, k[aligned], v, w)
+	cfg := e.ringGrid(v, w)
+	return s.LaunchInOrder(k[aligned], &cfg, launcher.Raw(e.ring), e.launcher.Order)
 }
 
 func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, w ringWork) error {
@@ -200,7 +205,8 @@ func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, w ringWo
 	if f == nil {
 		return missing(ringMovementName(job, aligned))
 	}
-	return e.launchRing(s, f, v, w)
+	cfg := e.ringGrid(v, w)
+	return s.LaunchInOrder(f, &cfg, launcher.Raw(e.ring), e.launcher.Order)
 }
 
 // ringGrid is the shape of a launch with ring, and sets the size of its FIFOs: the same on all ranks. All blocks of all

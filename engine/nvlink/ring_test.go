@@ -67,7 +67,7 @@ func TestRing(t *testing.T) {
 				if len(calls) != 1 || calls[0].Kernel != c.kernel {
 					t.Fatalf("%d ranks, %v: %v, want %s", n, c.what, names(calls), c.kernel)
 				}
-				a := argsOf[directArgs](t, calls[0])
+				a := argsOf[collectiveArgs](t, calls[0])
 				if a.sendStride != c.stride[0] || a.recvStride != c.stride[1] || a.root != c.root || a.bytes != bytes ||
 					a.rank != uint32(r) {
 					t.Errorf("%d ranks, %v: %+v", n, c.what, a)
@@ -165,9 +165,6 @@ func TestProtocolsAndAddresses(t *testing.T) {
 		}))
 		if len(calls) != 1 {
 			t.Fatalf("%v: %v", what, names(calls))
-		}
-		if strings.Contains(calls[0].Kernel, "_ring_") {
-			return calls[0].Kernel, &argsOf[directArgs](t, calls[0]).collectiveArgs
 		}
 		return calls[0].Kernel, argsOf[collectiveArgs](t, calls[0])
 	}

@@ -39,14 +39,14 @@ type variant struct {
 	threads  int // per block, at most; for ring and direct: channels
 }
 
-// ofRing reports whether kernels of the ring run v.
-func (v variant) ofRing() bool { return v.protocol == ring || v.protocol == direct }
+// wide reports whether v is for large messages: its number is of channels or blocks, not of threads.
+func (v variant) wide() bool { return v.protocol == ring || v.protocol == direct }
 
 // channels is the maximum number of ring channels.
 func (v variant) channels() int { return v.threads }
 
 func (v variant) String() string {
-	if v.ofRing() {
+	if v.wide() {
 		return fmt.Sprintf("%v/%d", v.protocol, v.threads)
 	}
 	shots := "one_shot"
@@ -77,8 +77,8 @@ var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two
 // of channels; each channel is one block. Reductions of 8-bit types, and reduce of 16-bit types, use packets instead.
 //
 // direct is for large messages of float32, float16 and bfloat16 (sum and avg), and all-gathers: ranks load from each
-// other's send buffers, or store to each other's receive buffers. The number after its slash is the number of blocks.
-// While a rank has not mapped a buffer, these blocks run the ring instead. For other requests the ring has 32 channels.
+// other's send buffers, and store to each other's receive buffers, where all ranks have mapped them, else through their
+// windows. The number after its slash is the number of blocks. Other requests run on a ring of 32 channels.
 //
 // one_shot_lamport is one_shot by packets of 16 bytes of data without a flag (lamport.go). Requests that it does not
 // support run as one_shot_ll128.

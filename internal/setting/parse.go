@@ -188,6 +188,14 @@ func setP2PDirect(c *Config, s string) bool {
 	return true
 }
 
+// setAllocator turns registration off where PyTorch's memory cannot be mapped by other processes.
+func setAllocator(c *Config, s string) bool {
+	s = strings.ReplaceAll(s, " ", "")
+	c.NoRegister = c.NoRegister || strings.Contains(s, "expandable_segments:True") ||
+		strings.Contains(s, "backend:cudaMallocAsync")
+	return true
+}
+
 // p2pLevels are NCCL's names. Its old numbers are the second row; larger numbers are 5.
 var (
 	p2pLevels = map[string]P2PLevel{"LOC": P2PNever, "NVL": P2PNVLink, "NVB": P2PNVLink, "PIX": P2PSwitch,

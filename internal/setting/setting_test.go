@@ -120,6 +120,14 @@ func TestRegister(t *testing.T) {
 			t.Errorf("%+v: %v, %v", c, got.NoRegister, err)
 		}
 	}
+	for conf, off := range map[string]bool{"max_split_size_mb:128": false, "expandable_segments:False": false,
+		"max_split_size_mb:128, expandable_segments: True": true, "backend:cudaMallocAsync": true} {
+		for _, name := range []string{"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"} {
+			if got, err := Parse(from(name, conf)); err != nil || got.NoRegister != off {
+				t.Errorf("%s=%s: %v, %v", name, conf, got.NoRegister, err)
+			}
+		}
+	}
 	if _, err := Parse(from("GOCCL_REGISTER", "1")); err == nil || !strings.Contains(err.Error(), "want auto or off") {
 		t.Errorf("%v", err)
 	}

@@ -151,8 +151,9 @@ var table = []Variable{
 		Brief: "reductions read the users' buffers of other GPUs in place",
 		Doc: "on GPUs, `auto`: the ranks of a host map each other's buffers from their first use on, and large reductions " +
 			"read them in place. Memory that is freed is only free when the other ranks have unmapped it, 0.1 s later, so " +
-			"no more buffers are mapped while less than 1/8 of a GPU's memory is free. `off`: never, as with " +
-			"`NCCL_P2P_DIRECT_DISABLE=1`. One rank that has it off is enough",
+			"no more buffers are mapped while less than 1/16 of a GPU's memory is free. `off`: never, as with " +
+			"`NCCL_P2P_DIRECT_DISABLE=1`, and with PyTorch's allocators whose memory cannot be mapped (`expandable_segments`, " +
+			"`cudaMallocAsync` in `PYTORCH_CUDA_ALLOC_CONF`). One rank that has it off is enough",
 		set: choice(func(c *Config) *bool { return &c.NoRegister }, map[string]bool{"auto": false, "off": true})},
 	{Name: "GOCCL_MOE_STAGES", Default: "`1`", Want: wantSwitch, Brief: "bulk copies of mixtures of experts",
 		Doc: "on GPUs of compute capability 9.0 and later, the rows of a rank of many tokens go by bulk copies (TMA) " +
@@ -268,6 +269,8 @@ var table = []Variable{
 	}},
 	{Name: "NCCL_P2P_DISABLE", Section: Internal, set: ncclSwitch(func(c *Config) *bool { return &c.NoP2P })},
 	{Name: "NCCL_P2P_DIRECT_DISABLE", Section: Internal, set: setP2PDirect},
+	{Name: "PYTORCH_CUDA_ALLOC_CONF", Section: Internal, set: setAllocator},
+	{Name: "PYTORCH_ALLOC_CONF", Section: Internal, set: setAllocator},
 	{Name: "NCCL_SHM_DISABLE", Section: Internal, set: ncclSwitch(func(c *Config) *bool { return &c.NoHostMemory })},
 	{Name: "NCCL_P2P_LEVEL", Section: Internal, set: setP2PLevel},
 	{Name: "GOCCL_PERF_TERMINAL", Section: Internal, set: text(func(c *Config) *string { return &c.Terminal })},

@@ -15,7 +15,7 @@ import (
 
 const (
 	maxBuffers = 4096 // allocations of a rank
-	memoryKept = 8    // nothing is shared while less than this part of the device's memory is free
+	memoryKept = 16   // nothing is shared while less than this part of the device's memory is free
 )
 
 // regions is a device that finds the allocation which holds p, without an export. It answers false for memory that

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "ring",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "775cecec1db31946cedcd465f985de86fb6078314d390f88199724ce76263302",
+	Source:   "2909ab6caaefeee48545cb7cb17388435fb912ffe48476be72ebc443a3fd1feb",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_gather_ring",
 		"ncclDevKernel_goccl_all_gather_ring_words",

@@ -38,8 +38,8 @@ var unordered = []edit{
 		"return polled(passed(seen = loadAcquire<Scope::sys>(word), number));"},
 	{"goccl/pipe.cuh", "return passed(seen = loadAcquire<Scope::sys>(word), number);",
 		"return polled(passed(seen = loadAcquire<Scope::sys>(word), number));"},
-	{"collective/direct.cuh", "return loadAcquire<Scope::sys>(word) == number;",
-		"return polled(loadAcquire<Scope::sys>(word) == number);"},
+	{"collective/direct.cuh", "return loadAcquire<Scope::sys>(here + 2) >= number;",
+		"return polled(loadAcquire<Scope::sys>(here + 2) >= number);"},
 	// Ranks that compare counts late find them all the same.
 	{"collective/all_to_all_v.cuh", "const LL16Packet* in = countPackets(",
 		"if (p != a.rank && (p + epoch) % 3 == 0) sleepNs(20000000);\n    const LL16Packet* in = countPackets("},
@@ -182,17 +182,26 @@ var mutations = []mutation{
 	{"ticket before the barrier", "tickets", edit{"collective/ticket.cuh", "__syncthreads();",
 		`if (!mutated("ticket before the barrier")) __syncthreads();`}},
 
-	// Work in place.
-	{"nobody parts", "direct", edit{"collective/direct.cuh", "    d.part();",
-		`    if (!mutated("nobody parts")) d.part();`}},
-	{"parts before the work", "direct", edit{"collective/direct.cuh", "    work(d);",
-		`    if (mutated("parts before the work")) { d.part(); work(d); return false; }
-    work(d);`}},
-	{"own word counts", "direct", edit{"collective/direct.cuh", "return __syncthreads_or(unknown) ?",
-		`if (mutated("own word counts")) unknown = a.in[0] == nullptr;
-    return __syncthreads_or(unknown) ?`}},
-	{"meetings are not counted", "direct", edit{"collective/direct.cuh", "*counter() = number;",
-		`*counter() = number - mutated("meetings are not counted");`}},
-	{"last chunk lost", "direct", edit{"collective/direct.cuh", "(mine + size - 1) / size;",
-		`(mine + size - 1) / size - mutated("last chunk lost");`}},
+	// Large messages by few blocks.
+	{"no last meeting", "direct", edit{"collective/direct.cuh", "a.recv);\n      meet();",
+		`a.recv);
+      if (!mutated("no last meeting")) meet();`}},
+	{"no last meeting of a gather", "direct", edit{"collective/direct.cuh", "push();\n      meet();",
+		`push();
+      if (!mutated("no last meeting of a gather")) meet();`}},
+	{"work before the copies", "direct", edit{"collective/direct.cuh", "if (!meet()) return false;\n        pull<R, All>",
+		`if (!mutated("work before the copies") && !meet()) return false;
+        pull<R, All>`}},
+	{"results before the work", "direct", edit{"collective/direct.cuh", "if (!meet()) return false;\n        if (All)",
+		`if (!mutated("results before the work") && !meet()) return false;
+        if (All)`}},
+	{"own word counts", "direct", edit{"collective/direct.cuh", "return !__syncthreads_or(r < a.nranks && (",
+		`if (mutated("own word counts")) return a.in[0] != nullptr;
+    return !__syncthreads_or(r < a.nranks && (`}},
+	{"meetings are not kept", "direct", edit{"collective/direct.cuh", "*counter() = meetings;",
+		`*counter() = meetings - mutated("meetings are not kept");`}},
+	{"last chunk lost", "direct", edit{"collective/direct.cuh", "return (bytes + size - 1) / size; }",
+		`return (bytes + size - 1) / size - mutated("last chunk lost"); }`}},
+	{"rank 0 twice", "direct", edit{"collective/direct.cuh", "reducer.scaled(at(q)));",
+		`reducer.scaled(at(mutated("rank 0 twice") ? 0 : q)));`}},
 }

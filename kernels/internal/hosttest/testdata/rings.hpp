@@ -33,29 +33,33 @@ const Case folds[] = {
     {"all-reduce of sums of words", What::twoShot, foldAllReduce<Sum2, whole>, 2, 16},
 };
 
-// Work in place, and rings where a rank's buffers are not mapped: flagsOffset says it, in its highest bit.
+// Large messages by few blocks, in the ranks' buffers, or by the windows where a rank's buffers are not mapped:
+// flagsOffset says it, in its highest bit.
 constexpr uint32_t unmapped = 0x80000000;
-template <bool (*InPlace)(const DirectArgs&), void (*Other)(const Args&)>
-void eitherWay(const Args& args) {
+template <class Work>
+void direct(const Args& args, Work work) {
   DirectArgs a{};
   static_cast<Args&>(a) = args;
   a.flagsOffset &= ~unmapped;
-  a.meetOffset = a.flagsOffset + ringChannels * ringLine * (1 + a.nranks);
-  const bool mapped = InPlace != elsewhere && (args.flagsOffset & unmapped) == 0;
-  for (uint32_t r = 0; r < a.nranks && mapped; ++r)
+  for (uint32_t r = 0; r < a.nranks && (args.flagsOffset & unmapped) == 0; ++r)
     a.in[r] = const_cast<uint8_t*>(a.send), a.out[r] = a.recv;
-  if (InPlace(a)) Other(a);
+  Direct d(a);
+  work(d);
+}
+template <class R, bool All>
+void directReduce(const Args& a) {
+  direct(a, [](Direct& d) { d.reduce<R, All>(); });
+}
+void directGather(const Args& a) {
+  direct(a, [](Direct& d) { d.gather(); });
 }
 const Case directs[] = {
-    {"all-reduce in place", What::twoShot, eitherWay<directAllReduce<Sum4, false>, ringAllReduce<Sum4, whole>>, 4, 16},
-    {"reduce-scatter in place", What::reduceScatter,
-     eitherWay<directReduceScatter<Sum2, true>, foldReduceScatter<Sum2, whole>>, 2, 16},
-    {"all-gather in place", What::allGather, eitherWay<directAllGather, ringAllGather<NoReducer, whole>>, 4, 16},
-    {"all-gather elsewhere", What::allGather, eitherWay<elsewhere, ringAllGather<NoReducer, any>>, 1, 1},
-    {"all-reduce of sums in place", What::twoShot, eitherWay<directAllReduce<Sum2, true>, foldAllReduce<Sum2, whole>>,
-     2, 16},
-    {"reduce-scatter of words in place", What::reduceScatter,
-     eitherWay<directReduceScatter<Sum4, false>, ringReduceScatter<Sum4, whole>>, 4, 16},
+    {"all-reduce", What::twoShot, directReduce<Sum4, true>, 4, 16},
+    {"reduce-scatter of 2 bytes", What::reduceScatter, directReduce<Sum2, false>, 2, 16},
+    {"all-gather", What::allGather, directGather, 4, 16},
+    {"ring between", What::allGather, ringAllGather<NoReducer, any>, 1, 1},
+    {"all-reduce of 2 bytes", What::twoShot, directReduce<Sum2, true>, 2, 16},
+    {"reduce-scatter", What::reduceScatter, directReduce<Sum4, false>, 4, 16},
 };
 
 struct RingWorld : World {
@@ -85,7 +89,9 @@ struct RingWorld : World {
   uint32_t flags() const { return region + n * streamChannels * 2 * 128; }  // behind the words of the streams
   Args args(uint32_t rank) {
     Args a = World::args(rank);
-    a.flagsOffset = flags() | (cases == directs && launched[rank] % 5 == rank ? unmapped : 0);
+    a.flagsOffset = flags();
+    if (cases == directs && cases[launched[rank] % count].align == 16)
+      a.flagsOffset += ringChannels * ringLine * (1 + n) | (launched[rank] % 5 == rank ? unmapped : 0);
     return a;
   }
 
@@ -108,10 +114,12 @@ struct RingWorld : World {
     const uint32_t ops[] = {opSum, opAvg, opPreMulSum, opMax}, op = ops[round % (c.align < 16 ? 4 : 2)],
                    root = (i + round) % n;
     const bool inPlace = (i + round / 2) % 2 == 1;
+    uint32_t slot = layout.slotBytes + slots;
+    if (cases == directs && c.align == 16) slot = region / (2 * n) & ~63u;
     auto once = c.element == 4   ? launchOnce<float, RingWorld>
                 : c.element == 2 ? launchOnce<Brain, RingWorld>
                                  : launchOnce<uint8_t, RingWorld>;
-    once(*this, c, rank, launch, layout.channels, bytes, inPlace, root, op, layout.slotBytes + slots);
+    once(*this, c, rank, launch, layout.channels, bytes, inPlace, root, op, slot);
   }
   void run(uint32_t rounds) {
     each([=, this](uint32_t rank) {
@@ -196,16 +204,15 @@ inline void directAll() {
   RingWorld(directs, 3, 3, 0xffffffa0).run(3);
   RingWorld(directs, 4, 4, 0xfffffff0).run(2);
 }
-// The rank that has not come is named, and no buffer of it is written.
+// The rank that has not come is named.
 inline void directAborted() {
-  aborted(eitherWay<directAllReduce<Sum4, false>, ringAllReduce<Sum4, whole>>,
-          [](RingWorld&, std::vector<AbortBlock>& aborts, auto, auto wait) {
-            sleepNs(5000000);
-            wait([] { return true; });
-            for (uint32_t rank : {0u, 1u})
-              CHECK(aborts[rank].reported == statusAborted && aborts[rank].peer == 2, "rank %u: status %x, peer %u",
-                    rank, aborts[rank].reported, aborts[rank].peer);
-          });
+  aborted(directReduce<Sum4, true>, [](RingWorld&, std::vector<AbortBlock>& aborts, auto, auto wait) {
+    sleepNs(5000000);
+    wait([] { return true; });
+    for (uint32_t rank : {0u, 1u})
+      CHECK(aborts[rank].reported == statusAborted && aborts[rank].peer == 2, "rank %u: status %x, peer %u", rank,
+            aborts[rank].reported, aborts[rank].peer);
+  });
 }
 inline void foldAll() {
   RingWorld(folds, 2, 5, 0).run(8);
