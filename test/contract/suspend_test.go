@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
@@ -58,6 +59,32 @@ func TestSuspend(t *testing.T) {
 			t.Errorf("resumed twice: %v", err)
 		}
 	})
+}
+
+// A rank that does not suspend, or resume, is named when the time has passed.
+func TestSuspendLate(t *testing.T) {
+	const n, late = 3, 1
+	for _, resume := range []bool{false, true} {
+		t.Run(fmt.Sprint("resume ", resume), func(t *testing.T) {
+			comms := commtest.New(t, n, commtest.Host, func(_ int, cfg *goccl.Config) { cfg.Timeout = 2 * time.Second })
+			call := (*goccl.Comm).Suspend
+			if resume {
+				each(t, comms, func(c *goccl.Comm) error { return c.Suspend(context.Background()) })
+				call = (*goccl.Comm).Resume
+			}
+			each(t, comms, func(c *goccl.Comm) error {
+				if c.Rank() == late {
+					return nil
+				}
+				err := call(c, context.Background())
+				var e *goccl.Error
+				if !errors.As(err, &e) || !errors.Is(err, goccl.ErrTimeout) || e.Peer != late {
+					return fmt.Errorf("rank %d: %w, want a timeout that names rank %d", c.Rank(), err, late)
+				}
+				return nil
+			})
+		})
+	}
 }
 
 // On a GPU the memory of the arena is freed, and there is a new one after Resume.
