@@ -128,14 +128,6 @@ func (h *HostMemory) Pointer() unsafe.Pointer { return *(*unsafe.Pointer)(unsafe
 // Bytes views the memory. It must not be used after Close.
 func (h *HostMemory) Bytes() []byte { return device.Bytes(h.host, h.size) }
 
-// Close frees or unregisters the memory.
-func (h *HostMemory) Close() error {
-	if !h.d.drop(h) {
-		return nil
-	}
-	return h.free()
-}
-
 // HostAlloc makes zeroed, page-locked, mapped, portable host memory.
 func (d *Device) HostAlloc(size int64) (*HostMemory, error) {
 	if size <= 0 {
@@ -153,7 +145,8 @@ func (d *Device) HostAlloc(size int64) (*HostMemory, error) {
 	h := &HostMemory{Allocation: Allocation{d: d, ptr: device.Ptr(b.dev), size: size}, host: device.Ptr(b.host)}
 	h.free = func() error { return failAt(g.ordinal, "host free", b.host, g.hostFree(b, whole)) }
 	clear(h.Bytes())
-	return h.keep()
+	_, err = h.keep()
+	return h, err
 }
 
 // HostRegister page-locks size bytes of mapped host memory (not of the Go heap) and makes them visible to the GPU until
@@ -174,13 +167,6 @@ func (d *Device) HostRegister(host device.Ptr, size int64) (*HostMemory, error) 
 	h.free = func() error {
 		return failAt(g.ordinal, "host unregister", host, g.ctx.HostUnregister(driver.Ptr(host)))
 	}
-	return h.keep()
-}
-
-func (h *HostMemory) keep() (*HostMemory, error) {
-	if err := h.d.add(h); err != nil {
-		_ = h.free()
-		return nil, err
-	}
-	return h, nil
+	_, err = h.keep()
+	return h, err
 }

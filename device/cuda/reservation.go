@@ -38,10 +38,8 @@ func (d *Device) Reserve(size int64) (device.Reservation, error) {
 	r.free = func() error {
 		return errors.Join(r.Unmap(), failAt(g.ordinal, "unreserve", p, g.ctx.VMMUnreserve(p, size)))
 	}
-	if err := d.add(r); err != nil {
-		return nil, errors.Join(err, r.free())
-	}
-	return r, nil
+	_, err = r.keep()
+	return r, err
 }
 
 // Map maps a VMM allocation, of this process or another.
@@ -70,12 +68,4 @@ func (r *reservation) Unmap() error {
 	}
 	r.mapped = nil
 	return errors.Join(errs...)
-}
-
-// Close unmaps everything and gives up the addresses.
-func (r *reservation) Close() error {
-	if !r.d.drop(r) {
-		return nil
-	}
-	return r.free()
 }

@@ -141,7 +141,7 @@ func snapshotRank(k *commtest.Process) (err error) {
 		}
 		k.Say(fmt.Sprint("suspended ", i), nil)
 		if !told.Scan() {
-			return errors.New("the test has ended")
+			return errors.Join(errors.New("the test has ended"), told.Err())
 		}
 		if err := c.Resume(ctx); err != nil {
 			return err
@@ -210,7 +210,7 @@ func (w *shared) round(k *commtest.Process, s *cuda.Stream, seed byte, compare b
 	return nil
 }
 
-// snapshots moves ranks in processes of their own to host memory and back, while they are suspended. After each Resume
+// snapshots moves ranks, each a process, to host memory and back, while they are suspended. After each Resume
 // they replay graphs that were captured at first.
 func snapshots(t *testing.T, n, rounds int) {
 	t.Helper()
