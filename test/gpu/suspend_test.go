@@ -16,6 +16,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/engine/moe"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/job/snapshot"
 	"github.com/goccl/goccl/test/commtest"
@@ -127,6 +128,12 @@ func snapshotRank(k *commtest.Process) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.mem.Close()) }()
+	if _, err := c.NewFusion(ctx, goccl.FusionConfig{}); err != nil { // their arenas are unmapped too
+		return err
+	}
+	if _, err := c.NewMoE(ctx, moe.Size{Bytes: 1 << 20}); err != nil {
+		return err
+	}
 	if k.Rounds == 0 {
 		k.Say("not suspended", nil)
 		told.Scan()
