@@ -145,8 +145,8 @@ func (a *Arena) rest() error {
 	return a.suspend()
 }
 
-// SuspendArenas unmaps all arenas of a bootstrap group whose addresses are reserved. Their memory and its contents stay,
-// unless Suspend has freed them.
+// SuspendArenas unmaps all arenas of a bootstrap group whose addresses are reserved. Their memory and its contents
+// stay, unless Suspend has freed them.
 func SuspendArenas(b bootstrap.Bootstrap) (err error) {
 	for _, a := range arenasOf(b) {
 		err = errors.Join(err, a.rest())
@@ -212,8 +212,8 @@ func (a *Arena) Suspend() error {
 	return err
 }
 
-// Resume maps the memory of all ranks at the same addresses. Memory that was freed is zero again. It is collective; when
-// it returns, every rank has mapped everything.
+// Resume maps the memory of all ranks at the same addresses. Memory that was freed is zero again. It is collective;
+// when it returns, every rank has mapped everything.
 func (a *Arena) Resume(ctx context.Context) (err error) {
 	if a.own == nil {
 		if a.own, err = a.alloc(); err != nil {

@@ -1,6 +1,6 @@
-// Package snapshot moves the GPU state of processes to host memory, where tools like CRIU find it, and back. It uses the
-// checkpoint functions of the driver, release 570 and newer, which refuse a process that maps memory of another one. So
-// for the ranks of a job:
+// Package snapshot moves the GPU state of processes to host memory, where tools like CRIU find it, and back. It uses
+// the checkpoint functions of the driver, release 570 and newer, which refuse a process that maps memory of another
+// one. So for the ranks of a job:
 //
 //  1. Every rank suspends its communicators (goccl.Comm.Suspend, ncclCommSuspend), which unmaps the memory of peers.
 //  2. Take locks all processes, and then moves the state of each. A process that calls the driver waits from now on.

@@ -16,8 +16,8 @@ import (
 	"github.com/goccl/goccl/test/commtest"
 )
 
-// decoding is a loop of steps, each an all-reduce that is checked. When a step fails, the ranks that are left shrink the
-// communicator. "stepped K" is the first step after the death of K ranks.
+// decoding is a loop of steps, each an all-reduce that is checked. When a step fails, the ranks that are left shrink
+// the communicator. "stepped K" is the first step after the death of K ranks.
 func decoding(k *commtest.Process) error {
 	c, err := k.Comm(k.Boot)
 	if err != nil {

@@ -185,8 +185,10 @@ func registerShared(c *goccl.Comm) (*shared, error) {
 func (w *shared) round(k *commtest.Process, s *cuda.Stream, seed byte, compare bool) error {
 	c, d, n := w.c, w.c.Device(), w.c.WorldSize()
 	ctx, src := context.Background(), w.mem.Ptr().Add(int64(n)*sharedBytes)
-	if err := errors.Join(d.CopyIn(src, bytes.Repeat([]byte{seed + byte(k.Rank)}, sharedBytes)), k.Boot.Barrier(ctx),
-		c.AllGather(src, w.mem.Ptr(), sharedBytes, datatype.Int8, s), c.Synchronize(ctx, s), k.Boot.Barrier(ctx)); err != nil {
+	mine := bytes.Repeat([]byte{seed + byte(k.Rank)}, sharedBytes)
+	if err := errors.Join(d.CopyIn(src, mine), k.Boot.Barrier(ctx),
+		c.AllGather(src, w.mem.Ptr(), sharedBytes, datatype.Int8, s), c.Synchronize(ctx, s),
+		k.Boot.Barrier(ctx)); err != nil {
 		return err
 	}
 	all := make([]byte, n*sharedBytes)
@@ -226,7 +228,8 @@ func snapshots(t *testing.T, n, rounds int) {
 		t.Fatal(err)
 	}
 	defer func() { _ = dev.Close() }()
-	j := commtest.Start(t, commtest.Task{Do: "snapshot", Size: n, Rounds: rounds, CUDA: true, OpTimeout: 20 * time.Second})
+	j := commtest.Start(t, commtest.Task{Do: "snapshot", Size: n, Rounds: rounds, CUDA: true,
+		OpTimeout: 20 * time.Second})
 	var pids []int
 	for r := range n {
 		pids = append(pids, j.Process(r).Pid)

@@ -148,8 +148,8 @@ class Membership:
         interruptible(lib.comm_wait, self._handle)
 
     def resume(self) -> None:
-        """Takes the memory anew that suspend has freed, at the same addresses, so graphs of before may be launched again.
-        Collective."""
+        """Takes the memory anew that suspend has freed, at the same addresses, so graphs of before may be launched
+        again. Collective."""
         lib.comm_resume_start(self._handle)
         interruptible(lib.comm_wait, self._handle)
 
