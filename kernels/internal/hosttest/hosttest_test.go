@@ -47,7 +47,7 @@ func build(t *testing.T, name string, extra ...string) string {
 	}
 	out := filepath.Join(t.TempDir(), name)
 	args := append(append([]string{}, flags...), extra...)
-	args = append(args, "-I../../include", "-I../..", "-o", out, filepath.Join("testdata", name+".cpp"))
+	args = append(args, "-I"+impatient(t), "-I../../include", "-I../..", "-o", out, filepath.Join("testdata", name+".cpp"))
 	if text, err := exec.Command(cxx, args...).CombinedOutput(); err != nil {
 		if probe := probe(t, cxx, extra); probe != nil {
 			t.Skipf("%s cannot build C++20 programs with %v: %v", cxx, extra, probe)
@@ -55,6 +55,21 @@ func build(t *testing.T, name string, extra ...string) string {
 		t.Fatalf("%s: %v\n%s", name, err, text)
 	}
 	return out
+}
+
+// impatient writes an abort.cuh whose waits look for their end after few polls: a poll lets other threads run here, and
+// a thousand of them may take a minute. It returns the folder to include from.
+func impatient(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../include/goccl/abort.cuh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const polls = "spinsPerCheck = 1024;"
+	if strings.Count(string(text), polls) != 1 {
+		t.Fatalf("abort.cuh has no %q, or several: bring the test up to date", polls)
+	}
+	return written(t, map[string]string{"goccl/abort.cuh": strings.Replace(string(text), polls, "spinsPerCheck = 32;", 1)})
 }
 
 // buildSanitized is build with ThreadSanitizer, whose reports need no more than the lines of sources (-g1).

@@ -46,6 +46,11 @@ struct HostLL128 : LL128<A> {
     LL128<A>::send(slot, unit, d, epoch);
     jitter();
   }
+  static bool all(bool fresh) {
+    const bool done = LL128<A>::all(fresh);
+    if (!done) sleepNs(20000);
+    return done;
+  }
 };
 
 using PacketWords = HostLL<Access::words>;
