@@ -86,6 +86,7 @@ kernels-check: ## compare the committed kernels with their sources; GOCCL_FULL=1
 race: ## the tests of the concurrent packages under the race detector
 	$(GOTEST) -race -short -parallel 4 $(RACE_PACKAGES)
 
+plain unit: libnccl libmscclpp libprofiler # which tests of capi load
 plain: ## the tests of the packages that race leaves out
 	all=$$($(GO) list ./kernels/internal/hosttest ./capi ./test/chaos $(PACKAGES)); \
 		raced=$$($(GO) list $(RACE_PACKAGES)); $(GOTEST) $$(grep -vxF "$$raced" <<<"$$all")

@@ -25,20 +25,6 @@ func headers(t *testing.T) string {
 	return dir
 }
 
-// libmscclpp builds libmscclpp.so beside the other libraries and returns their directory.
-func libmscclpp(t *testing.T) string {
-	t.Helper()
-	dir := libraries(t)
-	lib := filepath.Join(dir, "libmscclpp.so")
-	if _, err := os.Stat(lib); err == nil {
-		return dir
-	}
-	compile(t, "gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o", lib,
-		"mscclpp/libmscclpp.c", "-Wl,-soname,libmscclpp.so",
-		"-Wl,--version-script=mscclpp/libmscclpp.map", "-Wl,-z,nodelete", "-Wl,-z,defs", "-ldl", "-lpthread")
-	return dir
-}
-
 func compile(t *testing.T, argv ...string) {
 	t.Helper()
 	if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
@@ -62,7 +48,7 @@ func freePort(t *testing.T) string {
 
 // libmscclpp.so has every function of the core, and nothing else.
 func TestMscclppSymbols(t *testing.T) {
-	dir := libmscclpp(t)
+	dir := libraries(t)
 	core, lazy := symbols(t, filepath.Join(dir, "libgoccl.so")), symbols(t, filepath.Join(dir, "libmscclpp.so"))
 	if !slices.Equal(core, lazy) {
 		t.Errorf("libmscclpp.so exports\n%v\nlibgoccl.so\n%v", lazy, core)
@@ -148,7 +134,7 @@ func cppProgram(t *testing.T, include, dir, exe, source, standard string) {
 
 // Programs in C++ on the host device. Those that fork use the library in the children alone.
 func TestCppPrograms(t *testing.T) {
-	include, dir := headers(t), libmscclpp(t)
+	include, dir := headers(t), libraries(t)
 	if _, err := exec.LookPath("g++"); err != nil {
 		t.Skip(err)
 	}
@@ -172,7 +158,7 @@ func TestCppPrograms(t *testing.T) {
 
 // The program of docs/cpp.md.
 func TestCppDocument(t *testing.T) {
-	include, dir := headers(t), libmscclpp(t)
+	include, dir := headers(t), libraries(t)
 	if _, err := exec.LookPath("g++"); err != nil {
 		t.Skip(err)
 	}
@@ -226,7 +212,7 @@ func nvcc(t *testing.T) (program, lib string) {
 // Programs with kernels, built by nvcc with one line, on the mock driver: kernels are launched, and do not run.
 func TestCppCUDA(t *testing.T) {
 	compiler, lib := nvcc(t)
-	include, dir := headers(t), libmscclpp(t)
+	include, dir := headers(t), libraries(t)
 	mocks := t.TempDir()
 	if err := mockcuda.Build(filepath.Join(mocks, "libmockcuda.so")); err != nil {
 		t.Skip(err)

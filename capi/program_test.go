@@ -23,23 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/*.golden")
 
-// The libraries are built once for all tests, as `make libnccl` builds them.
-var built struct {
-	sync.Once
-	dir string
-	err error
-}
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	code := m.Run()
-	if built.dir != "" {
-		_ = os.RemoveAll(built.dir)
-	}
-	os.Exit(code)
-}
-
-// libraries returns the directory with libgoccl.so and libnccl.so.2.
+// libraries returns the directory with the libraries, which make builds unless they are there: `make test` does so
+// before.
 func libraries(t *testing.T) string {
 	t.Helper()
 	for _, tool := range []string{"gcc", "go"} {
@@ -47,39 +32,24 @@ func libraries(t *testing.T) string {
 			t.Skipf("needs %s: %v", tool, err)
 		}
 	}
-	built.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "goccl-capi"); built.err != nil {
-			return
-		}
-		here, err := os.Getwd()
-		if err != nil {
-			built.err = err
-			return
-		}
-		sources, _ := filepath.Glob("nccl/*.c")
-		profiler, _ := filepath.Glob("profiler/*.c")
-		for _, argv := range [][]string{
-			{"go", "build", "-buildmode=c-shared", "-trimpath", "-o", filepath.Join(built.dir, "libgoccl.so"),
-				"-ldflags", "-s -w -extldflags '-Wl,--version-script=" + here + "/libgoccl.map -Wl,-soname,libgoccl.so'", "."},
-			append([]string{"gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared",
-				"-Wl,-soname,libnccl.so.2",
-				"-Wl,--version-script=nccl/libnccl.map", "-Wl,-z,nodelete", "-Wl,-z,defs", "-o",
-				filepath.Join(built.dir, "libnccl.so.2"), "-ldl", "-lpthread"}, sources...),
-			append([]string{"gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared",
-				"-Wl,--version-script=profiler/profiler.map", "-Wl,-z,nodelete", "-Wl,-z,defs", "-o",
-				filepath.Join(built.dir, "libgoccl-profiler.so"), "-lpthread"}, profiler...),
-		} {
-			if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
-				built.err = fmt.Errorf("%s: %w\n%s", argv, err, out)
-				return
-			}
-		}
-	})
-	if built.err != nil {
-		t.Fatal(built.err)
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return built.dir
+	return dir
 }
+
+var built = sync.OnceValues(func() (string, error) {
+	argv := []string{"make", "-C", ".."}
+	for _, lib := range []string{"libgoccl.so", "libnccl.so.2", "libmscclpp.so", "libgoccl-profiler.so"} {
+		argv = append(argv, "build/"+lib)
+		_, _ = os.Stat("../build/" + lib) // go test takes no cached result for another library
+	}
+	if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", argv, err, out)
+	}
+	return filepath.Abs("../build")
+})
 
 // program compiles testdata/name.c against libnccl.so.2.
 func program(t *testing.T, name string) string {
