@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/plan/verify"
@@ -15,15 +16,25 @@ import (
 )
 
 var (
-	mutants    = command.Int("mutants", 4, "mutants of each program and shape; those that pass the verifier run")
+	mutants = command.Int("mutants", usual(2, 4), "mutants of each program and shape; those that pass the verifier run; "+
+		"by default 2, or 4 with GOCCL_FULL=1")
 	mutantSeed = command.Uint64("mutation-seed", 1, "which mutants")
 	mutantOnly = command.String("mutants-of", "", "the program to change; default: all")
 	mutantSave = command.String("mutants-save", "", "file to which accepted mutants are written; none runs")
 	mutantFrom = command.String("mutants-from", "", "file from which mutants are read, instead of making them")
 	mutantFor  = command.Duration("mutants-for", 0, "no mutant begins to run after that time; 0: all run")
 	mutantSize = command.Int("mutant-ranks", 0, "ranks of the plans that are changed; default: 2, 3, and 4 on two hosts")
-	mutantRuns = command.Int("mutant-messages", 2, "sizes of messages that each mutant runs")
+	mutantRuns = command.Int("mutant-messages", usual(1, 2), "sizes of messages that each mutant runs; by default 1, or 2 "+
+		"with GOCCL_FULL=1")
 )
+
+// usual returns a default of a flag: n, or full with GOCCL_FULL=1.
+func usual(n, full int) int {
+	if setting.Lenient().Full != "" {
+		return full
+	}
+	return n
+}
 
 // MutantsOver returns a function that says whether the time for mutants is over.
 func MutantsOver() func() bool {
