@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/test/commtest"
 	"github.com/goccl/goccl/test/conformance"
 )
@@ -36,9 +37,9 @@ func exactCase(rng *rand.Rand, n int) conformance.Case {
 // several hosts, contiguous or not.
 func TestExact(t *testing.T) {
 	t.Parallel()
-	cases := 60
-	if testing.Short() {
-		cases = 25
+	cases := 25
+	if setting.Lenient().Full != "" {
+		cases = 400
 	}
 	for _, place := range []struct {
 		hosts      []int

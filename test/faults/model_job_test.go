@@ -13,7 +13,7 @@ import (
 )
 
 func TestModel(t *testing.T) {
-	rounds := 100
+	rounds := 40
 	if os.Getenv("GOCCL_FULL") != "" {
 		rounds = 2000
 	}

@@ -17,10 +17,7 @@ import (
 // TestPlansOnFakeNetwork runs plans over networks that reorder, repeat and delay, and that lose a connection in some
 // schedules. Results are right, or ranks get an error that names a rank; no rank hangs.
 func TestPlansOnFakeNetwork(t *testing.T) {
-	n := 300
-	if testing.Short() { // under the race detector
-		n = 60
-	}
+	n := 60
 	if setting.Lenient().Full != "" {
 		n = 10000
 	}

@@ -99,12 +99,12 @@ func besideNative(native, c *goccl.Comm, coll collective.Collective, p *plan.Pla
 
 // TestPlansAcrossHosts runs every shipped program beside the native engine.
 func TestPlansAcrossHosts(t *testing.T) {
-	shapes := [][2]int{{2, 2}, {3, 2}}
+	shapes := [][2]int{{3, 2}}
 	if testing.Short() {
-		shapes = shapes[:1]
+		shapes = [][2]int{{2, 2}}
 	}
 	if setting.Lenient().Full != "" {
-		shapes = append(shapes, [2]int{2, 1}, [2]int{2, 4}, [2]int{4, 2}, [2]int{2, 8})
+		shapes = append(shapes, [2]int{2, 1}, [2]int{2, 2}, [2]int{2, 4}, [2]int{4, 2}, [2]int{2, 8})
 	}
 	for _, s := range shapes {
 		plansBesideNative(t, s, commtest.Host)
