@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/watch/record"
@@ -110,7 +109,7 @@ func (c *traceCommand) stacks(s *streams) error {
 	for _, from := range c.From {
 		pid, err := strconv.Atoi(from)
 		if err != nil {
-			return fmt.Errorf("--stack needs a process, %s is none", from)
+			return &exitError{2, fmt.Errorf("--stack %s: name a process by its number", from)}
 		}
 		socket, err := record.Socket(pid)
 		if err != nil {
@@ -138,7 +137,7 @@ func (c *traceCommand) stacks(s *streams) error {
 		}
 	}
 	if b.Len() == 0 {
-		return errors.New("--stack needs a process: " + strings.TrimSpace(fmt.Sprintln(record.Processes())))
+		return &exitError{2, errors.New("--stack: name a process, as goccl watch lists them")}
 	}
 	return c.write(s, b.Bytes())
 }

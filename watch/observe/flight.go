@@ -35,8 +35,10 @@ const largestDump = 256 << 20
 func (d *Dumps) Ranks() (found []Found, notes []string) {
 	for _, pattern := range d.Patterns {
 		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			notes = append(notes, fmt.Sprintf("%s: no such file (%v)", pattern, err))
+		if err != nil {
+			notes = append(notes, fmt.Sprintf("--dump %s: %v", pattern, err))
+		} else if len(files) == 0 {
+			notes = append(notes, fmt.Sprintf("--dump %s: no such file", pattern))
 		}
 		for _, file := range files {
 			own, err := readRecords(file)

@@ -23,14 +23,15 @@ func Table(w io.Writer, s, before *Snapshot, color bool) error {
 	for _, c := range s.Communicators {
 		ranks += len(c.Ranks)
 	}
-	fmt.Fprintf(&b, "goccl watch  %s  %s  %d communicators, %d ranks\n", s.Host, s.Time.Format(time.TimeOnly),
-		len(s.Communicators), ranks)
+	fmt.Fprintf(&b, "goccl watch  %s  %s  %s, %s\n", s.Host, s.Time.Format(time.TimeOnly),
+		judge.Count(len(s.Communicators), "communicator"), judge.Count(ranks, "rank"))
 	for _, c := range s.Communicators {
 		name := c.ID
 		if c.Name != "" {
 			name += " " + c.Name
 		}
-		fmt.Fprintf(&b, "\n%s  %d of %d ranks\n", paint(color, bold, "communicator "+name), len(c.Ranks), c.Size)
+		fmt.Fprintf(&b, "\n%s  %d of %s\n", paint(color, bold, "communicator "+name), len(c.Ranks),
+			judge.Count(c.Size, "rank"))
 		rows := [][]string{columns}
 		for _, r := range c.Ranks {
 			rows = append(rows, row(r, c, s, find(before, c, r), before))
