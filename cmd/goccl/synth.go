@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/plan/fabric"
 	"github.com/goccl/goccl/plan/simulate"
 	"github.com/goccl/goccl/plan/synth"
+	"github.com/goccl/goccl/watch/judge"
 )
 
 type synthCommand struct {
@@ -78,13 +79,17 @@ func (c *synthCommand) Run(ctx context.Context, s *streams) error {
 func (c *synthCommand) report(s *streams, g *fabric.Graph, r *synth.Result, took time.Duration) {
 	fmt.Fprintf(s.out, "%s: %s over %d ranks, %d bytes\n", g.Name, r.Plan.Collective, g.Ranks(), r.Simulated.Size)
 	if b := r.Bound; b != nil {
-		each, what := "root", "trees"
+		each, what := "root", "tree"
 		if b.Pairs {
-			each, what = "pair", "paths"
+			each, what = "pair", "path"
 		}
 		fmt.Fprintf(s.out, "best rate of any plan: %.4g GB/s for each %s: %s\n", b.GBps, each, b.Reason(g))
-		fmt.Fprintf(s.out, "no plan takes less than %.2f us; this one takes %.2f times that, with %d %s per %s\n",
-			r.BoundMicros, r.Simulated.Micros/r.BoundMicros, r.Trees, what, each)
+		fmt.Fprintf(s.out, "no plan takes less than %.2f us; this one takes %.2f times that", r.BoundMicros,
+			r.Simulated.Micros/r.BoundMicros)
+		if r.Trees > 0 {
+			fmt.Fprintf(s.out, ", with %s per %s", judge.Count(r.Trees, what), each)
+		}
+		fmt.Fprintln(s.out)
 	}
 	for i, k := range r.Candidates {
 		if i >= 5 && !c.All && !k.Shipped {

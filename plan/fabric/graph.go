@@ -142,6 +142,19 @@ func (g *Graph) Route(a, b int) (edges []int32, micros float64) {
 	return r.edges, r.micros
 }
 
+// Used reports which edges are on the route of some pair of ranks.
+func (g *Graph) Used() []bool {
+	used := make([]bool, len(g.Edges))
+	for _, row := range g.routes {
+		for _, r := range row {
+			for _, e := range r.edges {
+				used[e] = true
+			}
+		}
+	}
+	return used
+}
+
 // routesFrom returns the routes from a rank to every rank.
 func (g *Graph) routesFrom(rank int) []route {
 	type best struct {

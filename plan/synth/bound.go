@@ -132,7 +132,7 @@ func gcd(a, b int64) int64 {
 //     some part has a result. By then each other part has sent a contribution. After it each other part must receive
 //     one message or more, because it has no result yet.
 //
-// The links out of a part are the minimum cut between its ranks and all others. The argument does not depend on the way
+// The links out of a part are the minimum cut between its ranks and all others, of links that are on some route. The argument does not depend on the way
 // of the data, so plans that reduce at other ranks, in trees or by exchange, are bound by it too. Partitions are into
 // single ranks, hosts, and ranks that links of some rate or more connect.
 func ofAllReduce(g *fabric.Graph) *Bound {
@@ -147,11 +147,14 @@ func ofAllReduce(g *fabric.Graph) *Bound {
 			best = &Bound{GBps: rate, CutGBps: gbps, Reduces: true, Parts: parts}
 		}
 	}
+	used := g.Used()
 	for _, dir := range []*fabric.Graph{g, g.Reverse()} {
 		f := newFlow(len(g.Nodes) + 2)
 		from, to := len(g.Nodes), len(g.Nodes)+1
-		for _, e := range dir.Edges {
-			f.arc(e.From, e.To, int64(math.Round(e.GBps*unitsPerGBps)))
+		for i, e := range dir.Edges {
+			if used[i] {
+				f.arc(e.From, e.To, int64(math.Round(e.GBps*unitsPerGBps)))
+			}
 		}
 		var ends [][2]int // arcs by rank
 		for r := range g.Ranks() {

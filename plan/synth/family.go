@@ -127,14 +127,21 @@ func (f family) first() *forest {
 	return f.back
 }
 
-// chunks returns k, into how many chunks the message is divided, how many lanes have work, and how many transfers
-// there are.
-func (f family) chunks(ranks int) (k, chunks, lanes, transfers int) {
+// trees returns how many trees each root has, or into how many chunks a pair's data is divided.
+func (f family) trees() int {
 	if f.paths != nil {
-		return f.paths.k, ranks * ranks * f.paths.k, ranks - 1, ranks * ranks * f.paths.k
+		return f.paths.k
+	}
+	return f.first().k
+}
+
+// size returns into how many chunks the message is divided, how many lanes have work, and how many transfers there are.
+func (f family) size(ranks int) (chunks, lanes, transfers int) {
+	if f.paths != nil {
+		return ranks * ranks * f.paths.k, ranks - 1, ranks * ranks * f.paths.k
 	}
 	t := f.first()
-	return t.k, t.k * len(t.roots), t.most(), ranks * len(t.trees)
+	return t.k * len(t.roots), t.most(), ranks * len(t.trees)
 }
 
 // fits reports whether a shape is worth a simulation: its thread blocks exist, and its pipelines have two slices or
@@ -144,7 +151,7 @@ func (f family) fits(o Options, s shape) bool {
 	if o.Collective == plan.AllReduce && s.unit > 0 {
 		blocks *= 2
 	}
-	_, chunks, lanes, transfers := f.chunks(o.Graph.Ranks())
+	chunks, lanes, transfers := f.size(o.Graph.Ranks())
 	if f.paths != nil {
 		chunks /= o.Graph.Ranks() // a message is one rank's buffer
 	}

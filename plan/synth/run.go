@@ -34,6 +34,7 @@ type Candidate struct {
 	Micros  float64 // simulated
 	Err     error   // why it has no time
 
+	trees int
 	build func() (*plan.Plan, error)
 }
 
@@ -53,7 +54,7 @@ type Result struct {
 	Simulated   *simulate.Result
 	Bound       *Bound
 	BoundMicros float64 // no plan takes less time
-	Trees       int     // per root; of an all-to-all chunks per pair
+	Trees       int     // per root; of an all-to-all chunks per pair; of a shipped plan 0
 	Candidates  []Candidate
 	Checked     *verify.Report
 }
@@ -74,15 +75,12 @@ func Topology(p *plan.Plan) string {
 	return name
 }
 
-// mostShallow is the largest message for which shallow trees are looked for.
-const mostShallow = 4 << 20
-
 // maxBlocks bounds the thread blocks per rank of a candidate.
 const maxBlocks = 96
 
 // Run searches the fastest plan.
 //
-//  1. pack trees, in a spread form (shallow trees) and in rings (few neighbours)
+//  1. pack trees, in a spread form and in rings (few neighbours), and look for shallow trees
 //  2. write each in several shapes, and simulate them and the shipped programs for the size
 //  3. return the fastest that the verifier proves
 func Run(o Options) (*Result, error) {
@@ -102,10 +100,9 @@ func Run(o Options) (*Result, error) {
 		return nil, err
 	}
 	out := &Result{Bound: bound, BoundMicros: bound.Micros(o.Size, len(roots))}
-	out.Trees, _, _, _ = list[0].chunks(o.Graph.Ranks())
 	machine := *o.Machine
 	machine.Fabric = o.Graph
-	if o.Collective != plan.AllToAll && o.Size <= mostShallow {
+	if o.Collective != plan.AllToAll {
 		list = append(list, shallowFamily(o, &machine, roots, list[0]))
 	}
 	out.search(o, &machine, list)
@@ -163,7 +160,7 @@ func (r *Result) choose(o Options, m *simulate.Machine) error {
 			c.Err = err
 			continue
 		}
-		r.Plan, r.Best = p, *c
+		r.Plan, r.Best, r.Trees = p, *c, c.trees
 		return nil
 	}
 	return fmt.Errorf("synth: %s: %w: the first failure: %w", o.Graph.Name, ErrNothing, r.Candidates[0].Err)
@@ -171,9 +168,9 @@ func (r *Result) choose(o Options, m *simulate.Machine) error {
 
 // The values of a shape that the search tries.
 var (
-	lanesTried     = []int{1, 2, 4, 8, 16, 32}
-	instancesTried = []int{1, 2, 4, 8, 16}
-	unitsTried     = []uint64{0, 1 << 20, 256 << 10, 64 << 10, 16 << 10}
+	lanesTried     = []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32}
+	instancesTried = []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32}
+	unitsTried     = []uint64{0, 1 << 20, 512 << 10, 256 << 10, 128 << 10, 64 << 10, 32 << 10, 16 << 10}
 )
 
 // point is a shape in the lists of values, and the form that has it.
@@ -183,9 +180,9 @@ type point struct {
 }
 
 // starts are where climbs may begin: for little data, much, and much without a pipeline.
-var starts = []point{{}, {lanes: 2, instances: 3, unit: 2}, {lanes: 2, instances: 4}}
+var starts = []point{{}, {lanes: 3, instances: 5, unit: 3}, {lanes: 3, instances: 7}}
 
-// search looks for the fastest form and shape: it climbs from the best start with a pipeline and the best without.
+// search looks for the fastest form and shape: it climbs from the starts of each form.
 func (r *Result) search(o Options, m *simulate.Machine, list []family) {
 	times := map[point]float64{}
 	eval := func(x point) float64 {
@@ -200,7 +197,7 @@ func (r *Result) search(o Options, m *simulate.Machine, list []family) {
 		s := shape{lanes: lanesTried[x.lanes], instances: instancesTried[x.instances], unit: unitsTried[x.unit]}
 		times[x] = math.Inf(1)
 		if f.fits(o, s) {
-			times[x] = r.try(o, m, Candidate{Name: fmt.Sprintf("synthesised, %v, %v", f, s),
+			times[x] = r.try(o, m, Candidate{Name: fmt.Sprintf("synthesised, %v, %v", f, s), trees: f.trees(),
 				build: func() (*plan.Plan, error) { return f.build(o, s) }})
 		}
 		return times[x]
@@ -213,29 +210,29 @@ func (r *Result) search(o Options, m *simulate.Machine, list []family) {
 		}
 	}
 	slices.SortStableFunc(from, func(a, b point) int { return cmp.Compare(eval(a), eval(b)) })
-	for _, pipeline := range []bool{false, true} {
-		if i := slices.IndexFunc(from, func(x point) bool { return (x.unit > 0) == pipeline }); i >= 0 {
-			climb(from[i], eval)
+	for _, x := range from {
+		if t := eval(x); t < hopeless*eval(from[0]) || math.IsInf(t, 1) { // a neighbour of what does not fit may
+			climb(x, eval)
 		}
 	}
 }
 
-// climb changes one value at a time to one of the next that are tried, as long as that helps.
+// hopeless is how many times longer than at the best start a plan takes where no climb begins.
+const hopeless = 2
+
+// steps are what a climb tries, in this order: other values of one kind, and lanes for instances, since both take thread
+// blocks. Two values further on is twice as much.
+var steps = []point{{instances: 1}, {instances: 2}, {instances: -1}, {unit: 1}, {unit: 2}, {unit: -1}, {lanes: 1},
+	{lanes: 2}, {lanes: -1}, {lanes: -2}, {lanes: -2, instances: 2}, {lanes: 2, instances: -2}}
+
+// climb takes steps as long as one helps.
 func climb(at point, eval func(point) float64) {
 	for improved := true; improved; {
 		improved = false
-		for _, value := range []func(*point) *int{
-			func(x *point) *int { return &x.lanes },
-			func(x *point) *int { return &x.instances },
-			func(x *point) *int { return &x.unit },
-		} {
-			for _, d := range []int{1, 2, -1} {
-				next := at
-				*value(&next) += d
-				if eval(next) < eval(at) {
-					at, improved = next, true
-					break
-				}
+		for _, d := range steps {
+			next := point{at.family, at.lanes + d.lanes, at.instances + d.instances, at.unit + d.unit}
+			if eval(next) < eval(at) {
+				at, improved = next, true
 			}
 		}
 	}
