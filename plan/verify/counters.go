@@ -187,10 +187,15 @@ func (r *resolved) name(i int) string {
 func (r *resolved) semaphore(rank, id int) int { return len(r.links) + r.semStart[rank] + id }
 
 // arrive adds an arrival and wakes the consumer.
-func (v *verifier) arrive(b *blockState, c *counter, knows *clock) {
+func (v *verifier) arrive(b *blockState, at int, knows *clock) {
+	c := &v.counters[at]
 	c.arrivals = append(c.arrivals, arrival{b.id, c.sent.add(b.id), event{int32(b.id), int32(b.pc), int32(b.launch)},
 		knows})
 	c.total++
+	if v.second.dry {
+		key := [2]int{at, b.id}
+		v.second.sent[key] = append(v.second.sent[key], knows)
+	}
 	for _, w := range c.wake {
 		v.ready(w)
 	}
@@ -235,7 +240,7 @@ func (v *verifier) consume(b *blockState, thread, at int) error {
 			if e.block == b.id && a.from != b.id && !e.loops && !v.second.shared[at] {
 				without += v.ownBefore(b, thread, at)
 			} else if e.block != a.from {
-				without += e.n * launches
+				without += v.second.before(at, e.block, b, e.n*launches)
 				known = known && !e.loops // there may be any number of them
 			}
 		}
@@ -247,6 +252,7 @@ func (v *verifier) consume(b *blockState, thread, at int) error {
 		}
 	}
 	c.arrivals = kept
+	v.second.missed += len(kept)
 	return nil
 }
 

@@ -84,3 +84,40 @@ func TestOwnReleases(t *testing.T) {
 	expect(t, "and that after all have met", preacquired(take, take, nop, copied, nop, sem(plan.SemRelease, 1, 0), nop,
 		sem(plan.SemAcquire, 1), nop), "")
 }
+
+// handedBack is an all-gather of one rank. Block 1 acquires semaphore 0 for block 0's copy, and again when it is done.
+// The second release comes from block 2, which told lets know of the copy to output.
+func handedBack(early bool, told ...plan.Op) *sketch.Plan {
+	p := mesh("handed_back", plan.AllGather, 1, 4, 1, 1, 1)
+	p.GPUs[0].Semaphores = []plan.Semaphore{{}, {}, {}}
+	sem := func(name plan.OpName, id int) plan.Op { return plan.Op{Name: name, SemaphoreIDs: []int{id}} }
+	p.Emit(0, 0, copyOp(in(0, 1), scratch(0, 1)), nop, sem(plan.SemRelease, 0))
+	if early {
+		p.Emit(0, 1, sem(plan.SemRelease, 1))
+	}
+	p.Emit(0, 1, sem(plan.SemAcquire, 0), nop, copyOp(scratch(0, 1), out(0, 1)), nop)
+	if !early {
+		p.Emit(0, 1, sem(plan.SemRelease, 1))
+	}
+	p.Emit(0, 1, sem(plan.SemAcquire, 0))
+	p.Emit(0, 2, sem(plan.SemAcquire, 1))
+	p.Emit(0, 2, told...)
+	return p
+}
+
+// TestLaterReleases: what another block releases after an acquire is not what that acquired.
+func TestLaterReleases(t *testing.T) {
+	sem := func(name plan.OpName, id int) plan.Op { return plan.Op{Name: name, SemaphoreIDs: []int{id}} }
+	give := sem(plan.SemRelease, 0)
+	expect(t, "handed back", handedBack(false, nop, give), "")
+	expect(t, "handed back at any time", handedBack(true, nop, give), "data race")
+	expect(t, "by a thread that may be another", handedBack(false, plan.Op{Name: plan.SemRelease,
+		SemaphoreIDs: []int{2, 0}}, nop, sem(plan.SemAcquire, 2)), "data race")
+	p := handedBack(false, nop, sem(plan.SemRelease, 2)) // by way of block 3
+	p.Emit(0, 3, sem(plan.SemAcquire, 2), nop, give)
+	expect(t, "handed on and back", p, "")
+	p = handedBack(false, nop, give)
+	ops := p.GPUs[0].ThreadBlocks[1].Ops
+	p.GPUs[0].ThreadBlocks[1].Ops = append(ops[:1:1], ops[2:]...) // no nop behind the first acquire
+	expect(t, "read by other threads", p, "data race")
+}

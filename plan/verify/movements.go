@@ -192,6 +192,49 @@ type second struct {
 	mute      map[int]bool // packet cells with several writers: a packet there brings its payload only
 	shared    map[int]bool // counters with unordered consumers
 	ambiguity error        // the first of these; also the reason why the plan is wrong if the second run fails
+
+	dry    bool                // no data moves: only what orders thread blocks runs
+	missed int                 // arrivals of which waits learned nothing, over all waits
+	sent   map[[2]int][]*clock // by counter and thread block: what its arrivals in a dry run knew
+	known  map[[2]int][]*clock // the same of the run before
+}
+
+// before bounds how many of most arrivals from another thread block can come before a wait of b: not those that the
+// wait happens before.
+func (s *second) before(at, from int, b *blockState, most int) int {
+	after := func(k *clock) bool { return k.completed(b.id) > b.phase }
+	if n := slices.IndexFunc(s.known[[2]int{at, from}], after); n >= 0 {
+		return min(n, most)
+	}
+	return most
+}
+
+// order finds which arrivals at counters come after a wait there, in dry runs. They are no reason for the wait not to
+// learn of others. Each run knows what the one before found. It reports whether the last knows
+// more than the first.
+func (c *checker) order(sh *messageShape, again *second) bool {
+	if again.known != nil || len(again.shared) > 0 || sh.loops.used || c.p.UsesPackets() || c.r.symmetry != nil {
+		return false
+	}
+	for first, last := 0, 0; ; {
+		run := &second{dry: true, sent: map[[2]int][]*clock{}, known: again.known, shared: map[int]bool{}}
+		v, err := newVerifier(c.p, c.r, sh, c.report, c.opts)
+		if err == nil {
+			v.second = run
+			err = v.run()
+		}
+		if err != nil {
+			return false
+		}
+		if again.known == nil {
+			first, last = run.missed, run.missed+1
+		}
+		again.known = run.sent
+		if run.missed >= last {
+			return last < first
+		}
+		last = run.missed
+	}
 }
 
 // repeats reports whether a second packet with the bytes of the first tells its reader all that the first one tells,

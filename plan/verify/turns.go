@@ -282,8 +282,10 @@ func (c *checker) execute(sh *messageShape) ([]digest, error) {
 			v.second = &again
 			err = v.run()
 		}
+		race := (*Violation)(nil)
 		switch {
 		case errors.Is(err, errAgain):
+		case errors.As(err, &race) && race.Kind == DataRace && c.order(sh, &again):
 		case err != nil && again.ambiguity != nil:
 			return nil, again.ambiguity
 		case err != nil:
