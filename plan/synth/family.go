@@ -17,7 +17,7 @@ type family struct {
 	paths     *exchange
 }
 
-// families packs trees in two forms: over meshes, and over rings where that does as well.
+// families packs trees over meshes.
 func families(o Options, roots []int) (list []family, bound *Bound, err error) {
 	g := o.Graph
 	if o.Collective == plan.AllToAll {
@@ -45,26 +45,21 @@ func families(o Options, roots []int) (list []family, bound *Bound, err error) {
 			bound = ofAllReduce(g)
 		}
 	}
-	for _, shifts := range []int{g.Ranks(), 1} {
-		var f family
-		if out != nil {
-			if f.out, err = out.forest(shifts); err != nil {
-				return nil, nil, err
-			}
-		}
-		switch {
-		case back != nil && out != nil && back.mirrors(out):
-			f.back = f.out
-		case back != nil:
-			if f.back, err = back.forest(shifts); err != nil {
-				return nil, nil, err
-			}
-		}
-		if len(list) == 0 || !reflect.DeepEqual(f, list[0]) {
-			list = append(list, f)
+	var f family
+	if out != nil {
+		if f.out, err = out.forest(); err != nil {
+			return nil, nil, err
 		}
 	}
-	return list, bound, nil
+	switch {
+	case back != nil && out != nil && back.mirrors(out):
+		f.back = f.out
+	case back != nil:
+		if f.back, err = back.forest(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return []family{f}, bound, nil
 }
 
 // shallowFamily returns trees for little data, in the directions that another family has.
@@ -100,9 +95,9 @@ func newDirection(g *fabric.Graph, roots []int) (*direction, error) {
 
 // forest packs the trees. Where links differ by direction, switches cannot always be removed without loss of rate; then
 // the trees get more time.
-func (d *direction) forest(shifts int) (*forest, error) {
+func (d *direction) forest() (*forest, error) {
 	m := newMesh(d.test.g, d.test.roots, d.scaled)
-	for m.split(shifts); !m.fits(); m.split(shifts) {
+	for m.split(); !m.fits(); m.split() {
 		d.scaled = d.test.slower(d.scaled)
 		m = newMesh(d.test.g, d.test.roots, d.scaled)
 	}

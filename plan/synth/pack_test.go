@@ -40,39 +40,37 @@ func TestTreesFit(t *testing.T) {
 		if s.share < 0.99 {
 			t.Errorf("%s: %d trees per root reach %.2f %% of the rate", name, s.k, 100*s.share)
 		}
-		for _, shifts := range []int{1, g.Ranks()} {
-			m := newMesh(g, ranks(g.Ranks()), s)
-			m.split(shifts)
-			if !m.fits() {
-				t.Fatalf("%s: the mesh lost rate", name)
-			}
-			room := m.clone().room
-			trees, err := m.pack()
-			if err != nil {
-				t.Fatal(err)
-			}
-			count := map[int]int{}
-			for _, tr := range trees {
-				count[tr.root] += tr.count
-				for v, u := range tr.parent {
-					if (u < 0) != (v == tr.root) || u >= 0 && tr.depth[v] != tr.depth[u]+1 {
-						t.Fatalf("%s: rank %d has parent %d in a tree of %d", name, v, u, tr.root)
-					}
-					if u >= 0 {
-						room[g.Node(u)][g.Node(v)] -= int64(tr.count)
-					}
+		m := newMesh(g, ranks(g.Ranks()), s)
+		m.split()
+		if !m.fits() {
+			t.Fatalf("%s: the mesh lost rate", name)
+		}
+		room := m.clone().room
+		trees, err := m.pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := map[int]int{}
+		for _, tr := range trees {
+			count[tr.root] += tr.count
+			for v, u := range tr.parent {
+				if (u < 0) != (v == tr.root) || u >= 0 && tr.depth[v] != tr.depth[u]+1 {
+					t.Fatalf("%s: rank %d has parent %d in a tree of %d", name, v, u, tr.root)
+				}
+				if u >= 0 {
+					room[g.Node(u)][g.Node(v)] -= int64(tr.count)
 				}
 			}
-			for r := range g.Ranks() {
-				if count[r] != s.k {
-					t.Errorf("%s: %d trees of rank %d, want %d", name, count[r], r, s.k)
-				}
+		}
+		for r := range g.Ranks() {
+			if count[r] != s.k {
+				t.Errorf("%s: %d trees of rank %d, want %d", name, count[r], r, s.k)
 			}
-			for a, row := range room {
-				for b, left := range row {
-					if left < 0 {
-						t.Errorf("%s: %d trees too many from %s to %s", name, -left, g.Nodes[a].Name, g.Nodes[b].Name)
-					}
+		}
+		for a, row := range room {
+			for b, left := range row {
+				if left < 0 {
+					t.Errorf("%s: %d trees too many from %s to %s", name, -left, g.Nodes[a].Name, g.Nodes[b].Name)
 				}
 			}
 		}

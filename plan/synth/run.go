@@ -80,7 +80,7 @@ const maxBlocks = 96
 
 // Run searches the fastest plan.
 //
-//  1. pack trees, in a spread form and in rings (few neighbours), and look for shallow trees
+//  1. pack trees, and look for shallow ones
 //  2. write each in several shapes, and simulate them and the shipped programs for the size
 //  3. return the fastest that the verifier proves
 func Run(o Options) (*Result, error) {

@@ -63,9 +63,9 @@ func (m *mesh) fits() bool {
 // (Bang-Jensen, Frank, Jackson, 1995), and step 3 finds it.
 //
 //  1. a node with two neighbours passes everything on
-//  2. all switches together: room is spread over `shifts` other neighbours with equal links
+//  2. all switches together: room is spread over other neighbours with equal links
 //  3. if that loses rate, switch by switch: dropped, spread, or pair by pair with as much as loses nothing
-func (m *mesh) split(shifts int) {
+func (m *mesh) split() {
 	var switches []int
 	for n := range m.g.Nodes {
 		if m.g.Rank(n) >= 0 {
@@ -83,20 +83,20 @@ func (m *mesh) split(shifts int) {
 	slices.SortStableFunc(switches, func(a, b int) int { return m.gpus(a) - m.gpus(b) })
 	before := m.clone()
 	for _, n := range switches {
-		m.spread(n, shifts)
+		m.spread(n, len(m.g.Nodes))
 	}
 	if m.fits() {
 		return
 	}
 	m.room, m.gone = before.room, before.gone
 	for _, n := range switches {
-		m.splitOne(n, shifts)
+		m.splitOne(n)
 	}
 }
 
-func (m *mesh) splitOne(n, shifts int) {
+func (m *mesh) splitOne(n int) {
 	before := m.clone()
-	for _, try := range []func(){func() { m.remove(n) }, func() { m.spread(n, shifts) }, func() { m.spread(n, 1) }} {
+	for _, try := range []func(){func() { m.remove(n) }, func() { m.spread(n, len(m.g.Nodes)) }, func() { m.spread(n, 1) }} {
 		try()
 		if m.fits() {
 			return
