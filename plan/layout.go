@@ -343,15 +343,4 @@ func (p *Plan) Scratch(rank int, chunk int64) ScratchLayout {
 	return s
 }
 
-// PlainAt returns the offset of byte x of plain scratch chunk k in launch number launch. PacketAt returns the offset of
-// its packet. The packets of a chunk are dense, and x is a multiple of the packet's payload.
-func (s *ScratchLayout) PlainAt(l *Layout, launch uint64, k int, x int64) int64 {
-	return s.Plain[launch&1] + int64(k)*l.Chunk + x
-}
-
-// PacketAt returns the offset of a packet, see PlainAt.
-func (s *ScratchLayout) PacketAt(l *Layout, launch uint64, k int, x int64) int64 {
-	return s.Packets[launch&1] + packetBytes*(int64(k)*l.Chunk+x)
-}
-
 func alignUp(n, a int64) int64 { return (n + a - 1) / a * a }

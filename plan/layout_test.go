@@ -142,9 +142,9 @@ func TestScratchPlanesAreApart(t *testing.T) {
 			}
 			for _, l := range []*plan.Layout{lb, ls}[half:][:1] { // the halves hold messages of different sizes
 				if p.UsesPlainScratch() {
-					areas = append(areas, area{s.PlainAt(l, half, 0, 0), s.PlainAt(l, half, n, 0)})
+					areas = append(areas, area{s.Plain[half], s.Plain[half] + int64(n)*l.Chunk})
 				}
-				areas = append(areas, area{s.PacketAt(l, half, 0, 0), s.PacketAt(l, half, n, 0)})
+				areas = append(areas, area{s.Packets[half], s.Packets[half] + 2*int64(n)*l.Chunk})
 			}
 		}
 		for i, a := range areas {

@@ -27,7 +27,6 @@ type Context struct {
 	closed   bool
 	cause    error         // the cause of an Abort
 	done     chan struct{} // closed by Abort, replaced by Recover
-	hooks    []func(error)
 	networks map[Transport]*network
 	tokens   map[tokenPoolKey]*tokenPool
 	streams  map[device.Device]*streamPool
@@ -156,18 +155,13 @@ func (c *Context) Abort(err error) {
 		err = ErrAborted
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.cause != nil || c.closed {
-		c.mu.Unlock()
 		return
 	}
 	c.cause = err
 	c.raise(statusOf(err))
 	close(c.done)
-	hooks := append([]func(error){}, c.hooks...)
-	c.mu.Unlock()
-	for _, h := range hooks {
-		h(err)
-	}
 }
 
 func (c *Context) raise(s Status) {
@@ -184,13 +178,6 @@ func statusOf(err error) Status {
 		return StatusClosed
 	}
 	return StatusAborted
-}
-
-// OnAbort registers f. The first Abort calls it, on its goroutine.
-func (c *Context) OnAbort(f func(error)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.hooks = append(c.hooks, f)
 }
 
 // Aborted returns a channel that Abort closes.

@@ -67,7 +67,7 @@ func TestThreadBlockGroupSharesAnOperation(t *testing.T) {
 		for r := range 2 {
 			rank, q := p.Rank(r), 1-r
 			s := rank.Scratch(1)
-			group := NewThreadBlockGroup(0, 1, 2)
+			group := ThreadBlockGroup{0, 1, 2}
 			rank.Copy(s.Chunk(0), rank.Input().Chunk(0), Group(group))
 			if meet {
 				rank.Barrier(0, 1, 2)

@@ -8,9 +8,6 @@ const Auto = -1
 // ThreadBlockGroup is several thread blocks of a rank that share one operation. Each executes a slice of it.
 type ThreadBlockGroup []int
 
-// NewThreadBlockGroup returns a group of the blocks, in the order of their slices.
-func NewThreadBlockGroup(blocks ...int) ThreadBlockGroup { return ThreadBlockGroup(blocks) }
-
 // ReduceOp is a reduction operator, with the names that plans use.
 type ReduceOp = plan.ReduceOp
 

@@ -88,7 +88,7 @@ func TestFusion(t *testing.T) {
 			c.ReadPutPackets(scratch(q, 4), scratch(r, 1), TB(0))
 		}},
 		{"slices stay apart", "put put", func(p *CollectiveProgram, r, q int, c *MemoryChannel) {
-			c.Put(scratch(q, 0), p.Rank(r).Input().Chunk(0), Group(NewThreadBlockGroup(0, 1)))
+			c.Put(scratch(q, 0), p.Rank(r).Input().Chunk(0), Group(ThreadBlockGroup{0, 1}))
 			c.Put(scratch(q, 1), p.Rank(r).Input().Chunk(1), TB(0))
 		}},
 	} {

@@ -67,7 +67,7 @@ func (m *machine) ready(p piece, launch int) bool {
 			continue
 		}
 		r := m.ranks[src.Rank]
-		at := r.places.PacketAt(l, uint64(launch), src.Index+p.j, p.x)
+		at := packetAt(r.places, l, uint64(launch), src.Index+p.j, p.x)
 		for x := int64(0); x < l.Alignment; x += payload {
 			if binary.LittleEndian.Uint32(r.scratch[at+2*x+payload:]) != flag(launch) {
 				return false
@@ -85,7 +85,7 @@ func (m *machine) await(p piece, launch int) {
 	l := m.layouts[launch]
 	for _, src := range p.move.Src {
 		if src.Plane == plan.PacketPlane {
-			at := m.ranks[src.Rank].places.PacketAt(l, uint64(launch), src.Index+p.j, p.x)
+			at := packetAt(m.ranks[src.Rank].places, l, uint64(launch), src.Index+p.j, p.x)
 			for x := int64(0); x < 2*l.Alignment; x += payload {
 				m.trace.read(object{kind: scratchOf, a: src.Rank, at: at + x}, true)
 			}
@@ -154,7 +154,7 @@ func (m *machine) bytes(pl *plan.Place, p piece, launch int, n int64, write bool
 		m.user(r.rank, r.outputAt+at, n, write)
 		return r.remote(r.output, at, n)
 	}
-	at := r.places.PlainAt(l, uint64(launch), k, p.x)
+	at := r.places.Plain[launch&1] + int64(k)*l.Chunk + p.x
 	if m.trace != nil {
 		for x := int64(0); x < n; x += payload {
 			m.trace.access(object{kind: scratchOf, a: r.rank, at: at + x}, write, false)
@@ -189,7 +189,7 @@ func (m *machine) load(dst []byte, pl *plan.Place, p piece, launch int, n int64)
 		return
 	}
 	r := m.ranks[pl.Rank]
-	at := r.places.PacketAt(m.layouts[launch], uint64(launch), pl.Index+p.j, p.x)
+	at := packetAt(r.places, m.layouts[launch], uint64(launch), pl.Index+p.j, p.x)
 	for x := int64(0); x < int64(len(dst)); x += payload {
 		copy(dst[x:x+payload], r.scratch[at+2*x:])
 	}
@@ -201,7 +201,7 @@ func (m *machine) store(pl *plan.Place, src []byte, p piece, launch int, n int64
 		return
 	}
 	r := m.ranks[pl.Rank]
-	at := r.places.PacketAt(m.layouts[launch], uint64(launch), pl.Index+p.j, p.x)
+	at := packetAt(r.places, m.layouts[launch], uint64(launch), pl.Index+p.j, p.x)
 	packets := make([]byte, 0, 2*len(src))
 	for x := 0; x < len(src); x += payload {
 		packets = append(packets, src[x:x+payload]...)
@@ -228,4 +228,10 @@ func (m *machine) reduce(dst []byte, srcs [][]byte, op datatype.Op) {
 	if err := hostreduce.Reduce(dst, srcs, m.cfg.Type, op, [8]byte{}, len(srcs)); err != nil {
 		panic(err) // Run has checked the type and the operator, and pieces are whole elements
 	}
+}
+
+// packetAt returns the offset of the packet of byte x of a scratch chunk. The packets of a chunk are dense, half of
+// each is flags, and x is a multiple of the payload.
+func packetAt(s plan.ScratchLayout, l *plan.Layout, launch uint64, chunk int, x int64) int64 {
+	return s.Packets[launch&1] + 2*(int64(chunk)*l.Chunk+x)
 }

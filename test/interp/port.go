@@ -125,8 +125,8 @@ func (m *machine) copyPackets(q *portQueue, p piece, launch int) {
 	src, dst := &p.move.Src[0], &p.move.Dst[0]
 	l := m.layouts[launch]
 	from, to := m.ranks[src.Rank], m.ranks[dst.Rank]
-	a := from.places.PacketAt(l, uint64(launch), src.Index+p.j, p.x)
-	b := to.places.PacketAt(l, uint64(launch), dst.Index+p.j, p.x)
+	a := packetAt(from.places, l, uint64(launch), src.Index+p.j, p.x)
+	b := packetAt(to.places, l, uint64(launch), dst.Index+p.j, p.x)
 	for x := range 2 * l.Alignment / payload {
 		m.trace.read(object{kind: scratchOf, a: from.rank, at: a + x*payload}, false)
 	}
