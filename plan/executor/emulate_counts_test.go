@@ -62,7 +62,7 @@ func countedGets(t testing.TB, n int) *plan.Plan {
 			for i := 1; i < n; i++ {
 				q := (r + i) % n
 				channels[[3]int{r, q, 0}].Get(p.Rank(r).Output().Slice(2*q, 2*q+2), p.Rank(q).Input().Slice(2*r, 2*r+2),
-					dsl.Group(dsl.ThreadBlockGroup{2*i-1, 2*i}), dsl.Counted(q, r, 0))
+					dsl.Group(dsl.ThreadBlockGroup{2*i - 1, 2 * i}), dsl.Counted(q, r, 0))
 			}
 		}
 	})

@@ -132,9 +132,9 @@ func gcd(a, b int64) int64 {
 //     some part has a result. By then each other part has sent a contribution. After it each other part must receive
 //     one message or more, because it has no result yet.
 //
-// The links out of a part are the minimum cut between its ranks and all others, of links that are on some route. The argument does not depend on the way
-// of the data, so plans that reduce at other ranks, in trees or by exchange, are bound by it too. Partitions are into
-// single ranks, hosts, and ranks that links of some rate or more connect.
+// The links out of a part are the minimum cut between its ranks and all others, of links on some route. The
+// argument does not depend on the way of the data, so plans that reduce at other ranks, in trees or by exchange, are
+// bound by it too. Partitions are into single ranks, hosts, and ranks that links of some rate or more connect.
 func ofAllReduce(g *fabric.Graph) *Bound {
 	best := &Bound{GBps: math.Inf(1)}
 	n := float64(g.Ranks())

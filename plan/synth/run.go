@@ -220,8 +220,8 @@ func (r *Result) search(o Options, m *simulate.Machine, list []family) {
 // hopeless is how many times longer than at the best start a plan takes where no climb begins.
 const hopeless = 2
 
-// steps are what a climb tries, in this order: other values of one kind, and lanes for instances, since both take thread
-// blocks. Two values further on is twice as much.
+// steps are what a climb tries, in this order: other values of one kind, and lanes for instances, since both take
+// thread blocks. Two values further on is twice as much.
 var steps = []point{{instances: 1}, {instances: 2}, {instances: -1}, {unit: 1}, {unit: 2}, {unit: -1}, {lanes: 1},
 	{lanes: 2}, {lanes: -1}, {lanes: -2}, {lanes: -2, instances: 2}, {lanes: 2, instances: -2}}
 

@@ -96,7 +96,8 @@ func (m *mesh) split() {
 
 func (m *mesh) splitOne(n int) {
 	before := m.clone()
-	for _, try := range []func(){func() { m.remove(n) }, func() { m.spread(n, len(m.g.Nodes)) }, func() { m.spread(n, 1) }} {
+	for _, try := range []func(){func() { m.remove(n) }, func() { m.spread(n, len(m.g.Nodes)) },
+		func() { m.spread(n, 1) }} {
 		try()
 		if m.fits() {
 			return
