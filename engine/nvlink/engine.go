@@ -122,7 +122,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		maxBlocks: [2]int64{terms.packetBlocks(1), terms.packetBlocks(2)}, ringBlocks: terms.ringBlocks(),
 		own: terms.limits(), p2pChannels: terms.p2pChannels(n), whole: terms.sharing == 1 && terms.blocks == 0,
 		overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap,
-		args:     new(collectiveArgs), ring: new(collectiveArgs), directArgs: new(directArgs), p2p: new(p2pArgs), few: new(p2pFewArgs),
+		args:     new(collectiveArgs), ring: new(collectiveArgs), directArgs: new(directArgs), p2p: new(p2pArgs),
+		few:    new(p2pFewArgs),
 		stream: new(p2pArgs)}
 	if e.arena, err = selectLink(ctx, cfg.Bootstrap, dev, &terms); err != nil {
 		return nil, err

@@ -241,7 +241,7 @@ func TestBuffersRegistered(t *testing.T) {
 	all := owners(t, 2)
 	before := Mapped()
 	o, at := all[0], make([]uint64, 2)
-	o.free.Store(100)
+	o.free.Store(60)
 	p := alloc(t, o, 4096)
 	if o.Await(p, 8, at, time.Minute) || o.exports.Load() != 0 {
 		t.Error("memory is shared while there is little of it")

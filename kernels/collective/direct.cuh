@@ -85,7 +85,9 @@ struct Direct {
   GOCCL_DEVICE uint8_t* in(uint32_t r) const { return reinterpret_cast<uint8_t*>(buffers[2 * r]); }
   GOCCL_DEVICE uint8_t* out(uint32_t r) const { return reinterpret_cast<uint8_t*>(buffers[2 * r + 1]); }
   GOCCL_DEVICE uint8_t* inputs(uint32_t r) const { return a.window[r]; }
-  GOCCL_DEVICE uint8_t* results(uint32_t r) const { return a.window[r] + static_cast<uint64_t>(a.nranks) * a.slotBytes; }
+  GOCCL_DEVICE uint8_t* results(uint32_t r) const {
+    return a.window[r] + static_cast<uint64_t>(a.nranks) * a.slotBytes;
+  }
   GOCCL_DEVICE uint32_t pullChunk() const { return a.nranks <= 4 ? pullBytes : pullBytes / 2; }
   // peer is the k-th rank after this one, 1 <= k <= n; the last is this one.
   GOCCL_DEVICE uint32_t peer(uint32_t k) const { return k == a.nranks ? a.rank : peerAt(a, k); }

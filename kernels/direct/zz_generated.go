@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "direct",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "2144dbb67040cfc1e67cf588d1ccf1febbc4ba8376b180ac0c6461aa4f40347e",
+	Source:   "fee0e8fed57e4a27ed61000aaaaed03b1ad2a62bb85261e38d56954eaa4313b7",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_gather_direct",
 		"ncclDevKernel_goccl_all_reduce_direct_bfloat16",

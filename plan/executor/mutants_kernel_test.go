@@ -24,8 +24,8 @@ var (
 	mutantFrom = command.String("mutants-from", "", "file from which mutants are read, instead of making them")
 	mutantFor  = command.Duration("mutants-for", 0, "no mutant begins to run after that time; 0: all run")
 	mutantSize = command.Int("mutant-ranks", 0, "ranks of the plans that are changed; default: 2, 3, and 4 on two hosts")
-	mutantRuns = command.Int("mutant-messages", usual(1, 2), "sizes of messages that each mutant runs; by default 1, or 2 "+
-		"with GOCCL_FULL=1")
+	mutantRuns = command.Int("mutant-messages", usual(1, 2), "sizes of messages that each mutant runs; by default 1, "+
+		"or 2 with GOCCL_FULL=1")
 )
 
 // usual returns a default of a flag: n, or full with GOCCL_FULL=1.
