@@ -15,7 +15,7 @@ import (
 const (
 	directLine      = 128
 	directShared    = 192 << 10
-	directPullBytes = 8 << 10
+	directPullBytes = 32 << 10
 )
 
 const (

@@ -58,7 +58,7 @@ func TestOperationsMatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(got, want) || !bytes.Contains(got, []byte("\topOccupancy\n\topCount\n")) {
+	if !bytes.Equal(got, want) || !bytes.Contains(got, []byte("\topCheckpoint\n\topCount\n")) {
 		t.Error("op_list.go does not follow from op.h: run go generate")
 	}
 }

@@ -102,6 +102,7 @@ type Arena struct {
 	own   device.Allocation // nil while it is freed
 
 	number  int // in arenas
+	entered bool
 	resting bool
 }
 

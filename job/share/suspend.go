@@ -114,13 +114,16 @@ func (a *Arena) enter() {
 		l = new(arenaList)
 		arenas.of[a.x.boot] = l
 	}
-	a.number = l.made
+	a.number, a.entered = l.made, true
 	l.made++
 	l.open = append(l.open, a)
 }
 
 // leave undoes enter.
 func (a *Arena) leave() {
+	if !a.entered {
+		return
+	}
 	arenas.mu.Lock()
 	defer arenas.mu.Unlock()
 	if l := arenas.of[a.x.boot]; l != nil {

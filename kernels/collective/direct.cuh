@@ -43,7 +43,7 @@ constexpr uint32_t directLine = 128;          // bytes
 constexpr uint32_t directShared = 192 << 10;  // bytes of dynamic shared memory
 constexpr uint32_t directWords = 2 * maxRanks;
 constexpr uint32_t directStages = 8;      // at most
-constexpr uint32_t pullBytes = 8 << 10;   // of a slice that come from each of few ranks at once
+constexpr uint32_t pullBytes = 32 << 10;  // that come from all ranks at once
 constexpr uint32_t pushChunk = 32 << 10;  // bytes
 
 struct DirectArgs : Args {
@@ -54,6 +54,10 @@ static_assert(sizeof(DirectArgs) == sizeof(Args) + 16 * maxRanks, "DirectArgs is
 
 #if GOCCL_BULK
 extern __shared__ __align__(128) uint8_t directMemory[];
+
+// fenceShared orders this thread's accesses to shared memory before later bulk copies: the fence of all memory takes
+// longer while stores are on their way.
+GOCCL_DEVICE void fenceShared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 #endif
 
 // Chunks of `size` bytes of a range that one block has.
@@ -88,7 +92,12 @@ struct Direct {
   GOCCL_DEVICE uint8_t* results(uint32_t r) const {
     return a.window[r] + static_cast<uint64_t>(a.nranks) * a.slotBytes;
   }
-  GOCCL_DEVICE uint32_t pullChunk() const { return a.nranks <= 4 ? pullBytes : pullBytes / 2; }
+  // pullChunk is what comes from each rank at once: a power of two.
+  GOCCL_DEVICE uint32_t pullChunk() const {
+    uint32_t ranks = 2;
+    while (ranks < a.nranks) ranks *= 2;
+    return pullBytes / ranks;
+  }
   // peer is the k-th rank after this one, 1 <= k <= n; the last is this one.
   GOCCL_DEVICE uint32_t peer(uint32_t k) const { return k == a.nranks ? a.rank : peerAt(a, k); }
 
@@ -131,18 +140,36 @@ struct Direct {
     return !__syncthreads_or(r < a.nranks && (buffers[2 * r] == 0 || buffers[2 * r + 1] == 0));
   }
 
-  // sum adds the vectors at(r) of all ranks.
-  template <class R, class At>
+  // sum adds the vectors at(r) of all ranks: Ranks of them, or any number if that is 0.
+  template <uint32_t Ranks, class R, class At>
   GOCCL_DEVICE uint4 sum(const R& reducer, At at) const {
     typename R::Sum s;
-    reducer.begin(s, reducer.scaled(at(0)));
-    for (uint32_t q = 1; q < a.nranks; ++q) reducer.add(s, reducer.scaled(at(q)));
+    if constexpr (Ranks == 0) {
+      reducer.begin(s, reducer.scaled(at(0)));
+      for (uint32_t q = 1; q < a.nranks; ++q) reducer.add(s, reducer.scaled(at(q)));
+    } else {
+      uint4 v[Ranks];
+#pragma unroll
+      for (uint32_t q = 0; q < Ranks; ++q) v[q] = at(q);
+      reducer.begin(s, reducer.scaled(v[0]));
+#pragma unroll
+      for (uint32_t q = 1; q < Ranks; ++q) reducer.add(s, reducer.scaled(v[q]));
+    }
     return reducer.end(s);
   }
 
   // pull adds bytes of the slices from(r) of all ranks, and stores the sums to `to`, or, where All says so, to into(r)
   // of all ranks.
   template <class R, bool All, class From, class Into>
+  GOCCL_DEVICE void pull(uint64_t bytes, From from, Into into, uint8_t* to) const {
+    if (a.nranks == 2)
+      pull<R, All, 2>(bytes, from, into, to);
+    else if (a.nranks == 4)
+      pull<R, All, 4>(bytes, from, into, to);
+    else
+      pull<R, All, 0>(bytes, from, into, to);
+  }
+  template <class R, bool All, uint32_t Ranks, class From, class Into>
   GOCCL_DEVICE void pull(uint64_t bytes, From from, Into into, uint8_t* to) const {
     const R reducer(a);
     const Chunks chunks{bytes, pullChunk()};
@@ -184,7 +211,7 @@ struct Direct {
           barrierOf(1, workers);
         }
         for (uint32_t i = threadIdx.x * 16; i < length; i += workers * 16) {
-          const uint4 v = sum(reducer, [&](uint32_t q) {
+          const uint4 v = sum<Ranks>(reducer, [&](uint32_t q) {
             return *reinterpret_cast<const uint4*>(directMemory + (s * a.nranks + q) * size + i);
           });
           if (All)
@@ -195,7 +222,7 @@ struct Direct {
         __syncwarp();
         if (threadIdx.x % warpSize == 0) empty[s].arrive();
         if (!All) continue;
-        fenceProxyAsync();
+        fenceShared();
         barrierOf(1, workers);
         if (threadIdx.x != 0) continue;
         for (uint32_t i = 1; i <= a.nranks; ++i) bulkStore(into(peer(i)) + c * size, here, length);
@@ -211,7 +238,7 @@ struct Direct {
     for (uint64_t c = blockIdx.x; c < chunks.end(); c += gridDim.x)
       for (uint32_t i = threadIdx.x * 16; i < chunks.length(c); i += workers * 16) {
         const uint64_t at = c * size + i;
-        const uint4 v = sum(reducer, [&](uint32_t q) { return loadVec(from(q) + at); });
+        const uint4 v = sum<Ranks>(reducer, [&](uint32_t q) { return loadVec(from(q) + at); });
         if (!All) storeAny(to + at, chunks.length(c) - i, v);
         for (uint32_t k = 1; All && k <= a.nranks; ++k) storeVec(into(peer(k)) + at, v);
       }

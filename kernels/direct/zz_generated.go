@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "direct",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "fee0e8fed57e4a27ed61000aaaaed03b1ad2a62bb85261e38d56954eaa4313b7",
+	Source:   "ecf97f42b48403db786a96c79f2be4f7f25725971469cbc62dac9f388569043b",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_gather_direct",
 		"ncclDevKernel_goccl_all_reduce_direct_bfloat16",

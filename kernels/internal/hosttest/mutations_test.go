@@ -19,7 +19,7 @@ var sizes = []size{
 	{"collective/stream.cuh", "streamPieceBytes", "64"},
 	{"collective/stream.cuh", "streamLarge", "3000"},
 	{"collective/ring.cuh", "ringChannels", "4"},
-	{"collective/direct.cuh", "pullBytes", "64"},
+	{"collective/direct.cuh", "pullBytes", "256"},
 	{"collective/direct.cuh", "pushChunk", "64"},
 	{"goccl/pipe.cuh", "pipeSignalers", "1"},
 }
@@ -202,6 +202,6 @@ var mutations = []mutation{
 		`*counter() = meetings - mutated("meetings are not kept");`}},
 	{"last chunk lost", "direct", edit{"collective/direct.cuh", "return (bytes + size - 1) / size; }",
 		`return (bytes + size - 1) / size - mutated("last chunk lost"); }`}},
-	{"rank 0 twice", "direct", edit{"collective/direct.cuh", "reducer.scaled(at(q)));",
-		`reducer.scaled(at(mutated("rank 0 twice") ? 0 : q)));`}},
+	{"rank 0 twice", "direct", edit{"collective/direct.cuh", "reducer.scaled(v[q]));",
+		`reducer.scaled(v[mutated("rank 0 twice") ? 0 : q]));`}},
 }
