@@ -60,6 +60,8 @@ def _lists(rank, n, uid):
     wrongly("allgather", [[*of(rank), torch.empty(5), *of(n - rank - 1)]], [t])
     wrongly("allgather_coalesced", [of(2) for _ in range(n)], [t])
     wrongly("_allgather_base", torch.empty(4 * n, dtype=torch.float64), t)
+    with pytest.raises(TypeError, match="input tensor must be the same type"):  # as from NCCL's group
+        g._reduce_scatter_base(t.clone(), torch.empty(4 * n, dtype=torch.float64))
     wrongly("reduce_scatter", [t.clone()], [[*of(rank), torch.empty(1), *of(n - rank - 1)]])
     wrongly("alltoall", of(n), of(n, dtype=torch.float64))
     with pytest.raises((ValueError, NotImplementedError)):  # PyTorch 2.15 itself refuses no tensors

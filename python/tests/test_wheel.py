@@ -57,7 +57,8 @@ def test_one_wheel_for_every_python(tmp_path):
     names = zipfile.ZipFile(wheel).namelist()
     assert {"goccl/lib/libgoccl.so", "goccl/lib/libnccl.so.2", "goccl/lib/goccl", "goccl/py.typed",
             "goccl/__init__.pyi", "goccl/include/nccl.h", "goccl/include/goccl.h",
-            "goccl/include/goccl_moe.h", "goccl/include/goccl_primitive.h"} <= set(names)
+            "goccl/include/goccl_moe.h", "goccl/include/goccl_primitive.h", "goccl/torch/symmetric_memory.cpp",
+            "goccl/torch/symmetric_memory.cu"} <= set(names)
     (metadata,) = [n for n in names if n.endswith("METADATA")]
     assert b"file:" not in zipfile.ZipFile(wheel).read(metadata)
     assert not [n for n in names if "cpython" in n or n.startswith("mscclpp")]

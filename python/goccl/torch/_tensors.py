@@ -99,9 +99,17 @@ def only(lists: list[Any], what: str) -> Any:
     return lists[0]
 
 
+class OtherType(errors.InvalidArgument, TypeError):
+    """Tensors of one call have different types. NCCL's process group raises a TypeError."""
+
+
 def parts_of(whole: torch.Tensor, part: torch.Tensor, n: int, what: str) -> None:
     """Checks that whole is n times part."""
-    if whole.dtype != part.dtype or whole.device != part.device or whole.numel() != n * part.numel():
+    if whole.dtype != part.dtype:
+        text = ("input tensor must be the same type as the output tensor." if what == "reduce_scatter" else
+                "output tensor must have the same type as input tensor.")
+        raise OtherType(f"{what}: {text} They are {whole.dtype} and {part.dtype}")
+    if whole.device != part.device or whole.numel() != n * part.numel():
         raise errors.InvalidArgument(f"{what}: {whole.numel()} elements of {whole.dtype} on {whole.device} beside "
                                      f"{part.numel()} of {part.dtype} on {part.device}: the one tensor has the parts "
                                      f"of {n} ranks, the other one part")
