@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/executor"
@@ -42,9 +43,12 @@ func onHostsWith(t *testing.T, open func(int) (device.Device, error), p *plan.Pl
 	n := hosts * per
 	j := newJobOn(t, layoutOf(hosts, per), open, func(h int) transport.Net { return f.Net(fmt.Sprint(h)) })
 	xs := j.load(t, p)
-	sizes := []uint64{48 * uint64(n), 1 << 20}
-	if testing.Short() {
-		sizes = []uint64{4 * uint64(n), 4096 * uint64(n)}
+	sizes := []uint64{4 * uint64(n), 4096 * uint64(n), 48 * uint64(n), 1 << 20}
+	switch {
+	case testing.Short():
+		sizes = sizes[:2]
+	case setting.Lenient().Full == "":
+		sizes = sizes[2:]
 	}
 	ran := false
 	for _, m := range messages(xs[0], n, 4, sizes...) {

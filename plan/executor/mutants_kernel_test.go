@@ -16,8 +16,8 @@ import (
 )
 
 var (
-	mutants = command.Int("mutants", usual(2, 4), "mutants of each program and shape; those that pass the verifier run; "+
-		"by default 2, or 4 with GOCCL_FULL=1")
+	mutants = command.Int("mutants", usual(2, 4), "mutants of each program and shape; those that pass the verifier "+
+		"run; by default 2, or 4 with GOCCL_FULL=1")
 	mutantSeed = command.Uint64("mutation-seed", 1, "which mutants")
 	mutantOnly = command.String("mutants-of", "", "the program to change; default: all")
 	mutantSave = command.String("mutants-save", "", "file to which accepted mutants are written; none runs")
