@@ -3,9 +3,12 @@
 // one. So for the ranks of a job:
 //
 //  1. Every rank suspends its communicators (goccl.Comm.Suspend, ncclCommSuspend), which unmaps the memory of peers.
+//     Buffers that GOCCL_REGISTER has mapped stay mapped, so jobs that are moved have it off.
 //  2. Take locks all processes, and then moves the state of each. A process that calls the driver waits from now on.
 //  3. Restore moves the state back, on the same addresses, and then unlocks all processes.
 //  4. Every rank resumes its communicators. Graphs that were captured before may be launched.
+//
+// Each rank has a GPU for itself: where two share one, a kernel faults after Restore (driver 580).
 //
 // The caller is a process apart from the ranks, with the rights to trace them. Several goroutines may use the package.
 package snapshot

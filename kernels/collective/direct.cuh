@@ -54,10 +54,6 @@ static_assert(sizeof(DirectArgs) == sizeof(Args) + 16 * maxRanks, "DirectArgs is
 
 #if GOCCL_BULK
 extern __shared__ __align__(128) uint8_t directMemory[];
-
-// fenceShared orders this thread's accesses to shared memory before later bulk copies: the fence of all memory takes
-// longer while stores are on their way.
-GOCCL_DEVICE void fenceShared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 #endif
 
 // Chunks of `size` bytes of a range that one block has.
@@ -222,7 +218,7 @@ struct Direct {
         __syncwarp();
         if (threadIdx.x % warpSize == 0) empty[s].arrive();
         if (!All) continue;
-        fenceShared();
+        fenceProxyAsyncShared();
         barrierOf(1, workers);
         if (threadIdx.x != 0) continue;
         for (uint32_t i = 1; i <= a.nranks; ++i) bulkStore(into(peer(i)) + c * size, here, length);

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "direct",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "ecf97f42b48403db786a96c79f2be4f7f25725971469cbc62dac9f388569043b",
+	Source:   "2666ef05893f742292ba6971fad40169552df4dc498cd6ed4ca791dd9d793529",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_gather_direct",
 		"ncclDevKernel_goccl_all_reduce_direct_bfloat16",

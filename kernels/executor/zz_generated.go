@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "c2149fde631eb65f28a36614801faa32620638956fea8022a718704b2b86276b",
+	Source:   "02ccfe0ff5a90d109bcb9d7fc20285c295d262911ca2f76aae29faed93500863",
 	Kernels: []string{
 		"ncclDevKernel_goccl_execute_bfloat16",
 		"ncclDevKernel_goccl_execute_float16",

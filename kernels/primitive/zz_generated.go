@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "primitive",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "7544db6982afcfc9621541e429392dc2377022f9cd24f5aa8dc1b510363de686",
+	Source:   "a65a2959354ea1bafcd8a5bb7041faeb9294c74b199c32cdffeafee4fba37436",
 	Kernels: []string{
 		"goccl_copy",
 		"goccl_fill",

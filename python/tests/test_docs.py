@@ -16,7 +16,8 @@ for _name in ("docs/python.md", "python/README.md"):
     with open(os.path.join(jobs.ROOT, _name), encoding="utf-8") as _f:
         BLOCKS += [(_name, i, *m) for i, m in enumerate(re.findall(r"^```(\w+) ?([^\n]*)\n(.*?)^```", _f.read(),
                                                                    re.S | re.M))]
-BY_HAND = {"skip: python/tests/test_wheel.py runs it"}
+BY_HAND = {"skip: python/tests/test_wheel.py runs it",
+           "skip: python/tests/test_torch_symmetric.py and python/tests/gpu/symmetric.py run its calls"}
 RUNS = "skip: python/tests/test_docs.py runs it"
 TORCH = RUNS + " where torch is"
 MOCK = RUNS + " with the file above and a mock GPU"

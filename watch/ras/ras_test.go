@@ -53,9 +53,7 @@ func ask(t *testing.T, address, commands string) string {
 	}
 	defer func() { _ = c.Close() }()
 	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
-	if _, err := io.WriteString(c, commands); err != nil {
-		t.Fatal(err)
-	}
+	_, _ = io.WriteString(c, commands) // fails where the process that took the connection is killed
 	b, _ := io.ReadAll(c)
 	return string(b)
 }
