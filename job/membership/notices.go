@@ -183,8 +183,11 @@ func (n *Notices) gone(peer int) error {
 	case d.why == becauseMismatch:
 		return because(fault.ErrMismatch, fmt.Sprintf("rank %d has found that", peer))
 	}
-	if n.left[peer].how == LeftClosed {
+	switch {
+	case d.how == LeftClosed:
 		return n.blame(peer, fmt.Sprintf("rank %d has closed its communicator", peer))
+	case blamed != peer:
+		return because(fault.ErrAborted, fmt.Sprintf("rank %d has given up because of rank %d", peer, blamed))
 	}
 	return n.blame(peer, fmt.Sprintf("rank %d has aborted", peer))
 }
