@@ -36,6 +36,7 @@ type group struct {
 	unit    string   // the translation unit: one #include per file
 	headers map[string]string
 	hash    string
+	rebuild bool // by a check
 }
 
 // findRoot is the folder of package kernels: given, or the working directory (under go generate), or kernels below it.
