@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/executor/planrun"
 )
@@ -11,9 +12,9 @@ import (
 // TestHostPrograms runs all shipped programs: sizes with tails, in place and out of place, each several times on the
 // same data.
 func TestHostPrograms(t *testing.T) {
-	ranks := []int{2, 3, 8}
-	if testing.Short() {
-		ranks = []int{3}
+	ranks := []int{3}
+	if setting.Lenient().Full != "" {
+		ranks = []int{2, 3, 8}
 	}
 	for _, n := range ranks {
 		shipped(t, n, func(name string, p *plan.Plan) {

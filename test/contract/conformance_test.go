@@ -57,7 +57,8 @@ func TestHostOneProcess(t *testing.T) {
 		t.Run(map[int]string{1: "1 rank", 2: "2 ranks", 3: "3 ranks", 8: "8 ranks"}[n], func(t *testing.T) {
 			sizes := []int64{0, 1, 2, 127, 4096, 65537}
 			comms := commtest.New(t, n, commtest.Host, nil)
-			if n == 8 && testing.Short() {
+			full := setting.Lenient().Full != ""
+			if n == 8 && !full {
 				for _, c := range conformance.Trimmed(n, rand.Uint64(), []int64{1, 4096}) {
 					if err := conformance.Run(comms, c); err != nil {
 						t.Fatalf("%v seed %d: %v", c, c.Seed, err)
@@ -65,10 +66,10 @@ func TestHostOneProcess(t *testing.T) {
 				}
 				return
 			}
-			if n == 3 && !testing.Short() {
+			if n == 3 && full {
 				sizes = append(sizes, 1<<20+3)
 			}
-			matrix(t, comms, testing.Short() || n == 8 && setting.Lenient().Full == "", sizes)
+			matrix(t, comms, !full, sizes)
 		})
 	}
 }
@@ -80,15 +81,12 @@ func TestGPUOneProcess(t *testing.T) {
 
 // TestAveragesNearTheLimit averages elements whose sum is infinite.
 func TestAveragesNearTheLimit(t *testing.T) {
-	ranks, sizes := []int{2, 3, 8}, []int64{1, 1013, 70_000, 300_001}
-	if testing.Short() { // the race detector watches every element, and all go one way
-		ranks, sizes = ranks[:2], []int64{1, 4099}
+	ranks, sizes := []int{2, 3}, []int64{1, 4099}
+	if setting.Lenient().Full != "" {
+		ranks, sizes = append(ranks, 8), append(sizes, 70_000, 300_001)
 	}
 	for _, n := range ranks {
 		comms := commtest.New(t, n, commtest.Host, nil)
-		if n == 8 && setting.Lenient().Full == "" {
-			sizes = sizes[:3]
-		}
 		for _, c := range conformance.Averages(n, sizes...) {
 			if err := conformance.Run(comms, c); err != nil {
 				t.Error(c, err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/test/commtest"
 )
 
@@ -21,10 +22,10 @@ func TestProcesses(t *testing.T) {
 		sizes := []int{2, tk.Size}
 		switch {
 		case tk.CUDA:
-		case testing.Short(): // the race detector sees one process
-			sizes = []int{3}
-		default:
+		case setting.Lenient().Full != "":
 			sizes = []int{2, 3, 8}
+		default:
+			sizes = []int{3}
 		}
 		for _, n := range sizes {
 			t.Run(strconv.Itoa(n), func(t *testing.T) {

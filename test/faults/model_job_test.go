@@ -13,12 +13,9 @@ import (
 )
 
 func TestModel(t *testing.T) {
-	rounds := 40
+	rounds := 24
 	if os.Getenv("GOCCL_FULL") != "" {
 		rounds = 2000
-	}
-	if testing.Short() {
-		rounds = 20
 	}
 	const workers = 4 // a job mostly waits for a stopped rank
 	var total [workers][numEvents]int

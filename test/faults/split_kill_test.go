@@ -147,12 +147,9 @@ func splitting(k *commtest.Process) error {
 
 func TestSplitKilledProcess(t *testing.T) {
 	t.Parallel()
-	jobs := 8
+	jobs := 3
 	if os.Getenv("GOCCL_FULL") != "" {
 		jobs = 150
-	}
-	if testing.Short() {
-		jobs = 2
 	}
 	for range jobs {
 		tk := commtest.Task{Do: "splitting", Size: 4, Victim: 0, OpTimeout: -1, Seed: rand.Uint64()}
@@ -171,12 +168,9 @@ func TestSplitKilledProcess(t *testing.T) {
 // A rank dies at a random step of a Split. The other ranks of each color all get the communicator, or all get an error
 // that names the dead rank; a communicator without the dead rank works. No rank waits for one that has left.
 func TestSplitKilledAnywhere(t *testing.T) {
-	rounds := 40
+	rounds := 20
 	if os.Getenv("GOCCL_FULL") != "" {
 		rounds = 1000
-	}
-	if testing.Short() {
-		rounds = 15
 	}
 	for _, hosts := range [][]int{{0, 0, 0, 0}, {0, 0, 1, 1}} {
 		t.Run(fmt.Sprint(hosts), func(t *testing.T) {

@@ -92,12 +92,9 @@ func reuseOnce(k *commtest.Process, round int) (err error) {
 // to memory that they have reused.
 func TestAStoppedRankWritesNothingLater(t *testing.T) {
 	t.Parallel()
-	tk := commtest.Task{Do: "reuse", Size: 3, Victim: 1, OpTimeout: 4 * time.Second * commtest.Slowness, Rounds: 3}
+	tk := commtest.Task{Do: "reuse", Size: 3, Victim: 1, OpTimeout: 4 * time.Second * commtest.Slowness, Rounds: 2}
 	if os.Getenv("GOCCL_FULL") != "" {
 		tk.Rounds = 200
-	}
-	if testing.Short() {
-		tk.Rounds = 2
 	}
 	const each = 15 / commtest.Slowness
 	for first := 0; first < tk.Rounds; first += each { // a process ends after two minutes

@@ -110,13 +110,8 @@ func recovering(t *testing.T, tk commtest.Task, disturb func(w *testutil.Network
 	j.Await("done", commtest.Everyone(4), 2*time.Minute)
 }
 
-// many is a number of rounds that last longer than it takes to disturb them.
-func many() int {
-	if testing.Short() { // under the race detector they are slower
-		return 100
-	}
-	return 300
-}
+// many rounds last longer than it takes to disturb them.
+const many = 300 / commtest.Slowness
 
 // TestLoss loses 30 % of the packets in one direction. TCP may come through, or give up after three seconds without an
 // acknowledgement: then all ranks get an error that names a rank.
@@ -139,7 +134,7 @@ func TestDelay(t *testing.T) {
 // TestInterfaceDownAndUp takes an interface down for less than the deadline of a partition.
 func TestInterfaceDownAndUp(t *testing.T) {
 	t.Parallel()
-	recovering(t, commtest.Task{Rounds: many()}, func(w *testutil.Network, _ *commtest.Job) {
+	recovering(t, commtest.Task{Rounds: many}, func(w *testutil.Network, _ *commtest.Job) {
 		w.Interface(1, "down")
 		time.Sleep(500 * time.Millisecond)
 		w.Interface(1, "up")
@@ -157,7 +152,7 @@ func TestBlip(t *testing.T) {
 	for _, blip := range blips {
 		t.Run(blip.String(), func(t *testing.T) {
 			t.Parallel()
-			tk := commtest.Task{Rounds: many(), By: map[int][]string{}}
+			tk := commtest.Task{Rounds: many, By: map[int][]string{}}
 			for r := range 4 {
 				tk.By[r] = []string{"env", "GOCCL_BLIP=" + blip.String()}
 			}
@@ -173,7 +168,7 @@ func TestBlip(t *testing.T) {
 // TestStoppedForAWhile stops a rank: that is no failure.
 func TestStoppedForAWhile(t *testing.T) {
 	t.Parallel()
-	recovering(t, commtest.Task{Rounds: many()}, func(_ *testutil.Network, j *commtest.Job) {
+	recovering(t, commtest.Task{Rounds: many}, func(_ *testutil.Network, j *commtest.Job) {
 		j.Signal(3, syscall.SIGSTOP)
 		time.Sleep(time.Second)
 		j.Signal(3, syscall.SIGCONT)

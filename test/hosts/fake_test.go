@@ -17,12 +17,9 @@ import (
 // TestFakeNetwork runs collectives over a network that reorders, repeats and delays messages, and in some schedules
 // loses a connection. Results are right, or ranks get an error that names a rank; no rank hangs.
 func TestFakeNetwork(t *testing.T) {
-	n, sizes := 25, 21   // the largest are more than a ring of slots holds
-	if testing.Short() { // under the race detector: more schedules of less data
-		n, sizes = 50, 17
-	}
+	n, sizes := 40, 18
 	if setting.Lenient().Full != "" {
-		n = 20000
+		n, sizes = 20000, 21 // the largest are more than a ring of slots holds
 	}
 	netfake.Schedules(t, n, func(seed uint64, o *netfake.Options) {
 		o.Delay, o.Repeat, o.Slow = 1+int(seed%200), float64(seed%3)/4, float64(seed%4)/4

@@ -9,6 +9,7 @@ import (
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/engine/hosts"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/test/commtest"
 	"github.com/goccl/goccl/test/conformance"
@@ -16,9 +17,9 @@ import (
 
 // TestForcedAcrossHosts runs each algorithm that a table can choose, at all sizes.
 func TestForcedAcrossHosts(t *testing.T) {
-	layouts := [][]int{{0, 0, 1, 1}, {0, 0, 0, 1}, {0, 1, 0, 1, 2}}
-	if testing.Short() { // all algorithms run on this one
-		layouts = layouts[:1]
+	layouts := [][]int{{0, 0, 1, 1}} // all algorithms run on it
+	if setting.Lenient().Full != "" {
+		layouts = append(layouts, []int{0, 0, 0, 1}, []int{0, 1, 0, 1, 2})
 	}
 	for i, layout := range layouts {
 		for _, c := range conformance.Collectives {

@@ -9,12 +9,9 @@ import (
 
 // TestManyHosts runs ranks on many hosts, each with its connections to the ranks of its rail.
 func TestManyHosts(t *testing.T) {
-	hosts, ranks := 12, 4
-	if testing.Short() { // under the race detector
-		hosts, ranks = 6, 2
-	}
+	hosts, ranks := 8, 2
 	if setting.Lenient().Full != "" {
-		hosts = 32
+		hosts, ranks = 32, 4
 	}
 	layout := make([]int, hosts*ranks)
 	for r := range layout {
