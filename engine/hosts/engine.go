@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/hosts/wire"
 	"github.com/goccl/goccl/internal/abort"
+	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/bootstrap"
 )
 
@@ -58,6 +59,8 @@ type Engine struct {
 	dev     device.Device
 	boot    bootstrap.Bootstrap // of the ranks of this host
 	local   collective.Engine
+	alone   bootstrap.Bootstrap // of this rank
+	scaler  collective.Engine   // of this rank: multiplies what it sends in rank order; nil if there is no such order
 	wire    wire.Wire
 	order   Order
 	inPlace bool
@@ -98,6 +101,15 @@ func New(ctx context.Context, cfg Config) (e *Engine, err error) {
 		return e, err
 	}
 	bootstrap.NameAsAbove(e.boot, true)
+	if e.exact && e.rails > 1 {
+		if e.alone, err = cfg.Bootstrap.Sub(ctx, []int{rank}, tags.SpaceOfRank); err != nil {
+			return e, err
+		}
+		if e.scaler, err = cfg.Local(ctx, e.alone, []int{rank}, e.fail); err != nil {
+			e.scaler = nil
+			return e, err
+		}
+	}
 	if e.local, err = cfg.Local(ctx, e.boot, e.mine(), e.fail); err != nil {
 		e.local = nil // it may hold a nil pointer
 		return e, err
@@ -238,8 +250,8 @@ func (e *Engine) end(cause error) {
 	if e.wire != nil {
 		e.wire.Abort(cause)
 	}
-	if e.local != nil {
-		e.local.Abort(cause)
+	for _, part := range e.parts() {
+		part.Abort(cause)
 	}
 }
 
@@ -250,8 +262,8 @@ func (e *Engine) Err() error {
 			return err
 		}
 		err := e.wire.Err()
-		if err == nil {
-			err = e.local.Err()
+		for _, part := range e.parts() {
+			err = cmp.Or(err, part.Err())
 		}
 		if err == nil {
 			return nil
@@ -266,10 +278,22 @@ func (e *Engine) Drain(ctx context.Context) error {
 	if err := e.wire.Drain(ctx); err != nil {
 		return err
 	}
-	if err := e.local.Drain(ctx); err != nil {
-		return err
+	for _, part := range e.parts() {
+		if err := part.Drain(ctx); err != nil {
+			return err
+		}
 	}
 	return e.order.Wait(ctx)
+}
+
+// parts are the engines inside the host.
+func (e *Engine) parts() (list []collective.Engine) {
+	for _, part := range []collective.Engine{e.local, e.scaler} {
+		if part != nil {
+			list = append(list, part)
+		}
+	}
+	return list
 }
 
 // Leave implements collective.Engine.
@@ -301,8 +325,8 @@ func (e *Engine) Close() error {
 	if e.wire != nil {
 		errs = append(errs, e.wire.Close())
 	}
-	if e.local != nil {
-		errs = append(errs, e.local.Close())
+	for _, part := range e.parts() {
+		errs = append(errs, part.Close())
 	}
 	for _, s := range append(e.retired, e.side) {
 		if s != nil {
@@ -313,8 +337,10 @@ func (e *Engine) Close() error {
 	if e.counts != nil {
 		errs = append(errs, e.counts.Close())
 	}
-	if e.boot != nil {
-		errs = append(errs, e.boot.Close())
+	for _, boot := range []bootstrap.Bootstrap{e.boot, e.alone} {
+		if boot != nil {
+			errs = append(errs, boot.Close())
+		}
 	}
 	return errors.Join(append(errs, e.order.Close())...)
 }

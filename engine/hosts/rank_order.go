@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/hosts/wire"
 	"github.com/goccl/goccl/job/bootstrap"
@@ -14,6 +15,8 @@ import (
 //	                above: each rank reduces a share, and all ranks get the shares
 //	reduce          the root gets all elements of all ranks
 //	reduce_scatter  each rank gets the elements of its block
+//
+// In a pre-multiplied sum a rank multiplies what it has, into scratch, before others see it.
 func (b *builder) inRankOrder() {
 	count, ranks := b.r.Count, int64(b.size())
 	at := func(base device.Ptr, element int64) device.Ptr { return base.Add(element * b.elem) }
@@ -54,10 +57,13 @@ func (b *builder) inRankOrder() {
 	}
 }
 
-// perSlot is the number of elements of a rank's share of a chunk: the scratch holds one of each rank of a host. It is
-// the same on all ranks.
+// perSlot is the number of elements of a rank's share of a chunk: the scratch holds one of each rank of a host, and the
+// products for each rank. It is the same on all ranks.
 func (b *builder) perSlot(count int64) int64 {
 	slots := int64(b.rails)
+	if b.r.Op == datatype.PreMulSum {
+		slots += int64(b.size())
+	}
 	return max(1, min(b.perChunk(count, slots), (b.room/slots&^15)/b.elem, max(1, count)))
 }
 
@@ -65,8 +71,11 @@ func (b *builder) perSlot(count int64) int64 {
 // rank has the elements for a rank, and how many.
 func (b *builder) fold(in func(p int) (device.Ptr, int64), dst device.Ptr) *chunk {
 	c, slots := b.next()
+	if b.r.Op == datatype.PreMulSum {
+		in = b.products(c, in, slots)
+	}
 	own, count := in(b.rank)
-	stride := (count*b.elem + 15) &^ 15
+	stride := b.slotBytes(count)
 	slot := func(p int) device.Ptr { return slots.Add(int64(b.local[p]) * stride) }
 	var group []collective.Request
 	for _, q := range b.mine() {
@@ -101,6 +110,35 @@ func (b *builder) fold(in func(p int) (device.Ptr, int64), dst device.Ptr) *chun
 	})
 	c.phase(p)
 	return c
+}
+
+// slotBytes is the room of count elements in the scratch.
+func (b *builder) slotBytes(count int64) int64 { return (count*b.elem + 15) &^ 15 }
+
+// products begins a chunk with the multiplication of what this rank has for the ranks, and returns where that is then:
+// behind the slots of the ranks of this host.
+func (b *builder) products(c *chunk, in func(p int) (device.Ptr, int64), slots device.Ptr) func(p int) (device.Ptr,
+	int64) {
+	_, count := in(b.rank)
+	at := slots.Add(int64(b.rails) * b.slotBytes(count))
+	done := map[device.Ptr]device.Ptr{}
+	var w work
+	for p := range b.size() {
+		from, n := in(p)
+		if _, ok := done[from]; ok || n == 0 {
+			continue
+		}
+		r := b.request(collective.AllReduce, from, at, n)
+		r.Op, r.Scalar, r.ScalarPtr = b.r.Op, b.r.Scalar, b.r.ScalarPtr
+		w.scales = append(w.scales, r)
+		done[from] = at
+		at = at.Add(b.slotBytes(n))
+	}
+	c.before = append(c.before, w)
+	return func(p int) (device.Ptr, int64) {
+		from, n := in(p)
+		return done[from], n
+	}
 }
 
 // giveAll ends a chunk with the share of each rank given to all ranks.

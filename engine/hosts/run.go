@@ -171,16 +171,24 @@ func (e *Engine) work(s device.Stream, op wire.Op, list []work) error {
 				return err
 			}
 		}
-		for i := range w.reqs {
-			w.reqs[i].Stream = s
+		if err := enqueue(e.scaler, s, op, w.scales); err != nil {
+			return err
 		}
-		if len(w.reqs) > 0 {
-			if err := e.local.Enqueue(op.Seq, w.reqs); err != nil {
-				return err
-			}
+		if err := enqueue(e.local, s, op, w.reqs); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func enqueue(to collective.Engine, s device.Stream, op wire.Op, reqs []collective.Request) error {
+	if len(reqs) == 0 {
+		return nil
+	}
+	for i := range reqs {
+		reqs[i].Stream = s
+	}
+	return to.Enqueue(op.Seq, reqs)
 }
 
 // pairs runs a group of sends and receives: those inside the host and those between hosts at the same time, because

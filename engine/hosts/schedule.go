@@ -23,6 +23,8 @@ type chunk struct {
 // work is done inside the host, one item after the other.
 type work struct {
 	copies []copying
+	// scales are requests of the engine of this rank.
+	scales []collective.Request
 	// reqs are requests of the local communicator, enqueued together: roots and peers are local ranks.
 	reqs []collective.Request
 }
@@ -61,10 +63,6 @@ const (
 // build returns the chunks of a request. Every rank must make the same number.
 func (b *builder) build() ([]*chunk, error) {
 	if b.exact {
-		if b.r.Op == datatype.PreMulSum {
-			return nil, fmt.Errorf("%w: a pre-multiplied sum whose bits do not depend on which ranks share a host "+
-				"(GOCCL_EXACT): multiply before the call, or ask for GOCCL_EXACT=batch", collective.ErrUnsupported)
-		}
 		b.inRankOrder()
 		return b.chunks, nil
 	}

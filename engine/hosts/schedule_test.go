@@ -78,7 +78,7 @@ func match(layout []int, r *collective.Request, rng *rand.Rand) error {
 		some[r.Collective] = []Row{{0, can[rng.IntN(len(can))]}}
 	}
 	direct := false
-	exact := newTopology(0, layout).rails > 1 && r.Ordered() && r.Op != datatype.PreMulSum && rng.IntN(2) == 0
+	exact := newTopology(0, layout).rails > 1 && r.Ordered() && rng.IntN(2) == 0
 	all := make([][]*chunk, n)
 	tops := make([]*topology, n)
 	for rank := range n {
@@ -220,6 +220,11 @@ func inBounds(chunks []*chunk, wireInPlace bool) error {
 		for _, w := range slices.Concat(c.before, c.beside, c.after) {
 			for _, k := range w.copies {
 				if err := scratch(k.dst, k.bytes); err != nil {
+					return err
+				}
+			}
+			for _, k := range w.scales {
+				if err := scratch(k.Recv, k.Bytes()); err != nil {
 					return err
 				}
 			}

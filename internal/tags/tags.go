@@ -34,6 +34,7 @@ func Primitive(kind uint8, tag int) int { return 1<<30 | int(kind)<<24 | tag }
 // Spaces of Bootstrap.Sub. Callers' own are small numbers from 0 on.
 const (
 	SpaceOfHost          = -1            // bootstrap, SplitByHost
+	SpaceOfRank          = -2            // hosts, the engine of one rank
 	SpaceOfCommunicators = -0x676f63636c // goccl, NewComm
 	SpaceOfExecutors     = 1 << 20       // capi, an executor each, from here to twice that
 	SpaceUsedOnce        = 1 << 62       // bootstrap, OnceSpace: this bit and a hash

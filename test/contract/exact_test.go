@@ -26,7 +26,8 @@ var exactTypes = []datatype.Type{datatype.Float16, datatype.Bfloat16, datatype.F
 // exactCase is a random reduction of elements whose sums round.
 func exactCase(rng *rand.Rand, n int) conformance.Case {
 	colls := []collective.Collective{collective.AllReduce, collective.Reduce, collective.ReduceScatter}
-	ops := []datatype.Op{datatype.Sum, datatype.Sum, datatype.Prod, datatype.Avg, datatype.Max, datatype.Min}
+	ops := []datatype.Op{datatype.Sum, datatype.Sum, datatype.Prod, datatype.Avg, datatype.Max, datatype.Min,
+		datatype.PreMulSum}
 	sizes := []int64{1, 7, 64, 1000, 4099, 50_001}
 	return conformance.Case{Collective: colls[rng.IntN(len(colls))], Type: exactTypes[rng.IntN(len(exactTypes))],
 		Op: ops[rng.IntN(len(ops))], Count: 1 + rng.Int64N(sizes[rng.IntN(len(sizes))]), Root: rng.IntN(n),
@@ -260,22 +261,4 @@ func sumBits(comms []*goccl.Comm, from, to int64) ([]uint32, error) {
 		return nil
 	})
 	return out[0], err
-}
-
-// TestExactRefuses: a pre-multiplied sum between ranks of several hosts says that it cannot keep the promise.
-func TestExactRefuses(t *testing.T) {
-	t.Parallel()
-	comms := commtest.NewOn(t, []int{0, 0, 1}, commtest.Host, func(_ int, cfg *goccl.Config) {
-		cfg.Exact = collective.ExactPlacement
-	})
-	for _, c := range []conformance.Case{{Op: datatype.PreMulSum}, {Op: datatype.Sum}} {
-		c.Collective, c.Type, c.Count = collective.AllReduce, datatype.Float32, 100
-		if err := conformance.Run(comms, c); errors.Is(err, goccl.ErrUnsupported) != (c.Op == datatype.PreMulSum) {
-			t.Fatalf("%v: %v", c, err)
-		}
-		c.Type = datatype.Int32 // its bits depend on no order
-		if err := conformance.Run(comms, c); err != nil {
-			t.Fatalf("%v: %v", c, err)
-		}
-	}
 }
