@@ -54,6 +54,9 @@ func (e *Engine) usable(v variant, r *collective.Request) variant {
 	}
 	if v.protocol == ring && !e.canUseRing(r) {
 		v = e.table.packets(r.Collective)
+		if e.inRankOrder() && e.directKernel(r) != nil {
+			v = variant{protocol: direct, threads: directOrdered}
+		}
 	}
 	return e.without(v, r)
 }

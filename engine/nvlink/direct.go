@@ -22,6 +22,7 @@ const (
 	directBlocks  = 32 // at most
 	directDefault = 8  // beside models: more blocks are no faster alone, and take SMs from the model
 	directInstead = 32 // channels of the ring where direct cannot run a request
+	directOrdered = 16 // in place of a ring that may not run a request: the widest of the tables
 
 	// captureWait is how long a captured call waits for peers to map its buffers. The graph keeps their addresses.
 	captureWait = 200 * time.Millisecond
@@ -84,7 +85,7 @@ func (e *Engine) bulk() bool { return e.dev.Properties().Major >= 9 }
 func (e *Engine) directKernel(r *collective.Request) *cuda.Function {
 	job := 0
 	switch {
-	case e.buffers == nil || r.Bytes()&15 != 0:
+	case e.buffers == nil || r.Bytes()&15 != 0 || r.Collective == collective.Reduce:
 		return nil
 	case r.Collective == collective.AllGather:
 		return e.directKernels.gather

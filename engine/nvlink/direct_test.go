@@ -1,6 +1,7 @@
 package nvlink
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -77,6 +78,42 @@ func TestDirect(t *testing.T) {
 		} {
 			if call := launch(e, mem, c); call.Grid != directInstead {
 				t.Errorf("rank %d, %s: %d blocks", r, c.kernel, call.Grid)
+			}
+		}
+	}
+}
+
+// TestOrderedLarge: where the order of terms is promised and the table says ring, direct sums large messages of more
+// than two ranks, and packets what direct cannot. Rings move data, and sum integers.
+func TestOrderedLarge(t *testing.T) {
+	t.Setenv("GOCCL_EXACT", "batch")
+	for _, n := range []int{2, 4} {
+		engines := mockEngines(t, n)
+		for _, e := range engines {
+			must(t, e.Force("all_reduce:ring/32,reduce:ring,all_gather:ring,reduce_scatter:ring"))
+			mem, s := memory(t, e, 64<<20), newStream(t, e)
+			for _, c := range []struct {
+				what collective.Collective
+				typ  datatype.Type
+				op   datatype.Op
+				more int64     // elements
+				want [2]string // of two ranks, and of four
+			}{
+				{collective.AllReduce, datatype.Bfloat16, datatype.Sum, 0, [2]string{"all_reduce_ring_", "all_reduce_direct_bfloat16"}},
+				{collective.ReduceScatter, datatype.Float32, datatype.Avg, 0,
+					[2]string{"reduce_scatter_ring_", "reduce_scatter_direct_float32"}},
+				{collective.AllReduce, datatype.Float32, datatype.Max, 0, [2]string{"all_reduce_ring_", "all_reduce_two_shot_ll128_"}},
+				{collective.AllReduce, datatype.Float32, datatype.Sum, 1, [2]string{"all_reduce_ring_", "all_reduce_two_shot_ll128_"}},
+				{collective.Reduce, datatype.Float32, datatype.Sum, 0, [2]string{"reduce_ring_", "reduce_ll128_"}},
+				{collective.AllReduce, datatype.Int32, datatype.Sum, 0, [2]string{"all_reduce_ring_", "all_reduce_ring_"}},
+				{collective.AllGather, datatype.Float32, datatype.Sum, 0, [2]string{"all_gather_ring", "all_gather_ring"}},
+			} {
+				r := collective.Request{Collective: c.what, Send: mem, Recv: mem.Add(32 << 20), Count: 1<<20 + c.more, Type: c.typ,
+					Op: c.op, Stream: s}
+				calls := launches(noted(t, func() { must(t, e.Enqueue(1, []collective.Request{r})) }))
+				if want := c.want[n/2-1]; len(calls) != 1 || !strings.HasPrefix(calls[0].Kernel, want) {
+					t.Errorf("%d ranks, %v of %v, %v: %v, want %s", n, c.what, c.typ, c.op, names(calls), want)
+				}
 			}
 		}
 	}

@@ -44,11 +44,11 @@ func ringMovementName(job, aligned int) string {
 	return ringMovements[job] + []string{"", "_words"}[aligned]
 }
 
-// loadChosen loads the kernels of large messages that the table may choose. Requests that direct cannot run
-// need the ring's.
+// loadChosen loads the kernels of large messages that the table may choose, and direct's where they take the ring's
+// place. Requests that direct cannot run need the ring's.
 func (e *Engine) loadChosen() error {
 	for _, p := range []protocol{ring, direct} {
-		if e.size > 1 && e.table.chooses(p) {
+		if e.size > 1 && (e.table.chooses(p) || p == direct && e.inRankOrder() && e.table.chooses(ring)) {
 			if err := e.loadLarge(p); err != nil {
 				return err
 			}
@@ -118,7 +118,7 @@ func (s *selection) chooses(p protocol) bool {
 // owners, and 8-bit types go as packets. On the ring the order of terms depends on the slice, which of two terms shows
 // no difference.
 func (e *Engine) canUseRing(r *collective.Request) bool {
-	if e.exact >= collective.ExactBatch && e.size > 2 && r.Ordered() {
+	if e.inRankOrder() && r.Ordered() {
 		return false
 	}
 	switch r.Collective {
@@ -129,6 +129,9 @@ func (e *Engine) canUseRing(r *collective.Request) bool {
 	}
 	return e.size > 1 && r.Type.Size() >= 4
 }
+
+// inRankOrder reports whether reductions must add in the order of ranks, which the ring does for two ranks only.
+func (e *Engine) inRankOrder() bool { return e.exact >= collective.ExactBatch && e.size > 2 }
 
 // packets is the packet variant that replaces the ring if the ring cannot run a request.
 func (s *selection) packets(c collective.Collective) variant {
