@@ -140,6 +140,8 @@ const (
 	ExactReference              // the sum in rank order, rounded once
 )
 
+func (e Exact) String() string { return [...]string{"run", "batch", "placement", "reference"}[e] }
+
 // Link is a way between the GPUs of a host.
 type Link uint8
 

@@ -3,9 +3,11 @@ package executor
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/plan"
 )
@@ -63,6 +65,9 @@ func (b *Builder) Build(ctx context.Context, job collective.Job) (collective.Alg
 		}
 		return nil, err
 	}
+	if err := x.keeps(&collective.Request{Collective: c, Type: datatype.Float32}); err != nil && e.rank == 0 {
+		slog.Warn("a registered plan does not run for sums of floats", "error", err)
+	}
 	return &planAlgorithm{x: x, collective: c, tags: maps.Clone(b.Tags), owned: b.Executor == nil}, nil
 }
 
@@ -85,7 +90,34 @@ func (a *planAlgorithm) Accepts(r *collective.Request) error {
 	if (r.Collective == collective.Broadcast || r.Collective == collective.Reduce) && r.Root != a.x.plan.Root {
 		return invalid("the plan's root is rank %d", a.x.plan.Root)
 	}
+	if err := a.x.keeps(r); err != nil {
+		return err
+	}
 	return a.x.Takes(r.MessageBytes(len(a.x.plan.GPUs)), r.Type, r.Op)
+}
+
+// keeps returns nil if the bits of r's result are those that the communicator promises (GOCCL_EXACT). Its engine adds
+// in rank order, and across hosts from placement on; a plan that it takes turns with must do the same.
+func (x *ExecutionPlan) keeps(r *collective.Request) error {
+	exact := x.e.cfg.Environment().Exact
+	if exact < collective.ExactBatch || !r.Ordered() {
+		return nil
+	}
+	why := ""
+	switch narrow := r.Type.Size() < 4; {
+	case exact == collective.ExactBatch && x.e.here != x.e.cfg.Bootstrap:
+		why = "across hosts, where the engine adds the ranks of a host first (placement is kept)"
+	case !x.inRankOrder && (x.e.size > 2 || !x.once):
+		why = "in another order than that of ranks"
+	case narrow && !x.once:
+		why = fmt.Sprintf("and rounds partial sums to %v", r.Type)
+	case narrow && r.Op == datatype.Avg:
+		why = fmt.Sprintf("and rounds to %v before it divides", r.Type)
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: plan %s does not keep GOCCL_EXACT=%v: it adds %s", collective.ErrUnsupported, x.plan.Name, exact,
+		why)
 }
 
 func (a *planAlgorithm) Run(ctx context.Context, seq uint64, r *collective.Request) error {

@@ -17,15 +17,17 @@ import (
 
 // ExecutionPlan is a plan that this rank has loaded and can run.
 type ExecutionPlan struct {
-	e         *Executor
-	plan      *plan.Plan
-	program   *program
-	counted   bool        // ops are limited by counts
-	encoded   *gpuProgram // on a GPU
-	hash      [sha256.Size]byte
-	evenOnly  bool
-	reduction reduction
-	engine    engine
+	e        *Executor
+	plan     *plan.Plan
+	program  *program
+	counted  bool        // ops are limited by counts
+	encoded  *gpuProgram // on a GPU
+	hash     [sha256.Size]byte
+	evenOnly bool
+	// inRankOrder and once are the verifier's, and false for trusted plans.
+	inRankOrder, once bool
+	reduction         reduction
+	engine            engine
 
 	mu       sync.Mutex
 	layouts  map[uint64]*layout
@@ -161,7 +163,7 @@ func (x *ExecutionPlan) prepare(o *options) error {
 		if err != nil {
 			return err
 		}
-		x.evenOnly = report.EvenOnly
+		x.evenOnly, x.inRankOrder, x.once = report.EvenOnly, report.InRankOrder, report.Once
 	}
 	x.reduction, x.counted = reductionOf(p), p.Counted()
 	var err error

@@ -29,6 +29,10 @@ type Report struct {
 	// reduces nothing.
 	Operator plan.ReduceOp
 
+	// InRankOrder is set when every reduction is ((x0 + x1) + x2) + … in the order of ranks, and Once when no partial
+	// result is stored, which would round it to the element type.
+	InRankOrder, Once bool
+
 	Examined int   // ranks that were run; with a symmetry, they stand for the others
 	Launches int   // consecutive launches examined
 	Shapes   int   // message shapes examined; together they stand for all sizes from MinSize to MaxSize
@@ -113,12 +117,16 @@ func check(p *plan.Plan, s *symmetry.Group, opts Options) (*Report, error) {
 	if opts.MaxBytes == 0 {
 		opts.MaxBytes = 2 << 30
 	}
-	report := &Report{Launches: 2, Examined: len(p.GPUs)}
+	report := &Report{Launches: 2, Examined: len(p.GPUs), Once: true}
 	if s != nil {
 		report.Examined = len(s.Representatives())
 	}
 	if p.DoubleScratch {
 		report.Launches = 3
+	}
+	report.InRankOrder = s == nil || s.Order() == 1 // else ranks add in an order that is renamed
+	for r := range p.GPUs {                         // a switch has an order that nothing states
+		report.InRankOrder = report.InRankOrder && len(p.GPUs[r].SwitchGroups()) == 0
 	}
 	report.EvenOnly = p.MovesChunks()
 	res := resolveAll(p, s)

@@ -34,6 +34,9 @@ func (w *walker) move(op plan.ReduceOp, m *plan.Move, part sub) error {
 		if err != nil {
 			return err
 		}
+		if len(m.Src) > 1 && v.values.nodes[id].terms > 1 {
+			v.report.Once = false
+		}
 		if i == 0 {
 			value = id
 		} else {

@@ -20,6 +20,8 @@ type values struct {
 	quotient *quotient
 	images   map[imageOf]int32
 
+	ordered map[int32]bool // by value: see inRankOrder
+
 	every map[int32]leaf // by value: see everyRank; of launch -1, none
 	stack []imageOf      // for collect
 	list  []leaf         // for is, as the next
@@ -55,7 +57,7 @@ const (
 
 func newValues() *values {
 	return &values{nodes: []valueNode{{place: -1}}, memo: map[combination]int32{}, leafs: map[leaf]int32{},
-		images: map[imageOf]int32{}, every: map[int32]leaf{}}
+		images: map[imageOf]int32{}, every: map[int32]leaf{}, ordered: map[int32]bool{}}
 }
 
 func (v *values) input(l leaf, period int) int32 {
@@ -188,6 +190,22 @@ func (v *values) is(id int32, launch int32, of []plan.Contribution) bool {
 		found[at] = true
 	}
 	return true
+}
+
+// inRankOrder reports whether a value, which is no image, adds one element after the other, of ranks 0, 1, 2, ….
+func (v *values) inRankOrder(id int32) bool {
+	known, ok := v.ordered[id]
+	for at := id; !ok; at = v.nodes[at].a {
+		n := &v.nodes[at]
+		last := n
+		if n.terms > 1 {
+			last = &v.nodes[n.b]
+		}
+		known = last.terms == 1 && last.leaf.rank == n.terms-1
+		ok = !known || n.terms == 1
+	}
+	v.ordered[id] = known
+	return known
 }
 
 // terms returns the leaves of value id, sorted, at most limit of them.
@@ -356,6 +374,7 @@ func (v *verifier) checkValue(c *cell, d *demand, pl *plan.Place, part sub, laun
 		return v.wrong(c, pl, part, launch, fmt.Sprintf("it is reduced with %q where the postcondition says %q", n.op, d.Op))
 	}
 	v.reduces, v.report.Operator = true, n.op
+	v.report.InRankOrder = v.report.InRankOrder && v.values.inRankOrder(c.value)
 	return nil
 }
 

@@ -26,6 +26,8 @@ type Case struct {
 	// Shift moves every buffer by this number of elements from its natural alignment.
 	Shift int64
 	Seed  uint64
+	// Skip begins the data further on in the sequence of the seed.
+	Skip int64
 	// Repeat runs the call this many more times on the same buffers before the check of the result (not in place).
 	Repeat int
 	// Known gives an all_to_all_v the counts of all ranks.
@@ -192,7 +194,7 @@ func (c Case) Inputs(n int) [][]byte {
 	inputs := make([][]byte, n)
 	for r := range n {
 		send, _ := c.sizes(r, n)
-		inputs[r] = make([]byte, send*c.Type.Size())
+		inputs[r] = make([]byte, (c.Skip+send)*c.Type.Size())
 		hostreduce.Fill(inputs[r], c.Type, c.Seed, r)
 		if c.Near {
 			raise(inputs[r], c.Type)
@@ -200,6 +202,7 @@ func (c Case) Inputs(n int) [][]byte {
 		if c.Exact {
 			roughen(inputs[r], c.Type, c.Seed+uint64(r))
 		}
+		inputs[r] = inputs[r][c.Skip*c.Type.Size():]
 	}
 	return inputs
 }
@@ -265,6 +268,23 @@ func Run(comms []*goccl.Comm, c Case) error {
 	return nil
 }
 
+// Outputs runs the case as Run does and returns what each rank gets and should get.
+func Outputs(comms []*goccl.Comm, c Case) (got, want [][]byte, err error) {
+	n := len(comms)
+	inputs, errs := c.Inputs(n), make([]error, n)
+	got, want = make([][]byte, n), make([][]byte, n)
+	var wg sync.WaitGroup
+	for r := range n {
+		wg.Go(func() {
+			if got[r], errs[r] = c.output(comms[r], inputs); errs[r] == nil {
+				want[r], errs[r] = c.expect(r, n, inputs)
+			}
+		})
+	}
+	wg.Wait()
+	return got, want, errors.Join(errs...)
+}
+
 // RunRank runs one rank's part of Run; inputs are the inputs of all ranks.
 func RunRank(comm *goccl.Comm, c Case, inputs [][]byte) (output []byte, err error) {
 	r, n, size := comm.Rank(), comm.WorldSize(), c.Type.Size()
@@ -272,6 +292,26 @@ func RunRank(comm *goccl.Comm, c Case, inputs [][]byte) (output []byte, err erro
 	if err != nil {
 		return nil, err
 	}
+	got, err := c.output(comm, inputs)
+	if err != nil {
+		return nil, err
+	}
+	wrong, first := hostreduce.Check(got, want, c.Type, c.Op, n)
+	if c.Exact {
+		wrong, first = bitsDiffer(got, want, size)
+	}
+	if wrong != 0 {
+		lo := max(0, min(first*size, int64(len(got))-16))
+		return nil, fmt.Errorf("%v on rank %d: %d of %d elements are wrong, the first is %d: got % x, want % x", c, r, wrong,
+			int64(len(want))/size, first,
+			got[lo:min(lo+16, int64(len(got)))], want[lo:min(lo+16, int64(len(want)))])
+	}
+	return got, nil
+}
+
+// output runs one rank's part and returns its output.
+func (c Case) output(comm *goccl.Comm, inputs [][]byte) (output []byte, err error) {
+	r, n, size := comm.Rank(), comm.WorldSize(), c.Type.Size()
 	send, recv := c.sizes(r, n)
 	b, err := newBuffers(comm.Device(), send*size, recv*size, c.Shift*size, c.inPlaceOffset(r, n, size))
 	if err != nil {
@@ -309,16 +349,6 @@ func RunRank(comm *goccl.Comm, c Case, inputs [][]byte) (output []byte, err erro
 	got, err := b.result()
 	if err != nil {
 		return nil, fmt.Errorf("%v on rank %d: %w", c, r, err)
-	}
-	wrong, first := hostreduce.Check(got, want, c.Type, c.Op, n)
-	if c.Exact {
-		wrong, first = bitsDiffer(got, want, size)
-	}
-	if wrong != 0 {
-		lo := max(0, min(first*size, int64(len(got))-16))
-		return nil, fmt.Errorf("%v on rank %d: %d of %d elements are wrong, the first is %d: got % x, want % x", c, r, wrong,
-			recv, first,
-			got[lo:min(lo+16, int64(len(got)))], want[lo:min(lo+16, int64(len(want)))])
 	}
 	return got, nil
 }

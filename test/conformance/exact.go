@@ -35,6 +35,15 @@ func roughen(b []byte, t datatype.Type, seed uint64) {
 	}
 }
 
+// InRankOrder is the sum of all ranks' elements, in the order of ranks.
+func InRankOrder(srcs [][]byte, t datatype.Type) []byte {
+	dst := make([]byte, len(srcs[0]))
+	if err := inRankOrder(dst, srcs, t, datatype.Sum); err != nil {
+		panic(err) // t is a float
+	}
+	return dst
+}
+
 // inRankOrder is the reference: the first rank's element, and the others in the order of ranks, in the accumulator of
 // the type, float for 8 and 16 bits; an average is multiplied by the reciprocal of the number of ranks; then one
 // rounding.

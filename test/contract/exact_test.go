@@ -162,24 +162,15 @@ func TestFusedBatchInvariant(t *testing.T) {
 }
 
 func fusedBatches(t *testing.T, n int, open func(r int) (device.Device, error)) {
-	comms, fusions, streams := commtest.New(t, n, open, nil), make([]*goccl.Fusion, n), make([]device.Stream, n)
-	if err := commtest.Each(n, func(r int) (err error) {
-		if streams[r], err = comms[r].Device().NewStream(); err == nil {
-			fusions[r], err = comms[r].NewFusion(context.Background(), goccl.FusionConfig{ScratchBytes: 1 << 20})
-		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	f := newFused(t, n, open)
 	for _, typ := range []datatype.Type{datatype.Bfloat16, datatype.Float16, datatype.Float32} {
-		whole := fusedCase{tokens: 37, hidden: 8 * (1 + rand.Int64N(40)), seed: rand.Uint64(), typ: typ, residual: true,
-			weight: true, sum: true, quantisation: 2, quantType: datatype.Float8E4M3}
-		want := fusedRows(t, comms, fusions, streams, &whole, "")
+		whole := f.draw(typ)
+		want := fusedRows(t, f.comms, f.fusions, f.streams, &whole, "")
 		for _, algorithm := range []string{"", "one_shot", "two_shot", "apart"} {
 			for _, tokens := range []int64{1, 2, 1 + rand.Int64N(37)} {
 				part := whole
 				part.tokens, part.skip = tokens, rand.Int64N(38-tokens)
-				for i, got := range fusedRows(t, comms, fusions, streams, &part, algorithm) {
+				for i, got := range fusedRows(t, f.comms, f.fusions, f.streams, &part, algorithm) {
 					if at := part.skip + int64(i); got != want[at] {
 						t.Errorf("%d ranks, %+v, %q: row %d has other bits than in %d rows", n, part, algorithm, at, whole.tokens)
 					}
@@ -187,11 +178,43 @@ func fusedBatches(t *testing.T, n int, open func(r int) (device.Device, error)) 
 			}
 		}
 	}
-	for _, s := range streams {
+	f.close(t)
+}
+
+// fusedRanks are ranks with workspaces for fused all-reduces.
+type fusedRanks struct {
+	comms   []*goccl.Comm
+	fusions []*goccl.Fusion
+	streams []device.Stream
+}
+
+func newFused(t *testing.T, n int, open func(r int) (device.Device, error)) *fusedRanks {
+	t.Helper()
+	f := &fusedRanks{commtest.New(t, n, open, nil), make([]*goccl.Fusion, n), make([]device.Stream, n)}
+	if err := commtest.Each(n, func(r int) (err error) {
+		if f.streams[r], err = f.comms[r].Device().NewStream(); err == nil {
+			f.fusions[r], err = f.comms[r].NewFusion(context.Background(), goccl.FusionConfig{ScratchBytes: 1 << 20})
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fusedRanks) close(t *testing.T) {
+	t.Helper()
+	for _, s := range f.streams {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	}
+}
+
+// draw draws 37 rows with every output.
+func (f *fusedRanks) draw(typ datatype.Type) fusedCase {
+	return fusedCase{tokens: 37, hidden: 8 * (1 + rand.Int64N(40)), seed: rand.Uint64(), typ: typ, residual: true,
+		weight: true, sum: true, quantisation: 2, quantType: datatype.Float8E4M3}
 }
 
 // fusedRows runs a fused all-reduce and returns the bytes of rank 0's outputs, row by row.

@@ -1,0 +1,262 @@
+package contract_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/executor"
+	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/test/commtest"
+	"github.com/goccl/goccl/test/conformance"
+)
+
+// promisesFile has the furthest promise that each algorithm keeps, by place and algorithm: docs/exact.md shows it.
+const promisesFile = "testdata/promises.json"
+
+// promise is a row of that file.
+type promise struct {
+	Where, Algorithm string
+	Level            string // setting.Exact
+}
+
+// TestPromises finds out which promise each algorithm keeps, on the host device, and compares it with the file.
+// GOCCL_UPDATE_GOLDEN=1 writes the file.
+func TestPromises(t *testing.T) {
+	var found []promise
+	for _, name := range []string{"one_shot", "two_shot", "direct"} {
+		o := observe(t, [][]int{{0, 0, 0}}, func(_ int, cfg *goccl.Config) {
+			cfg.Algorithms = "all_reduce:" + name + ",reduce:" + name
+		}, nil, reductions)
+		found = append(found, promise{"host device, one host", name, o.level(false)})
+	}
+	layouts := [][]int{{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 1, 1, 1}}
+	for _, name := range []string{"leaders", "rails"} {
+		o := observe(t, layouts, func(_ int, cfg *goccl.Config) { cfg.Algorithms = "all_reduce:" + name }, nil, reductions)
+		found = append(found, promise{"several hosts, to `batch`", name, o.level(true)})
+	}
+	o := observe(t, layouts, func(_ int, cfg *goccl.Config) { cfg.Exact = collective.ExactPlacement }, nil, reductions)
+	found = append(found, promise{"several hosts, from `placement`", "in rank order", o.level(true)})
+	found = append(found, fusedPromises(t)...)
+	found = append(found, planPromises(t)...)
+	compareGolden(t, promisesFile, found)
+}
+
+func compareGolden(t *testing.T, file string, found []promise) {
+	t.Helper()
+	text, err := json.MarshalIndent(found, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = append(text, '\n')
+	if os.Getenv("GOCCL_UPDATE_GOLDEN") != "" {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(file); err != nil || string(want) != string(text) {
+		t.Errorf("the promises differ from %s (%v); run with GOCCL_UPDATE_GOLDEN=1, then go generate ./tools/docgen, and look "+
+			"at the change in docs/exact.md\n%s", file, err, text)
+	}
+}
+
+// observed is what was seen of an algorithm's bits.
+type observed struct {
+	repeats, batch, placement, reference bool
+	cases                                int
+}
+
+// level is the furthest promise. The placement shows only where ranks were on several hosts.
+func (o *observed) level(hosts bool) string {
+	switch {
+	case !o.repeats || o.cases == 0:
+		return "none"
+	case !o.batch:
+		return collective.ExactRun.String()
+	case hosts && !o.placement || !hosts && !o.reference:
+		return collective.ExactBatch.String()
+	case !o.reference:
+		return collective.ExactPlacement.String()
+	}
+	return collective.ExactReference.String()
+}
+
+// reductions are the collectives, types and operators that observe draws from.
+var reductions = []conformance.Case{{Collective: collective.AllReduce}, {Collective: collective.Reduce},
+	{Collective: collective.ReduceScatter}}
+
+// observe runs messages of random sizes, places, alignments and roots, in place and not, with every type and operator,
+// and the ranks placed in several ways, and compares the bits of elements that have the same terms.
+func observe(t *testing.T, layouts [][]int, set func(r int, cfg *goccl.Config), prepare func(*goccl.Comm) error,
+	what []conformance.Case) *observed {
+	t.Helper()
+	o := &observed{repeats: true, batch: true, placement: true, reference: true}
+	types, draws := []datatype.Type{datatype.Float32, datatype.Bfloat16}, 3
+	if setting.Lenient().Full != "" {
+		types, draws = exactTypes, 12
+	}
+	const seed = 35
+	placed := map[string]map[int64]string{} // by case: bits by place in the sequence
+	for _, hosts := range layouts {
+		comms := commtest.NewOn(t, hosts, commtest.Host, set)
+		if prepare != nil {
+			if err := everyRank(comms, prepare); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, c := range what {
+			for _, c.Type = range types {
+				for _, c.Op = range []datatype.Op{datatype.Sum, datatype.Prod, datatype.Avg, datatype.PreMulSum} {
+					name, seen := fmt.Sprint(c.Collective, c.Type, c.Op), map[int64]string{}
+					for k := range draws {
+						c.Exact, c.Seed, c.Skip, c.Count = true, seed, rand.Int64N(40), 1+rand.Int64N(3000)
+						c.InPlace, c.Shift, c.Root = k%2 == 1, rand.Int64N(4), rand.IntN(len(hosts))
+						if k == 0 {
+							c.Count = 20_000 // other algorithms, and several chunks
+						}
+						o.run(t, comms, c, seen)
+					}
+					if placed[name] == nil {
+						placed[name] = seen
+					}
+					for at, bits := range seen {
+						if first, ok := placed[name][at]; ok && first != bits {
+							o.placement = false
+						}
+					}
+				}
+			}
+		}
+	}
+	return o
+}
+
+// run runs a case twice and compares its elements with those seen before.
+func (o *observed) run(t *testing.T, comms []*goccl.Comm, c conformance.Case, seen map[int64]string) {
+	t.Helper()
+	got, want, err := conformance.Outputs(comms, c)
+	if err != nil {
+		t.Fatal(c, err)
+	}
+	o.cases++
+	again, _, err := conformance.Outputs(comms, c)
+	if err != nil {
+		t.Fatal(c, err)
+	}
+	size := c.Type.Size()
+	for r := range got {
+		o.repeats = o.repeats && string(got[r]) == string(again[r])
+		o.reference = o.reference && string(got[r]) == string(want[r])
+		first := c.Skip
+		if c.Collective == collective.ReduceScatter {
+			first += int64(r) * c.Count
+		}
+		for i := range int64(len(got[r])) / size {
+			bits := string(got[r][i*size : (i+1)*size])
+			if before, ok := seen[first+i]; ok && before != bits {
+				o.batch = false
+			}
+			seen[first+i] = bits
+		}
+	}
+}
+
+// fusedPromises compares the rows of fused all-reduces with those of other batches, and their sums with the reference.
+func fusedPromises(t *testing.T) (found []promise) {
+	t.Helper()
+	const n = 3
+	f := newFused(t, n, commtest.Host)
+	for _, algorithm := range []string{"one_shot", "two_shot", "apart"} {
+		o := &observed{repeats: true, batch: true, reference: true}
+		for _, typ := range []datatype.Type{datatype.Bfloat16, datatype.Float16, datatype.Float32} {
+			whole := f.draw(typ)
+			want := fusedRows(t, f.comms, f.fusions, f.streams, &whole, algorithm)
+			for _, tokens := range []int64{37, 1, 1 + rand.Int64N(37)} {
+				part := whole
+				part.tokens, part.skip = tokens, rand.Int64N(38-tokens)
+				for i, got := range fusedRows(t, f.comms, f.fusions, f.streams, &part, algorithm) {
+					o.batch = o.batch && got == want[part.skip+int64(i)]
+				}
+				o.cases++
+			}
+			inputs := make([][]byte, n)
+			for r := range inputs {
+				_, inputs[r] = whole.rows(uint64(r))
+			}
+			sums := conformance.InRankOrder(inputs, typ)
+			for i, row := range want {
+				size := int(whole.hidden * typ.Size())
+				o.reference = o.reference && row[:size] == string(sums[i*size:(i+1)*size])
+			}
+		}
+		found = append(found, promise{"host device, fused with norm and quantisation", algorithm, o.level(false)})
+	}
+	f.close(t)
+	return found
+}
+
+// planPromises registers each program of a reduction: what the verifier says of the order of its terms must be what
+// its bits say, and from batch on only plans in rank order run.
+func planPromises(t *testing.T) (found []promise) {
+	t.Helper()
+	const n = 3
+	collectives := map[plan.Collective]collective.Collective{plan.AllReduce: collective.AllReduce,
+		plan.Reduce: collective.Reduce, plan.ReduceScatter: collective.ReduceScatter}
+	for _, spec := range programs.All() {
+		o := programs.Options{Ranks: n}
+		if spec.Supports(o) != nil {
+			continue
+		}
+		p, err := spec.Build(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		what, ok := collectives[p.Collective]
+		if !ok || !executor.Selectable(p) || len(p.GPUs[0].SwitchGroups()) > 0 {
+			continue
+		}
+		report, err := executor.Check(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ran atomic.Bool
+		register := func(c *goccl.Comm) error {
+			c.SetSelector(func(_ *collective.Request, list []collective.Algorithm) collective.Algorithm {
+				if len(list) == 0 {
+					return nil
+				}
+				ran.Store(true)
+				return list[0]
+			})
+			return c.RegisterPlan(t.Context(), p)
+		}
+		c := []conformance.Case{{Collective: what}}
+		seen := observe(t, [][]int{{0, 0, 0}}, nil, register, c)
+		if !ran.Load() || !seen.repeats || report.InRankOrder && !seen.batch || !report.InRankOrder && seen.reference {
+			t.Errorf("%s: the verifier says in rank order %v, its bits say %+v", spec.Name, report.InRankOrder, *seen)
+		}
+		ran.Store(false)
+		kept := observe(t, [][]int{{0, 0, 0}}, func(_ int, cfg *goccl.Config) { cfg.Exact = collective.ExactBatch }, register, c)
+		if kept.level(false) != collective.ExactReference.String() || ran.Load() != report.InRankOrder {
+			t.Errorf("%s, GOCCL_EXACT=batch: %+v, the plan ran: %v", spec.Name, *kept, ran.Load())
+		}
+		level := promise{"plans, one host", spec.Name, collective.ExactRun.String()}
+		if report.InRankOrder {
+			level.Level = collective.ExactReference.String()
+		}
+		found = append(found, level)
+	}
+	return found
+}
