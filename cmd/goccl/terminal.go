@@ -28,10 +28,10 @@ func width(s *streams) int {
 	return 0
 }
 
-// fullScreen takes the terminal's other screen and returns the keys that are pressed. restore gives the screen back.
-func fullScreen(s *streams) (keys <-chan byte, restore func()) {
+// fullScreen takes the terminal's other screen and returns the keys that are pressed, and what gives the screen back.
+func fullScreen(s *streams) (<-chan byte, func()) {
 	fmt.Fprint(s.out, "\x1b[?1049h\x1b[?25l")
-	restore = func() { fmt.Fprint(s.out, "\x1b[?25h\x1b[?1049l") }
+	restore := func() { fmt.Fprint(s.out, "\x1b[?25h\x1b[?1049l") }
 	pressed := make(chan byte)
 	before, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS)
 	if err != nil { // the input is no terminal
