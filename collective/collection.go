@@ -72,9 +72,9 @@ func (r *Request) MessageBytes(ranks int) uint64 {
 func (r *Request) IsInPlace(rank int) bool {
 	at := device.Ptr(int64(rank) * r.Bytes())
 	switch r.Collective {
-	case AllGather:
+	case AllGather, Gather:
 		return r.Send == r.Recv+at
-	case ReduceScatter:
+	case ReduceScatter, Scatter:
 		return r.Recv == r.Send+at
 	}
 	return r.Send == r.Recv

@@ -99,7 +99,8 @@ func squash(s string) string {
 //	barrier                           nothing
 //
 // In place is as in NCCL: Send == Recv; all_gather: Send == Recv + rank·Count; reduce_scatter: Recv == Send +
-// rank·Count; gather: Send == Recv + Root·Count at Root; scatter: Recv == Send + Root·Count at Root.
+// rank·Count; gather: Send == Recv + Root·Count at Root; scatter: Recv == Send + Root·Count at Root. Other overlaps are
+// refused, those of all_to_all_v are undefined.
 type Request struct {
 	Collective Collective
 	Send, Recv device.Ptr

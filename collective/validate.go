@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -58,7 +59,7 @@ func (r *Request) Validate(rank, n int) error {
 	if r.Send == 0 || r.Recv == 0 {
 		return r.validateNull(rank, n)
 	}
-	return nil
+	return r.validateOverlap(rank, n)
 }
 
 func bad(format string, args ...any) error {
@@ -75,6 +76,22 @@ func (r *Request) validateNull(rank, n int) error {
 		return bad("the receive buffer is NULL")
 	}
 	return nil
+}
+
+// validateOverlap refuses buffers that share memory elsewhere than in place. Parts of an all_to_all_v may lie between
+// each other, so they are not compared.
+func (r *Request) validateOverlap(rank, n int) error {
+	if r.IsInPlace(rank) {
+		return nil
+	}
+	send, recv := r.Extents(rank, n)
+	if send == 0 || recv == 0 || int64(r.Recv-r.Send) >= send || int64(r.Send-r.Recv) >= recv {
+		return nil
+	}
+	rule := map[Collective]string{AllGather: "send = recv + rank·count", ReduceScatter: "recv = send + rank·count",
+		Gather: "send = recv + root·count", Scatter: "recv = send + root·count"}[r.Collective]
+	return bad("the send buffer at %#x, of %d bytes, and the recv buffer at %#x, of %d bytes, overlap; in place is %s",
+		r.Send, send, r.Recv, recv, cmp.Or(rule, "send = recv"))
 }
 
 func (c *DeviceCounts) validate() error {

@@ -99,6 +99,33 @@ func TestShortParts(t *testing.T) {
 	}
 }
 
+// Buffers overlap as in place or not at all. An operation that overwrote what it has yet to send would be wrong in
+// silence.
+func TestOverlappingBuffers(t *testing.T) {
+	comms := commtest.New(t, 2, func(r int) (device.Device, error) { return host.Open(r) }, nil)
+	const count, root = 8, 1 // of a byte each; rank 1 calls
+	mem, err := comms[1].Device().Alloc(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c, inPlace := range map[collective.Collective]int{ // where recv begins after send
+		collective.AllReduce: 0, collective.Reduce: 0, collective.Broadcast: 0, collective.AllToAll: 0,
+		collective.AllGather: -count, collective.Gather: -count, collective.ReduceScatter: count, collective.Scatter: count} {
+		send, recv := (&collective.Request{Collective: c, Count: count, Type: datatype.Int8, Root: root}).Extents(1, 2)
+		for at := -24; at <= 24; at++ {
+			r := collective.Request{Collective: c, Send: mem.Ptr().Add(24), Recv: mem.Ptr().Add(24 + int64(at)), Count: count,
+				Type: datatype.Int8, Root: root}
+			want := at == inPlace || at >= int(send) || -at >= int(recv)
+			if err := r.Validate(1, 2); (err == nil) != want {
+				t.Errorf("%v, recv %d bytes after send: %v", c, at, err)
+			}
+			if !want && !errors.Is(comms[1].Submit(r), goccl.ErrInvalidArgument) {
+				t.Errorf("%v, recv %d bytes after send: not refused", c, at)
+			}
+		}
+	}
+}
+
 // shortBuffer makes one call on every rank with a buffer that is one page too short, if this rank has such a buffer.
 func shortBuffer(comm *goccl.Comm, c collective.Collective, short string, count int64, rank, n int) error {
 	send, recv := extentsOf(c, count, rank, n)
