@@ -2,6 +2,7 @@ package topo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -73,11 +74,18 @@ func TestFixtures(t *testing.T) {
 			t.Errorf("%s: not what WriteTable writes:\n%s", golden, table.String())
 		}
 		var svg bytes.Buffer
-		if err := m.WriteSVG(&svg); err != nil {
+		if err := m.WriteSVG(&svg); len(m.GPUs) == 0 {
+			if err == nil {
+				t.Errorf("%s: a drawing without GPUs", name)
+			}
+			continue
+		} else if err != nil {
 			t.Fatal(err)
 		}
-		if len(m.GPUs) > 0 && !strings.Contains(svg.String(), "one NUMA node") {
-			t.Errorf("%s: the drawing has no legend", name)
+		for _, n := range m.NICs {
+			if !strings.Contains(svg.String(), ">NUMA node ") || !strings.Contains(svg.String(), cmp.Or(n.RDMA, n.Name)) {
+				t.Errorf("%s: the legend lacks %s", name, n.Name)
+			}
 		}
 		lines := 0
 		for d := xml.NewDecoder(&svg); ; {
