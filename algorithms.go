@@ -156,6 +156,10 @@ func (c *Comm) readForced(list []collective.Forced) error {
 // checkForced returns an error for a collective for which GOCCL_ALGO names an algorithm that does not exist. The
 // caller holds c.mu.
 func (c *Comm) checkForced(reqs []collective.Request) error {
+	from := "GOCCL_ALGO"
+	if c.cfg.Algorithms != "" {
+		from = "Algorithms"
+	}
 	for i := range reqs {
 		coll := reqs[i].Collective
 		name, ok := c.wanted[coll]
@@ -177,8 +181,8 @@ func (c *Comm) checkForced(reqs []collective.Request) error {
 		if len(names) == 0 {
 			there = "it has none to choose from"
 		}
-		return c.errorf(coll.String(), ErrInvalidArgument, "GOCCL_ALGO: %v has no algorithm %q on a %v device: %s", coll,
-			name, c.dev.ID().Kind, there)
+		return c.errorf(coll.String(), ErrInvalidArgument, "%s: %v has no algorithm %q on a %v device: %s", from,
+			coll, name, c.dev.ID().Kind, there)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/job/launch"
 	"github.com/goccl/goccl/job/topo"
 )
 
@@ -110,11 +111,15 @@ func (c *perfCommand) Run(ctx context.Context, s *streams, k *kong.Context) erro
 		return &exitError{2, err}
 	}
 	err = perf.Run(ctx, o)
+	var ofRank *goccl.Error
+	var exit *launch.ExitError
 	switch {
 	case errors.Is(err, perf.ErrFailed):
 		return &exitError{perf.ExitFailed, nil}
-	case len(c.Algo) > 0 && errors.Is(err, goccl.ErrInvalidArgument):
-		return &exitError{2, fmt.Errorf("--algo %s: %w", strings.Join(c.Algo, ","), err)}
+	case len(c.Algo) > 0 && errors.Is(err, goccl.ErrInvalidArgument) && errors.As(err, &ofRank):
+		return &exitError{2, fmt.Errorf("--algo %s: %w", strings.Join(c.Algo, ","), ofRank.Err)}
+	case errors.As(err, &exit):
+		return &exitError{exit.ExitCode(), err}
 	case errors.Is(err, perf.ErrInvalid):
 		return &exitError{2, err}
 	}
