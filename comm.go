@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ import (
 	"github.com/goccl/goccl/job/membership"
 	"github.com/goccl/goccl/job/share"
 	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/choice"
 	"github.com/goccl/goccl/watch/ras"
 	"github.com/goccl/goccl/watch/record"
 	"github.com/goccl/goccl/watch/watchdog"
@@ -82,7 +84,13 @@ func NewComm(ctx context.Context, cfg Config) (*Comm, error) {
 		stop(err)
 	}
 	everyone := bootstrap.Everyone(cfg.Bootstrap.WorldSize())
-	return join(ctx, ctx, "init", cfg, cfg.Bootstrap, everyone, tags.SpaceOfCommunicators)
+	c, err := join(ctx, ctx, "init", cfg, cfg.Bootstrap, everyone, tags.SpaceOfCommunicators)
+	if err == nil && c.net == nil && c.rank == 0 { // between hosts it is an error
+		if bad := choice.Unknown(cfg.settings); bad != nil {
+			slog.Warn("goccl: no such network; ranks of one host need none", "error", bad)
+		}
+	}
+	return c, err
 }
 
 // join creates a communicator of the given ranks of parent, in the given space. Its errors name ranks by their numbers

@@ -205,10 +205,29 @@ func choose(ranks []offers) (kind, why string, err error) {
 		}
 	}
 	if len(errs) == 0 {
-		return "", "", fmt.Errorf("GOCCL_NET (NCCL_NET) is %q: want tcp, ib, or the name of the plugin, %q here", forced,
-			ranks[0].Offers[0].Name)
+		return "", "", unknown(forced, ranks[0].Offers[0].Name)
 	}
 	return "", "", fmt.Errorf("ranks are on several hosts without a common network: %w", errors.Join(errs...))
+}
+
+// Unknown returns an error for a value of GOCCL_NET that names no network. Ranks of one host do not choose a network.
+func Unknown(cfg *setting.Config) error {
+	for _, o := range []offer{{}, {Kind: kindPlugin}, {Kind: kindIB}, {Kind: kindTCP}} {
+		if o.is(cfg.Net) {
+			return nil
+		}
+	}
+	o := offer{Name: kindPlugin}
+	if n, err := plugin.Open(cfg.NetPlugin, plugin.Options{}); err == nil {
+		if o.Name = n.Name(); o.is(cfg.Net) {
+			return nil
+		}
+	}
+	return unknown(cfg.Net, o.Name)
+}
+
+func unknown(forced, plugin string) error {
+	return fmt.Errorf("GOCCL_NET (NCCL_NET) is %q: want tcp, ib, or the name of the plugin, %q here", forced, plugin)
 }
 
 // is reports whether a value of GOCCL_NET means the network. NCCL calls TCP "Socket".

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/job/topo"
+	"github.com/goccl/goccl/transport/choice"
 )
 
 // known maps the variables of goccl itself to their purpose.
@@ -99,6 +101,13 @@ var rules = []rule{
 			r.ok("GOCCL_SECRET", "is set")
 		}
 	}},
+	network("GOCCL_NET"),
+	network("NCCL_NET"),
+	warned("GOCCL_TUNING", "name a table that goccl tune --out wrote, or unset it", "ranks cannot read it",
+		func(v string, _ *topo.Machine) bool {
+			_, err := nvlink.LoadTable(v, nvlink.GPU{}, 1)
+			return err != nil
+		}),
 	{"MASTER_ADDR", unprotected("MASTER_ADDR")},
 	{"NCCL_COMM_ID", unprotected("NCCL_COMM_ID")},
 	warned("GOCCL_CUDA_LIB", "unset GOCCL_CUDA_LIB, unless this is a test", "not the system's driver library", has("")),
@@ -115,6 +124,12 @@ var rules = []rule{
 	allocator("PYTORCH_ALLOC_CONF"),
 	warned("LD_PRELOAD", "unset LD_PRELOAD, or be sure that this is the library you mean",
 		"it stands before the libnccl that programs load", has("nccl")),
+}
+
+func network(name string) rule {
+	return warned(name, "use tcp, ib or plugin, or unset it", "no such network", func(v string, _ *topo.Machine) bool {
+		return choice.Unknown(&setting.Config{Net: v, NetPlugin: setting.Lenient().NetPlugin}) != nil
+	})
 }
 
 func allocator(name string) rule {
