@@ -23,4 +23,9 @@
 // Every wait ends, at the latest with Config.OpTimeout, unless that is off. When a rank dies, every other rank's Comm
 // fails within about a second: running work ends, and AsyncError and later calls return an *Error that names the rank.
 // Survivors can make a smaller communicator with Shrink.
+//
+// # Stable packages
+//
+// The API is this package with collective, datatype, device, device/cuda, device/host, job/bootstrap, primitive, plan,
+// plan/dsl and plan/executor. Other packages can change at any time.
 package goccl

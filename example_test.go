@@ -2,11 +2,9 @@ package goccl_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log"
-	"math"
 	"strings"
 	"sync"
 	"time"
@@ -47,24 +45,16 @@ func put(dev device.Device, values ...float32) device.Ptr {
 	if err != nil {
 		log.Fatal(err)
 	}
-	var b []byte
-	for _, v := range values {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-	}
-	if err := dev.CopyIn(mem.Ptr(), b); err != nil {
+	if err := dev.CopyIn(mem.Ptr(), device.BytesOf(values)); err != nil {
 		log.Fatal(err)
 	}
 	return mem.Ptr() // freed with the device
 }
 
 func get(dev device.Device, p device.Ptr, n int) []float32 {
-	b := make([]byte, 4*n)
-	if err := dev.CopyOut(b, p); err != nil {
-		log.Fatal(err)
-	}
 	out := make([]float32, n)
-	for i := range out {
-		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	if err := dev.CopyOut(device.BytesOf(out), p); err != nil {
+		log.Fatal(err)
 	}
 	return out
 }

@@ -61,6 +61,12 @@ func Bytes(p Ptr, n int64) []byte {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&p))), n)
 }
 
+// BytesOf returns the memory of a slice of numbers, for CopyIn and CopyOut.
+func BytesOf[T ~int8 | ~uint8 | ~uint16 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64](v []T) []byte {
+	var one T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(one)))
+}
+
 // Errors that every device returns. They are wrapped with the operation, the place and the remedy.
 var (
 	ErrClosed       = errors.New("device: closed")

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/job/bootstrap"
@@ -184,7 +184,7 @@ func (p *prober) check(ctx context.Context) ([]uint32, error) {
 		return nil, err
 	}
 	out := make([]uint32, p.args.nranks)
-	copy(unsafe.Slice((*byte)(unsafe.Pointer(&out[0])), 4*len(out)), p.result.Bytes())
+	copy(device.BytesOf(out), p.result.Bytes())
 	return out, nil
 }
 

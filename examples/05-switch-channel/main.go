@@ -10,9 +10,7 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"flag"
-	"math"
 
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
@@ -64,11 +62,11 @@ func run(r *tutorial.Rank, count int64) error {
 		peers[p] = channel.DeviceHandle()
 	}
 	// 2. Element i of rank k is (k+1)·(i mod 1000): sums are whole numbers, so they are exact in any order.
-	input := make([]byte, count*4)
-	for i := range count {
-		binary.LittleEndian.PutUint32(input[i*4:], math.Float32bits(float32((rank+1)*int(i%1000))))
+	values := make([]float32, count)
+	for i := range values {
+		values[i] = float32((rank + 1) * (i % 1000))
 	}
-	if err := mem.Write(0, input); err != nil {
+	if err := mem.Write(0, device.BytesOf(values)); err != nil {
 		return err
 	}
 	if err := r.Meet(); err != nil {
@@ -84,13 +82,11 @@ func run(r *tutorial.Rank, count int64) error {
 		return err
 	}
 	// 4. Every rank has the sum.
-	out, err := mem.Read(0, count*4)
-	if err != nil {
+	if err := r.Device.CopyOut(device.BytesOf(values), mem.Data()); err != nil {
 		return err
 	}
-	for i := range count {
-		want := float32(n * (n + 1) / 2 * int(i%1000))
-		if got := math.Float32frombits(binary.LittleEndian.Uint32(out[i*4:])); got != want {
+	for i, got := range values {
+		if want := float32(n * (n + 1) / 2 * (i % 1000)); got != want {
 			return tutorial.Message("element %d is %v, want %v", i, got, want)
 		}
 	}

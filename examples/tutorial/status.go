@@ -1,8 +1,6 @@
 package tutorial
 
 import (
-	"encoding/binary"
-
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/primitive"
 )
@@ -39,12 +37,12 @@ func (w *statusWords) First(d *Device) (primitive.Status, error) {
 	if w.used == 0 {
 		return primitive.StatusOK, nil
 	}
-	words := make([]byte, 4*w.used)
-	if err := d.CopyOut(words, w.memory.Ptr()); err != nil {
+	words := make([]primitive.Status, w.used)
+	if err := d.CopyOut(device.BytesOf(words), w.memory.Ptr()); err != nil {
 		return primitive.StatusOK, err
 	}
-	for ; len(words) > 0; words = words[4:] {
-		if s := primitive.Status(binary.LittleEndian.Uint32(words)); s != primitive.StatusOK {
+	for _, s := range words {
+		if s != primitive.StatusOK {
 			return s, nil
 		}
 	}
