@@ -27,7 +27,7 @@ func selectLink(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, t 
 	for {
 		worst := l.worst()
 		t.gpu.Link = worst.Kind
-		arena, err := l.try(ctx, b, dev, worst, t.stage())
+		arena, err := l.try(ctx, b, dev, worst, t.stage(), t.later())
 		if err != nil {
 			return nil, err
 		}
@@ -41,11 +41,10 @@ func selectLink(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, t 
 }
 
 // try makes and probes arenas. The arena is nil if a worse link kind is to be tried.
-func (l *linkSelection) try(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, worst Pair, stage int64) (
-	*share.Arena, error,
-) {
+func (l *linkSelection) try(ctx context.Context, b bootstrap.Bootstrap, dev *cuda.Device, worst Pair, stage int64,
+	later bool) (*share.Arena, error) {
 	n, rank, m := len(l.all), b.Rank(), worst.Kind.medium()
-	at, newArena := layout{n, worst.Kind == NVLink, stage}, share.NewArena
+	at, newArena := layout{n, worst.Kind == NVLink, stage, later}, share.NewArena
 	switch worst.Kind {
 	case Network:
 		return nil, fmt.Errorf("%w: %s: %s", ErrNetwork, l.names(worst.A, worst.B), worst.Reason)

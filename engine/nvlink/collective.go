@@ -205,7 +205,15 @@ func (e *Engine) launchReduction(r *collective.Request, s *cuda.Stream, what red
 	if f == nil {
 		return missing(reductionName(what, v.protocol, r.Type, aligned, e.size))
 	}
-	cfg := e.grid(v, work, btoi(specialised && e.sizesAligned()))
+	return e.launchPacket(s, f, v, work, specialised)
+}
+
+// launchPacket launches a kernel of packets.
+func (e *Engine) launchPacket(s *cuda.Stream, f *cuda.Function, v variant, work int64, specialised bool) error {
+	cfg, err := e.grid(v, work, btoi(specialised && e.sizesAligned()))
+	if err != nil {
+		return err
+	}
 	return s.LaunchInOrder(f, &cfg, launcher.Raw(e.args), e.launcher.Order)
 }
 
@@ -232,14 +240,13 @@ func (e *Engine) launchMove(s *cuda.Stream, what movement, v variant, work int64
 	if f == nil {
 		return missing(movementName(what, v.protocol, aligned, e.size))
 	}
-	cfg := e.grid(v, work, btoi(specialised && e.sizesAligned()))
-	return s.LaunchInOrder(f, &cfg, launcher.Raw(e.args), e.launcher.Order)
+	return e.launchPacket(s, f, v, work, specialised)
 }
 
 // grid is the shape of a launch with args, and chooses the area of the arena that its protocol uses. For work bytes
 // per slice it has one thread per unit, up to the limit of blocks. All ranks must choose the same grid, so specialised,
 // which selects the limit, does not depend on the alignment of this rank's buffers.
-func (e *Engine) grid(v variant, work int64, specialised int) cuda.Config {
+func (e *Engine) grid(v variant, work int64, specialised int) (cuda.Config, error) {
 	units := v.protocol.units(work)
 	threads := min(int64(v.threads), e.slotUnits)
 	if units < threads {
@@ -251,7 +258,13 @@ func (e *Engine) grid(v variant, work int64, specialised int) cuda.Config {
 		blocks = min(blocks, llBlocks)
 	}
 	e.args.window = e.areas[v.protocol]
-	return e.shape(int(blocks), int(threads))
+	if blocks > coreBlocks {
+		if err := e.need(piece(v.protocol), e.everyRank()); err != nil {
+			return cuda.Config{}, err
+		}
+		e.args.window = e.wide[v.protocol]
+	}
+	return e.shape(int(blocks), int(threads)), nil
 }
 
 // shape is a grid of blocks that may overlap the previous kernel, if it is small. A launch that overlaps another needs

@@ -10,6 +10,9 @@ import (
 // allToAllVDevice launches the kernel that reads its counts on the device: kernels/collective/all_to_all_v.cuh. The
 // host does not know the counts, so the grid has the size for the largest batch of messages.
 func (e *Engine) allToAllVDevice(r *collective.Request, s *cuda.Stream) error {
+	if err := e.need(pieceMessages, e.everyRank()); err != nil {
+		return err
+	}
 	a, c := e.counted, &r.DeviceCounts
 	a.send, a.recv = uint64(r.Send), uint64(r.Recv)
 	a.counts = [2]uint64{uint64(c.RecvCounts), uint64(c.SendCounts)}

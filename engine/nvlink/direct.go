@@ -112,6 +112,9 @@ func (e *Engine) direct(r *collective.Request, s *cuda.Stream, v variant) error 
 	default:
 		in, out = 0, out*int64(e.size)
 	}
+	if err := e.need(pieceStreams, e.everyRank()); err != nil {
+		return err
+	}
 	if err := e.place(r, s, in, out); err != nil {
 		return err
 	}

@@ -29,6 +29,12 @@
 // probe stores, copies and loads through the arenas and compares the data (probe.go). The same kernels serve all link
 // kinds, except that kernels of the LL128 protocol need NVLink.
 //
+// # Memory
+//
+// A communicator starts with an arena of 4 MiB, which serves small operations. The memory of large ones, up to 48 MiB
+// for four ranks, is made piece by piece when the first operation needs it, also in a capture (piece.go, share.Pieces).
+// Where addresses cannot be reserved, the arena has everything from the start.
+//
 // # Failure
 //
 // Kernels poll an abort word in mapped host memory. Abort sets it. A waiting kernel then writes the peer that it waited

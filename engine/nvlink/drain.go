@@ -16,5 +16,5 @@ func (e *Engine) Drain(ctx context.Context) error {
 	return err
 }
 
-// Leave implements collective.Engine. It does nothing: the communicator notifies the peers (SeesAborts).
-func (e *Engine) Leave() {}
+// Leave implements collective.Engine. The communicator notifies the peers (SeesAborts).
+func (e *Engine) Leave() { e.pieces.Leave() }

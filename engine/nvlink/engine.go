@@ -41,6 +41,8 @@ type Engine struct {
 	slotUnits     int64    // 16-byte units of a slot: the most threads of a block
 	boot          bootstrap.Bootstrap
 	arena         *share.Arena
+	later         bool               // the arena has only the core of its pieces
+	pieces        *share.Pieces      // nil: the arena has all
 	launcher      *launcher.Launcher // orders all work of the engine, because kernels share epochs
 	latest        latest             // request
 	kernels       kernelTable        // fixed once loaded
@@ -63,7 +65,9 @@ type Engine struct {
 	// Parameters of the next launch; the constant fields are filled once. They are separate objects without Go
 	// pointers, because C reads them.
 	args       *collectiveArgs
-	areas      [numProtocols][maxRanks]uint64 // values of window for it
+	areas      [numProtocols][maxRanks]uint64 // values of window for it, with up to coreBlocks, and with more blocks
+	wide       [numProtocols][maxRanks]uint64
+	reached    [numPieces]ranks // whose pieces are known
 	ring       *collectiveArgs
 	directArgs *directArgs
 	p2p        *p2pArgs
@@ -128,6 +132,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if e.arena, err = selectLink(ctx, cfg.Bootstrap, dev, &terms); err != nil {
 		return nil, err
 	}
+	e.later = terms.later()
 	if terms.copies != copyNever && n > 1 && terms.gpu.Link < HostMemory {
 		e.windows, e.copyMode = share.NewWindows(cfg.Bootstrap, tags.Window, dev, waitLimit(&cfg)), terms.copies
 		if terms.memOps {
@@ -144,6 +149,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err := e.load(cfg.GraphOrder()); err != nil {
 		return nil, errors.Join(err, e.free())
 	}
+	e.makePieces(&cfg)
 	e.fillConstants()
 	e.watchReports(cfg.StallWarning)
 	return e, nil
@@ -203,11 +209,10 @@ func (e *Engine) load(graphs cuda.GraphOrder) error {
 
 func (e *Engine) fillConstants() {
 	n, l := e.size, e.layout()
-	for r := range n {
-		e.areas[ll128][r] = uint64(e.arena.Ptr[r])
-		e.areas[ll][r] = uint64(e.arena.Ptr[r].Add(l.ll128Bytes()))
-		e.p2p.window[r] = uint64(e.arena.Ptr[r].Add(l.p2pOffset()))
-		e.stream.window[r] = uint64(e.arena.Ptr[r].Add(l.streamOffset()))
+	for p := range e.areas {
+		for r := range n {
+			e.areas[p][r] = uint64(e.arena.Ptr[r].Add(l.offset(piece(p))))
+		}
 	}
 	state, block := uint64(e.launcher.State.Ptr()), uint64(e.launcher.Block())
 	e.args.abort, e.args.epochs, e.args.rank, e.args.nranks = block, state, uint32(e.rank), uint32(n)
@@ -225,6 +230,11 @@ func (e *Engine) fillConstants() {
 	d := e.directArgs
 	d.collectiveArgs = *e.ring
 	d.root, d.flagsOffset, d.slotBytes = everyone, uint32(streamBytes(n)+ringFlagBytes(n)), uint32(directPiece(n))
+	if !e.later {
+		for k := range numPieces {
+			e.locate(k, e.arena.Ptr, l.offset(k))
+		}
+	}
 }
 
 // Enqueue implements collective.Engine. Few functions lie between a call and its launch.
@@ -269,6 +279,7 @@ func (e *Engine) fail(r *collective.Request, seq uint64, err error) error {
 func (e *Engine) Abort(cause error) {
 	if e.cause.Set(cause) {
 		e.windows.Abandon()
+		e.pieces.Abandon()
 		e.buffers.Abandon()
 		e.launcher.Raise()
 		e.tokens.raise()
@@ -324,6 +335,7 @@ func (e *Engine) Close() error {
 		e.Abort(&collective.Error{Comm: e.name, Op: "communicator", Rank: e.rank, Peer: -1, Err: collective.ErrAborted})
 		if err = e.launcher.Quiesce(); err != nil {
 			e.windows.Halt()
+			e.pieces.Halt()
 			e.buffers.Halt()
 			return
 		}
@@ -334,7 +346,7 @@ func (e *Engine) Close() error {
 
 func (e *Engine) free() error {
 	e.tokens.leave(true)
-	errs := []error{e.windows.Close(), e.buffers.Close()}
+	errs := []error{e.windows.Close(), e.buffers.Close(), e.pieces.Close()}
 	if e.side != nil {
 		errs = append(errs, e.side.Close())
 	}

@@ -65,6 +65,8 @@ func TestLaunches(t *testing.T) {
 			area := e.areas[ll128]
 			if strings.Contains(c.kernel, "_ll_") {
 				area = e.areas[1-ll128]
+			} else if calls[0].Grid > coreBlocks {
+				area = e.wide[ll128]
 			}
 			if a.rank != 1 || a.nranks != uint32(n) || a.window != area || a.abort == 0 ||
 				a.epochs != uint64(e.launcher.State.Ptr()) {

@@ -71,22 +71,33 @@ func eachRank(n int, f func(r int) error) error {
 // age sets all counters of an idle engine to first, as if all packets were long over: fresh memory holds flags of 0.
 // All ranks must be idle, and all must be aged before any continues.
 func (e *Engine) age(s *cuda.Stream, first uint32) error {
-	n, window := e.size, e.arena.Ptr[e.rank]
-	if err := s.Memset(window, 0, layout{n: n, ll128: true}.arenaBytes()); err != nil {
+	n := e.size
+	if err := e.needAll(); err != nil {
 		return err
+	}
+	messages, streams := device.Ptr(e.p2p.window[e.rank]), device.Ptr(e.stream.window[e.rank])
+	for at, bytes := range map[device.Ptr]int64{
+		e.arena.Ptr[e.rank]:               e.layout().arenaBytes(),
+		device.Ptr(e.wide[ll][e.rank]):    e.layout().bytes(piece(ll)),
+		device.Ptr(e.wide[ll128][e.rank]): e.layout().bytes(piece(ll128)),
+		messages:                          e.layout().bytes(pieceMessages),
+		streams:                           e.layout().bytes(pieceStreams),
+	} {
+		if err := s.Memset(at, 0, bytes); err != nil {
+			return err
+		}
 	}
 	if err := s.Synchronize(context.Background()); err != nil {
 		return err
 	}
-	streams := layout{n: n, ll128: true}.streamOffset()
-	flags := streams + streamBytes(n)
+	flags := streams.Add(streamBytes(n))
 	// The ring's counters have 64 bits: sent, received, reduced, flags, and credits.
 	for _, words := range []struct {
 		at    device.Ptr
 		bytes int64
 		lines []int
 	}{{e.launcher.State.Ptr().Add(stateRing), ringChannels * epochStride, []int{0, 8, 16}},
-		{window.Add(flags), ringFlagBytes(n), []int{0, 64}}} {
+		{flags, ringFlagBytes(n), []int{0, 64}}} {
 		b := make([]byte, words.bytes)
 		for line := 0; line < len(b); line += ringLine {
 			for _, word := range words.lines {
@@ -103,9 +114,9 @@ func (e *Engine) age(s *cuda.Stream, first uint32) error {
 	}{
 		// epochs, counters of messages and of streams
 		{e.launcher.State.Ptr(), stateScratch},
-		{window.Add(streams - int64(n)*p2pChannels*128), int64(n) * p2pChannels * 128}, // credits
+		{messages.Add(p2pBytes(n) - int64(n)*p2pChannels*128), int64(n) * p2pChannels * 128}, // credits
 		// arrived pieces, and credits
-		{window.Add(flags - int64(n)*streamChannels*2*128), int64(n) * streamChannels * 2 * 128},
+		{flags.Add(-int64(n) * streamChannels * 2 * 128), int64(n) * streamChannels * 2 * 128},
 	} {
 		b := make([]byte, words.bytes)
 		for at := 0; at < len(b); at += 128 {

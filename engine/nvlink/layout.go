@@ -90,27 +90,59 @@ type allToAllVArgs struct {
 // fill.
 func slotBytes(n int) int64 { return min(8<<10, (24<<20)/(maxBlocks*4*int64(n))) &^ 511 }
 
-// layout is where the parts of an arena lie: the areas of LL128, the areas of LL, the region of messages, the region of
-// streams and the ring, the slots of the probe, the tokens, and a stage for each sender. LL and LL128 share no line:
-// protocol.cuh. Without NVLink there are no areas of LL128.
+// piece is a part of the memory that peers write. They may be apart from the arena, and then
+// they are made at their first use (share.Pieces): small messages need none of them.
+type piece uint8
+
+const (
+	// The areas of a protocol's blocks are pieces of the protocol's number. LL and LL128 share no line: protocol.cuh.
+	pieceMessages = piece(numProtocols) + iota
+	pieceStreams  // and the ring, and direct
+	numPieces
+)
+
+// coreBlocks is how many blocks have areas in an arena without pieces. 4 MiB hold them and the probe's slots.
+const coreBlocks = 15
+
+// layout is where the parts of an arena lie: the pieces, or coreBlocks of each area if the pieces are made later; the
+// slots of the probe, the tokens, and a stage for each sender. Without NVLink there are no areas of LL128.
 type layout struct {
 	n     int
 	ll128 bool
 	stage int64 // bytes of a stage
+	later bool  // the pieces are made later
 }
 
-func (l layout) ll128Bytes() int64 {
-	if !l.ll128 {
-		return 0
+// bytes is the size of a piece.
+func (l layout) bytes(k piece) int64 {
+	block := 4 * int64(l.n) * slotBytes(l.n)
+	switch {
+	case k == piece(ll):
+		return llBlocks * block
+	case k == piece(ll128) && l.ll128:
+		return maxBlocks * block
+	case k == pieceMessages:
+		return p2pBytes(l.n)
+	case k == pieceStreams:
+		return streamBytes(l.n) + ringFlagBytes(l.n) + directBytes(l.n)
 	}
-	return maxBlocks * 4 * int64(l.n) * slotBytes(l.n)
+	return 0
 }
-func (l layout) packetBytes() int64  { return llBlocks * 4 * int64(l.n) * slotBytes(l.n) }
-func (l layout) p2pOffset() int64    { return l.ll128Bytes() + l.packetBytes() }
-func (l layout) streamOffset() int64 { return l.p2pOffset() + p2pBytes(l.n) }
-func (l layout) probeOffset() int64 {
-	return l.streamOffset() + streamBytes(l.n) + ringFlagBytes(l.n) + directBytes(l.n)
+
+// offset is where a piece begins in the arena, or the core of its areas.
+func (l layout) offset(k piece) (at int64) {
+	for i := range k {
+		switch {
+		case !l.later:
+			at += l.bytes(i)
+		case i < pieceMessages:
+			at += min(l.bytes(i), coreBlocks*4*int64(l.n)*slotBytes(l.n))
+		}
+	}
+	return at
 }
+
+func (l layout) probeOffset() int64 { return l.offset(numPieces) }
 func (l layout) tokenOffset() int64 { return l.probeOffset() + probeSlots(l.n) }
 func (l layout) stageOffset() int64 { return l.tokenOffset() + tokenBytes }
 func (l layout) arenaBytes() int64  { return l.stageOffset() + int64(l.n)*l.stage }

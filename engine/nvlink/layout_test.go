@@ -114,7 +114,12 @@ func TestLayoutAgreesWithTheHeaders(t *testing.T) {
 			}
 		}
 	}
-	if b := (layout{n: 8, ll128: true}).arenaBytes(); b > 60<<20 {
-		t.Errorf("the window of 8 ranks has %d bytes", b)
+	for n := 1; n <= maxRanks; n++ {
+		if b := (layout{n: n, ll128: true}).arenaBytes(); b > 75<<20 || n <= 8 && b > 60<<20 {
+			t.Errorf("the arena of %d ranks has %d bytes", n, b)
+		}
+		if b := (layout{n: n, ll128: true, later: true}).arenaBytes(); b > 4<<20 {
+			t.Errorf("the arena without pieces of %d ranks has %d bytes", n, b)
+		}
 	}
 }

@@ -35,6 +35,9 @@ func (t *terms) stage() int64 {
 	return min(8<<20, (32<<20)/n) &^ 4095
 }
 
+// later reports whether pieces are made at their first use: where they can be freed and made anew at the same addresses.
+func (t *terms) later() bool { return t.vmm && t.gpu.Link < HostMemory && len(t.links.all) > 1 }
+
 // of returns the limits of a request's launches: its own within the communicator's. Its own policy wins.
 func (l limits) of(r *collective.Request) limits {
 	if l.least = max(l.least, int64(r.MinCTAs)); r.MaxCTAs > 0 {

@@ -48,13 +48,31 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// mockEngines are the engines of n ranks of this process, rank r on GPU r mod 4, over the mock driver.
+// mockEngines are the engines of n ranks of this process, rank r on GPU r mod 4, over the mock driver. All
+// pieces are made.
 func mockEngines(t testing.TB, n int) []*Engine {
 	t.Helper()
-	return limitedEngines(t, n, time.Minute)
+	engines := limitedEngines(t, n, time.Minute)
+	for _, e := range engines {
+		must(t, e.needAll())
+	}
+	return engines
 }
 
-// limitedEngines are mockEngines with a limit of operations.
+// needAll makes all pieces.
+func (e *Engine) needAll() error {
+	for k := range numPieces {
+		if e.layout().bytes(k) == 0 {
+			continue
+		}
+		if err := e.need(k, e.everyRank()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// limitedEngines are mockEngines with a limit of operations, and without pieces.
 func limitedEngines(t testing.TB, n int, limit time.Duration) []*Engine {
 	t.Helper()
 	if notes == nil {

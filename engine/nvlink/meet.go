@@ -21,6 +21,7 @@ type terms struct {
 	copies     copyMode // the minimum over all ranks
 	noRegister bool     // a rank shares no buffers of users
 	memOps     bool     // all GPUs have memory operations of streams
+	vmm        bool     // all GPUs have virtual memory management
 	blocks     int64    // the minimum over the ranks' limits of thread blocks of a packet or ring kernel; 0: no limit
 	least      int64    // the maximum over the ranks' lower limits, at most blocks; 0: none
 	sms        int      // the minimum over the ranks' GPUs
@@ -33,7 +34,7 @@ type terms struct {
 // hello describes a rank to the others at set-up.
 type hello struct {
 	Copies       copyMode
-	MemOps       bool
+	MemOps, VMM  bool
 	NoRegister   bool   // GOCCL_REGISTER=off
 	Blocks       uint16 // GOCCL_MAX_CTAS; 0: no limit
 	Least        uint16 // GOCCL_MIN_CTAS
@@ -74,7 +75,7 @@ func introduce(dev *cuda.Device, env *setting.Config) (hello, error) {
 	p := dev.Properties()
 	h := hello{GPU: p.Name, BusID: p.BusID, Major: p.Major, Minor: p.Minor, SMs: p.SMs, Blocks: env.MaxCTAs,
 		Least: env.MinCTAs, Policy: env.CTAPolicy, Copies: copyMode(env.CopyEngine), NoRegister: env.NoRegister,
-		MemOps: p.StreamMemOps, Link: env.Link,
+		MemOps: p.StreamMemOps, VMM: p.VMM, Link: env.Link,
 		P2PLevel: env.P2PLevel, NoP2P: env.NoP2P, NoHostMemory: env.NoHostMemory}
 	var err error
 	h.Tuning, err = tuningHash(env)
@@ -145,7 +146,7 @@ func blame(b bootstrap.Bootstrap, r int, format string, kind error, args ...any)
 
 // conclude derives the terms from the hellos.
 func conclude(b bootstrap.Bootstrap, rank int, all []hello) (terms, error) {
-	t := terms{sharing: 1, copies: copyAlways, memOps: true, sms: all[0].SMs,
+	t := terms{sharing: 1, copies: copyAlways, memOps: true, vmm: true, sms: all[0].SMs,
 		gpu: GPU{Name: all[0].GPU, Major: all[0].Major, Minor: all[0].Minor}}
 	own, count := &all[rank], map[string]int{}
 	for r := range all {
@@ -157,7 +158,7 @@ func conclude(b bootstrap.Bootstrap, rank int, all []hello) (terms, error) {
 			return t, blame(b, r, "%w: rank %d has another GOCCL_TUNING or GOCCL_ALGO than rank %d and would run different "+
 				"kernels: set the same on all ranks", collective.ErrMismatch, bootstrap.NameOf(b, rank))
 		}
-		t.copies, t.memOps = min(t.copies, h.Copies), t.memOps && h.MemOps
+		t.copies, t.memOps, t.vmm = min(t.copies, h.Copies), t.memOps && h.MemOps, t.vmm && h.VMM
 		t.noRegister = t.noRegister || h.NoRegister
 		if n := int64(h.Blocks); n > 0 && (t.blocks == 0 || n < t.blocks) {
 			t.blocks = n

@@ -167,6 +167,14 @@ type lists struct {
 	used    int // of message
 }
 
+// peers returns the other ranks of the lanes.
+func (a *lists) peers(rank int) (all ranks) {
+	for i := range a.lane[:a.lanes] {
+		all |= 1 << a.lane[i].peer
+	}
+	return all &^ (1 << rank)
+}
+
 // list moves the first messages of each list into the lanes of a. Every rank sends to the next rank first and receives
 // from the previous rank first. more reports whether messages are left.
 func (e *Engine) list(a *lists) (aligned, more bool) {
@@ -247,6 +255,9 @@ func (e *Engine) launchPackets(s *cuda.Stream, own []int32) (more bool, rest []i
 	}
 	aligned, more := e.list(&a)
 	_, rest = e.listOwn(&a, own)
+	if err = e.need(pieceMessages, a.peers(e.rank)); err != nil {
+		return false, nil, err
+	}
 	f := e.kernels.aligned[few]
 	if !aligned {
 		f = e.kernels.unaligned[few]
@@ -264,6 +275,9 @@ const streamCopiers = 16
 func (e *Engine) launchStream(s *cuda.Stream, own []int32) (more bool, rest []int32, err error) {
 	a := lists{p2pHead: &e.stream.p2pHead, lane: e.stream.lane[:], message: e.stream.message[:]}
 	_, more = e.list(&a)
+	if err = e.need(pieceStreams, a.peers(e.rank)); err != nil {
+		return false, nil, err
+	}
 	width, copiers := e.call.streams(e.streams)
 	e.stream.width = uint32(width)
 	blocks := 2 * width

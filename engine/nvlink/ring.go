@@ -198,8 +198,7 @@ func (e *Engine) launchRingReduction(r *collective.Request, s *cuda.Stream, job 
 	if k[aligned] == nil {
 		return missing(ringReductionName(job, r.Type, aligned))
 	}
-	cfg := e.ringGrid(v, w)
-	return s.LaunchInOrder(k[aligned], &cfg, launcher.Raw(e.ring), e.launcher.Order)
+	return e.launchRing(s, k[aligned], v, w)
 }
 
 func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, w ringWork) error {
@@ -208,15 +207,16 @@ func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, w ringWo
 	if f == nil {
 		return missing(ringMovementName(job, aligned))
 	}
-	cfg := e.ringGrid(v, w)
-	return s.LaunchInOrder(f, &cfg, launcher.Raw(e.ring), e.launcher.Order)
+	return e.launchRing(s, f, v, w)
 }
 
-// ringGrid is the shape of a launch with ring, and sets the size of its FIFOs: the same on all ranks. All blocks of all
-// ranks of a GPU are resident at once.
-func (e *Engine) ringGrid(v variant, w ringWork) cuda.Config {
+// launchRing sets the size of the FIFOs: the same on all ranks. All blocks of all ranks of a GPU are resident at once.
+func (e *Engine) launchRing(s *cuda.Stream, f *cuda.Function, v variant, w ringWork) error {
+	if err := e.need(pieceStreams, e.everyRank()); err != nil {
+		return err
+	}
 	w.ranks = e.size
 	shape := w.shape(e.call.channels(w.slice, int64(v.channels()), e.ringBlocks))
 	e.ring.slotBytes = shape.packed()
-	return e.shape(int(shape.channels), int(shape.threads))
+	return e.submit(s, f, int(shape.channels), int(shape.threads), launcher.Raw(e.ring))
 }

@@ -8,7 +8,7 @@ import (
 // Suspend frees the arena and unmaps the windows; their addresses stay reserved. An arena whose addresses cannot be
 // reserved stays: host memory, and GPUs without virtual memory management. No rank has work.
 func (e *Engine) Suspend(ctx context.Context) error {
-	err := e.windows.Suspend(ctx)
+	err := errors.Join(e.windows.Suspend(ctx), e.pieces.Suspend(ctx))
 	if e.arena.Fixed() {
 		e.tokens.leave(false)
 		err = errors.Join(err, e.arena.Suspend())
@@ -29,17 +29,20 @@ func (e *Engine) Resume(ctx context.Context) error {
 		}
 		e.fillConstants()
 	}
+	if err := e.pieces.Resume(ctx); err != nil {
+		return err
+	}
 	return e.windows.Resume(ctx)
 }
 
 // zeros is the state up to the ticket.
 var zeros [stateTicket]byte
 
-func (e *Engine) layout() layout { return layout{e.size, !e.table.noLL128, e.stage} }
+func (e *Engine) layout() layout { return layout{e.size, !e.table.noLL128, e.stage, e.later} }
 
-// Memory returns the bytes of the arena if Suspend frees it, and all others.
+// Memory returns the bytes of the arena and the pieces if Suspend frees it, and all others.
 func (e *Engine) Memory() (suspendable, persistent int64) {
-	arena, state := e.layout().arenaBytes(), e.launcher.State.Size()
+	arena, state := e.layout().arenaBytes()+e.pieces.Bytes(), e.launcher.State.Size()
 	if !e.arena.Fixed() {
 		return 0, arena + state
 	}

@@ -16,6 +16,7 @@ const (
 	Links     = 6 // engine/hosts/links: the two halves of a connection
 	Flat      = 7 // goccl, Comm.RegisterFlat: share.Windows
 	Buffers   = 8 // engine/nvlink: buffers that peers read in place (share.Buffers)
+	Pieces    = 3 // engine/nvlink: memory that is made at its first use (share.Pieces)
 	Verdict   = 9 // goccl, watchdog: records that ranks compare
 
 	PlanLinks = 12 // plan/executor: as Links, for plans

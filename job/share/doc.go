@@ -9,6 +9,7 @@
 //	arena      NewArena does the same with new memory of each rank, for the set-up of engines
 //	flat       Flat maps parts at equal distances: part r at base + r·stride, for kernels that compute addresses
 //	window     Windows does the same in the background, for memory that users register (NCCL's symmetric windows)
+//	pieces     Pieces are arenas that are made at their first use, by all ranks in the background
 //	directory  Directory shares users' buffers of the host device at their first use, without a meeting of the ranks
 //	buffers    Buffers does it for GPUs: it tells a rank where the peers have mapped its buffers
 //

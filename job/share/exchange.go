@@ -40,6 +40,8 @@ type exchange struct {
 	host bool
 	// fixed makes the parts flat where their addresses can be kept while they are suspended.
 	fixed bool
+	// partial says that an empty record is of a rank that has left and has no part.
+	partial bool
 	// again are suspended parts, which take the place of new ones.
 	again *Parts
 }
@@ -47,11 +49,13 @@ type exchange struct {
 // part is what a rank offers. err, if not nil, is why it has no part.
 type part struct {
 	ptr    device.Ptr // at the owner
-	size   int64
+	size   int64      // 0: the rank has left
 	desc   Descriptor
 	err    error
 	revoke func() // of this rank's own part, nil if it was not exported
 }
+
+func (o *part) absent() bool { return o.size == 0 }
 
 // offer exports the size bytes at p, or the whole allocation if size is 0. useless, if not nil, is why the memory
 // cannot be shared.
@@ -107,7 +111,7 @@ func (x *exchange) run(ctx context.Context, own *part) (*Parts, error) {
 	records, gatherErr := x.gather(ctx, roundVerdict, w.Seal(recordKind, recordVersion))
 	err = errors.Join(err, gatherErr)
 	for r, rec := range records {
-		if err == nil && r != x.rank {
+		if err == nil && r != x.rank && !x.absent(rec) {
 			err = x.verdict(r, rec)
 		}
 	}
@@ -119,6 +123,9 @@ func (x *exchange) run(ctx context.Context, own *part) (*Parts, error) {
 	}
 	return nil, errors.Join(err, all.Close())
 }
+
+// absent reports whether a record is of a rank that has left.
+func (x *exchange) absent(record []byte) bool { return x.partial && len(record) == 0 }
 
 // name is the number of a rank in errors.
 func (x *exchange) name(r int) int { return bootstrap.NameOf(x.boot, r) }
@@ -146,6 +153,9 @@ func (x *exchange) decode(records [][]byte, own *part) ([]part, error) {
 			}
 			continue
 		}
+		if x.absent(rec) {
+			continue
+		}
 		body, err := wire.Open(rec, recordKind, recordVersion)
 		if err == nil {
 			o.size, o.err = int64(body.U64()), getReason(body)
@@ -167,7 +177,7 @@ func (x *exchange) decode(records [][]byte, own *part) ([]part, error) {
 		}
 	}
 	for r := range parts {
-		if x.uniform && parts[r].size != own.size { // the caller's mistake, so it goes first
+		if x.uniform && parts[r].size != own.size && !x.absent(records[r]) { // the caller's mistake, so it goes first
 			return nil, blame(x.name(r), "%w: %d bytes here and %d on rank %d", fault.ErrMismatch, own.size, parts[r].size,
 				x.name(r))
 		}

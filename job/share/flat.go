@@ -65,6 +65,9 @@ func (x *exchange) mapFlat(ctx context.Context, parts []part) (all *Parts, err e
 // placeAll maps the parts in the range of all.
 func (x *exchange) placeAll(ctx context.Context, all *Parts, parts []part) error {
 	for r := range parts {
+		if parts[r].absent() {
+			continue
+		}
 		all.Ptr[r] = all.Base.Add(int64(r) * all.Stride)
 		at := int64(all.Ptr[r]-all.flat.Ptr()) - parts[r].desc.Handle.Offset
 		if err := x.place(ctx, all.flat, &parts[r].desc, at); err != nil {
@@ -76,7 +79,7 @@ func (x *exchange) placeAll(ctx context.Context, all *Parts, parts []part) error
 
 // canPlace reports whether all parts can be mapped at chosen addresses.
 func canPlace(parts []part) bool {
-	return !slices.ContainsFunc(parts, func(o part) bool { return o.desc.Handle.Type != device.HandleFD })
+	return !slices.ContainsFunc(parts, func(o part) bool { return o.desc.Handle.Type != device.HandleFD && !o.absent() })
 }
 
 // place maps an allocation at an offset of a range.

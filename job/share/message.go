@@ -2,6 +2,7 @@ package share
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -53,7 +54,7 @@ func (g *Windows) listen() {
 				peer, "cause", err)
 		}
 		return err
-	}, nil)
+	}, g.lost)
 }
 
 func (g *Windows) handle(peer int, message []byte) error {
@@ -65,8 +66,13 @@ func (g *Windows) handle(peer int, message []byte) error {
 	if err := body.Done(); err != nil {
 		return err
 	}
-	if what > messageClosed {
-		return fmt.Errorf("message %d", what)
+	switch {
+	case what > messageClosed || what != messageClosed && len(record) == 0:
+		return fmt.Errorf("message %d of %d bytes", what, len(record))
+	case g.demand != nil:
+		if err := g.demand(number); err != nil {
+			return err
+		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -80,4 +86,17 @@ func (g *Windows) handle(peer int, message []byte) error {
 		w.receive(peer, what, record)
 	}
 	return nil
+}
+
+// lost notes that nothing more comes from a peer.
+func (g *Windows) lost(peer int, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.left == nil || !errors.Is(err, bootstrap.ErrClosed) || g.ctx.Err() != nil {
+		return
+	}
+	g.left[peer] = true
+	for _, w := range g.byNumber {
+		w.miss(peer)
+	}
 }

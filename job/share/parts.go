@@ -64,7 +64,7 @@ func (x *exchange) mapAll(ctx context.Context, parts []part) (*Parts, error) {
 		mapOn = mapHost
 	}
 	for r := range parts {
-		if r == x.rank && !x.host {
+		if r == x.rank && !x.host || parts[r].absent() {
 			continue
 		}
 		m, err := mapOn(ctx, x.dev, &parts[r].desc)

@@ -61,6 +61,9 @@ func (m *Mapping) wake(ctx context.Context, d *Descriptor) error {
 	return nil
 }
 
+// fixed reports whether the addresses are reserved.
+func (p *Parts) fixed() bool { return p != nil && p.flat != nil }
+
 // suspend unmaps the parts; the addresses stay.
 func (p *Parts) suspend() error {
 	if p.flat != nil {
@@ -80,7 +83,7 @@ func (p *Parts) resume(ctx context.Context, x *exchange, parts []part) error {
 	}
 	k := 0
 	for r := range parts {
-		if r == x.rank && !x.host {
+		if r == x.rank && !x.host || parts[r].absent() {
 			continue
 		}
 		if err := p.mappings[k].wake(ctx, &parts[r].desc); err != nil {
@@ -202,7 +205,7 @@ func everywhere(ctx context.Context, b bootstrap.Bootstrap, mine []int) (func(in
 }
 
 // Fixed reports whether Suspend can free the memory: the addresses are reserved.
-func (a *Arena) Fixed() bool { return a.flat != nil }
+func (a *Arena) Fixed() bool { return a.fixed() }
 
 // Suspend unmaps the memory of all ranks and frees this rank's. The arena is Fixed. No rank has work, and all ranks
 // suspend.

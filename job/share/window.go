@@ -62,7 +62,7 @@ func (w *Window) exchange(own *part) {
 	}
 	g.mu.Lock()
 	w.reason = err
-	if errors.Is(err, fault.ErrMismatch) || errors.Is(err, fault.ErrAborted) {
+	if g.demand == nil && (errors.Is(err, fault.ErrMismatch) || errors.Is(err, fault.ErrAborted)) {
 		w.err = fmt.Errorf("window %d: %w: all ranks register the same windows in the same order", w.number, err)
 	}
 	if !w.closed {
@@ -98,6 +98,13 @@ func (w *Window) receive(r, round int, record []byte) {
 	all[r] = record
 	if !slices.ContainsFunc(all, func(b []byte) bool { return b == nil }) {
 		close(w.full[round])
+	}
+}
+
+// miss enters empty records of a rank that has left. The caller holds mu.
+func (w *Window) miss(r int) {
+	for round := range w.records {
+		w.receive(r, round, []byte{})
 	}
 }
 
@@ -138,6 +145,10 @@ func (w *Window) late() error {
 		"reported whether it could map the other ranks' parts"} {
 		if p := slices.IndexFunc(w.records[round], func(b []byte) bool { return b == nil }); p >= 0 && p != g.rank {
 			p = g.shape.name(p)
+			if g.demand != nil {
+				return blame(p, "%w: after %v the process of rank %d has not made its memory for large messages: is it stopped?",
+					bootstrap.ErrTimeout, g.limit, p)
+			}
 			return blame(p, "%w: after %v rank %d has not, for window %d (%d bytes at %#x here), %s",
 				bootstrap.ErrTimeout, g.limit, p, w.number, w.bytes, w.base, missing)
 		}

@@ -30,13 +30,15 @@ type Windows struct {
 	dev        device.Device
 	tag        int
 	rank, size int
-	limit      time.Duration // of Await
-	shape      exchange      // what the options request
+	limit      time.Duration     // of Await
+	shape      exchange          // what the options request
+	demand     func(n int) error // Pieces: a peer has begun window n; nil: nothing is to be done
 
 	mu        sync.Mutex // guards the fields below, and windows
 	listening bool
-	halted    bool // no more goroutines start
-	next      int  // number of this rank's next window
+	halted    bool   // no more goroutines start
+	next      int    // number of this rank's next window
+	left      []bool // Pieces, by rank: it registers no more
 	byNumber  map[int]*Window
 	open      []*Window // this rank's windows that overlap none before them, by address
 
@@ -95,6 +97,11 @@ func (g *Windows) known(number int) *Window {
 	if w == nil && number >= g.next {
 		w = newWindow(g, number)
 		g.byNumber[number] = w
+		for p, left := range g.left {
+			if left {
+				w.miss(p)
+			}
+		}
 	}
 	return w
 }
