@@ -270,6 +270,14 @@ goccl_result goccl_comm_grow_start(goccl_comm comm, int32_t size, const goccl_un
  * captured before may be launched after it, at the same addresses, and not before. */
 goccl_result goccl_comm_suspend_start(goccl_comm comm);
 goccl_result goccl_comm_resume_start(goccl_comm comm);
+/* Moves the GPU state of processes of this host, n ranks whose communicators are suspended, to host memory, where tools
+ * such as CRIU find it, and back on the same addresses. The caller is another process, which may trace them. A process
+ * that calls the driver in between waits. After restore the ranks resume their communicators. timeout_ns 0: a minute.
+ * What take has done is undone if it fails. Drivers before 570 cannot. */
+goccl_result goccl_snapshot_take(const int32_t *pids, int32_t n, int64_t timeout_ns);
+goccl_result goccl_snapshot_restore(const int32_t *pids, int32_t n, int64_t timeout_ns);
+/* 0: the process runs; 1: its calls of the driver wait; 2: its state is in host memory; 3: it cannot go on. */
+goccl_result goccl_snapshot_state(int32_t pid, int32_t *state);
 /* Bytes of the device that suspending frees, or has freed (suspended is then 1), and those that it does not. */
 goccl_result goccl_comm_memory(goccl_comm comm, uint64_t *suspendable, uint64_t *persistent, int32_t *suspended);
 goccl_result goccl_comm_wait(goccl_comm comm);

@@ -10,12 +10,24 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/goccl/goccl/test/mockcuda"
 )
 
 func TestConfigured(t *testing.T)  { run(t, environment(t), program(t, "configured")) }
 func TestCommGrow(t *testing.T)    { run(t, environment(t), program(t, "grow")) }
 func TestOneSided(t *testing.T)    { run(t, environment(t), program(t, "rma")) }
 func TestCommSuspend(t *testing.T) { run(t, environment(t), program(t, "suspend")) }
+
+// A snapshot is taken of suspended ranks, over the mock driver.
+func TestSnapshot(t *testing.T) {
+	lib := filepath.Join(t.TempDir(), "libmockcuda.so")
+	if err := mockcuda.Build(lib); err != nil {
+		t.Skip(err)
+	}
+	run(t, environment(t, "GOCCL_DEVICE=cuda", "MOCKCUDA_DEVICES=2", "MOCKCUDA_CHECKPOINT="+t.TempDir(),
+		mockcuda.Env+"="+lib), program(t, "snapshot"))
+}
 
 // plugin compiles a plugin of a version.
 func plugin(t *testing.T, kind string, version int) string {

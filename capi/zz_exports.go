@@ -341,6 +341,29 @@ func gocclgo_comm_resume_start(comm_ C.goccl_comm) (r_ C.goccl_result) {
 	return result(core.CommResumeStart(core.Handle(comm_)))
 }
 
+//export gocclgo_snapshot_take
+func gocclgo_snapshot_take(pids_ *C.int32_t, n_ C.int32_t, timeout_ns_ C.int64_t) (r_ C.goccl_result) {
+	defer catch(&r_)
+	return result(core.SnapshotTake(slice[int32](unsafe.Pointer(pids_), int(n_)), time.Duration(timeout_ns_)))
+}
+
+//export gocclgo_snapshot_restore
+func gocclgo_snapshot_restore(pids_ *C.int32_t, n_ C.int32_t, timeout_ns_ C.int64_t) (r_ C.goccl_result) {
+	defer catch(&r_)
+	return result(core.SnapshotRestore(slice[int32](unsafe.Pointer(pids_), int(n_)), time.Duration(timeout_ns_)))
+}
+
+//export gocclgo_snapshot_state
+func gocclgo_snapshot_state(pid_ C.int32_t, state_ *C.int32_t) (r_ C.goccl_result) {
+	defer catch(&r_)
+	v0, err := core.SnapshotState(int32(pid_))
+	if err != nil {
+		return result(err)
+	}
+	store(state_, C.int32_t(v0))
+	return C.GOCCL_SUCCESS
+}
+
 //export gocclgo_comm_memory
 func gocclgo_comm_memory(comm_ C.goccl_comm, suspendable_ *C.uint64_t, persistent_ *C.uint64_t, suspended_ *C.int32_t) (r_ C.goccl_result) {
 	defer catch(&r_)

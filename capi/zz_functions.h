@@ -103,6 +103,15 @@ DOOR(comm_suspend_start,
 DOOR(comm_resume_start,
      (goccl_comm comm),
      (comm))
+DOOR(snapshot_take,
+     (const int32_t *pids, int32_t n, int64_t timeout_ns),
+     ((int32_t *)pids, n, timeout_ns))
+DOOR(snapshot_restore,
+     (const int32_t *pids, int32_t n, int64_t timeout_ns),
+     ((int32_t *)pids, n, timeout_ns))
+DOOR(snapshot_state,
+     (int32_t pid, int32_t *state),
+     (pid, state))
 DOOR(comm_memory,
      (goccl_comm comm, uint64_t *suspendable, uint64_t *persistent, int32_t *suspended),
      (comm, suspendable, persistent, suspended))

@@ -34,6 +34,9 @@ func Take(ctx context.Context, pids []int) error {
 	if !bounded {
 		return fmt.Errorf("snapshot: %w: the context has no deadline", fault.ErrInvalidArgument)
 	}
+	if err := each(ctx, pids, "look at", running); err != nil {
+		return err
+	}
 	err := each(ctx, pids, "lock", func(p cuda.Process) error { return p.Lock(max(time.Millisecond, time.Until(end))) })
 	if err == nil {
 		err = each(ctx, pids, "checkpoint", cuda.Process.Checkpoint)
@@ -42,6 +45,14 @@ func Take(ctx context.Context, pids []int) error {
 		undo, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer stop()
 		err = errors.Join(err, Restore(undo, pids))
+	}
+	return err
+}
+
+func running(p cuda.Process) error {
+	s, err := p.State()
+	if err == nil && s != cuda.Running {
+		err = fmt.Errorf("%w: it is %v", fault.ErrInvalidArgument, s)
 	}
 	return err
 }

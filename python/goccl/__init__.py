@@ -30,7 +30,7 @@ def _exports() -> dict[str, str]:
 
 _HOME = _exports()  # a module is loaded when one of its names is first asked for
 _SUBMODULES = ("nccl", "torch", "language", "utils", "ext", "comm", "errors", "bootstrap", "device", "channel", "fifo",
-               "proxy", "algorithm", "native", "moe", "npkit", "numa", "records", "default_algos")
+               "proxy", "algorithm", "native", "moe", "npkit", "numa", "records", "snapshot", "default_algos")
 
 __all__ = sorted(_HOME) + ["get_include", "get_lib", "is_nvls_supported"]
 
