@@ -117,6 +117,9 @@ typedef struct goccl_request {
  * wherever they can do the work, even if they are slower. */
 enum { GOCCL_CTA_POLICY_DEFAULT = 1, GOCCL_CTA_POLICY_EFFICIENCY = 2, GOCCL_CTA_POLICY_ZERO = 3 };
 
+/* On what the bits of a sum of floats may depend, further than on the same call: docs/exact.md. */
+enum { GOCCL_EXACT_BATCH = 1, GOCCL_EXACT_PLACEMENT = 2, GOCCL_EXACT_REFERENCE = 3 };
+
 /* The configuration of one call; all ranks must give the same. It is read before goccl_submit returns. */
 typedef struct goccl_call_config {
 	uint32_t size; /* sizeof(goccl_call_config) */
@@ -134,6 +137,7 @@ typedef struct goccl_call_config {
 	 * before the call returns. Either all ranks give the same numbers or none gives any. Ranks of one host can then send
 	 * their small messages to another host together. */
 	const int64_t *all_counts;
+	uint32_t exact; /* a GOCCL_EXACT: the level of the call, if that is further than the communicator's */
 } goccl_call_config;
 
 typedef struct goccl_comm_config {

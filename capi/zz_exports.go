@@ -1581,6 +1581,7 @@ var (
 	_ [unsafe.Offsetof(C.goccl_call_config{}.cta_policy)]struct{}         = [unsafe.Offsetof(core.CallConfig{}.CTAPolicy)]struct{}{}
 	_ [unsafe.Offsetof(C.goccl_call_config{}.launched)]struct{}           = [unsafe.Offsetof(core.CallConfig{}.Launched)]struct{}{}
 	_ [unsafe.Offsetof(C.goccl_call_config{}.all_counts)]struct{}         = [unsafe.Offsetof(core.CallConfig{}.AllCounts)]struct{}{}
+	_ [unsafe.Offsetof(C.goccl_call_config{}.exact)]struct{}              = [unsafe.Offsetof(core.CallConfig{}.Exact)]struct{}{}
 	_ [C.sizeof_goccl_signal_wait]struct{}                                = [unsafe.Sizeof(core.SignalWait{})]struct{}{}
 	_ [unsafe.Offsetof(C.goccl_signal_wait{}.count)]struct{}              = [unsafe.Offsetof(core.SignalWait{}.Count)]struct{}{}
 	_ [unsafe.Offsetof(C.goccl_signal_wait{}.peer)]struct{}               = [unsafe.Offsetof(core.SignalWait{}.Peer)]struct{}{}

@@ -131,6 +131,8 @@ type Request struct {
 	MinCTAs, MaxCTAs uint16
 	// CTAPolicy is the policy of this request; CTAPolicyUnset is the communicator's. All ranks must give the same.
 	CTAPolicy CTAPolicy
+	// Exact is the level of this request, if that is further than the communicator's. All ranks must give the same.
+	Exact Exact
 
 	// PartOf, if it is not 0, is the collective that an engine composes of this request and others. Errors name it.
 	PartOf Collective

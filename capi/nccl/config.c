@@ -129,14 +129,31 @@ static const char *bad_call(const ncclCollConfig_t *c) {
 	return NULL;
 }
 
-// Extensions are for other vendors' libraries; NVLS and clusters do not exist here. launchCompletionEvent is newer than
-// the rest.
+// extend adds goccl's options to a call's configuration. It returns the number of one that it does not know or whose
+// value is out of range, or 0.
+static int extend(goccl_call_config *c, const ncclConfigExt_t *e) {
+	for (; e; e = e->next) {
+		if (e->key.vendorId != GOCCL_VENDOR_ID) continue;
+		if (e->key.optionId == GOCCL_OPTION_ALGORITHM && e->val.s) c->algorithms = e->val.s;
+		else if (e->key.optionId == GOCCL_OPTION_MAX_CTAS && e->val.i > 0) c->max_ctas = blocks(e->val.i);
+		else if (e->key.optionId == GOCCL_OPTION_EXACT && e->val.i >= 0 && e->val.i <= GOCCL_EXACT_REFERENCE)
+			c->exact = (uint32_t)e->val.i;
+		else return e->key.optionId ? e->key.optionId : -1;
+	}
+	return 0;
+}
+
+// NVLS and clusters do not exist here. launchCompletionEvent is newer than the rest.
 ncclResult_t shim_configured(goccl_request *req, const ncclCollConfig_t *in, const char *what) {
 	const char *bad = bad_call(in);
 	if (bad) return shim_remember(shim_fail(ncclInvalidArgument, "%s: the config of the call: %s", what, bad));
 	goccl_call_config c = {.size = sizeof c, .min_ctas = blocks(in->minCTAs), .max_ctas = blocks(in->maxCTAs),
 			       .cta_policy = policy(in->CTAPolicy),
 			       .algorithms = in->algSelection, .force = in->forceAlgSelection != 0};
+	int option = extend(&c, in->ext);
+	if (option)
+		return shim_remember(shim_fail(ncclInvalidArgument, "%s: the config of the call: goccl's option %d has a value that "
+					       "is out of range, or is not known to this version", what, option));
 	if (in->size >= sizeof *in && in->version >= 23203) c.launched = (uintptr_t)in->launchCompletionEvent;
 	req->config = &c;
 	return shim_submit(req, what);

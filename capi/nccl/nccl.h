@@ -162,7 +162,12 @@ typedef struct ncclConfig {
 
 enum { ncclHostCftDefault = NCCL_CONFIG_UNDEF_INT, ncclHostCftEnable = 1, ncclHostCftDisable, ncclHostCftFallback };
 
-/* The configuration of one call; all ranks must give the same. An extension belongs to a vendor; goccl has none. */
+/* The configuration of one call; all ranks must give the same. Extensions belong to a vendor, whose number is in the
+ * key; others are ignored. goccl's are, with the member of val: s, names of algorithms or plans as GOCCL_ALGO has them,
+ * separated by commas; i, the most thread blocks, and so SMs; i, the level of exact sums, 1: batch, 2: placement,
+ * 3: reference (docs/exact.md). */
+enum { GOCCL_VENDOR_ID = 0x90cc1, GOCCL_OPTION_ALGORITHM = 1, GOCCL_OPTION_MAX_CTAS, GOCCL_OPTION_EXACT };
+
 typedef struct ncclConfigExt {
 	struct ncclConfigExt *next;
 	struct { int vendorId, optionId; } key;

@@ -45,6 +45,33 @@ static ncclResult_t reduce(ncclCollConfig_t c) {
 	return ALL(ncclAllReduceConfig(send, recv, COUNT, ncclFloat, ncclSum, comm, NULL, &c));
 }
 
+// option runs an all-reduce with one of goccl's options behind one of another vendor.
+static ncclResult_t option(int id, ncclConfigExt_t e) {
+	ncclCollConfig_t c = NCCL_COLLCONFIG_INITIALIZER;
+	e.key.vendorId = GOCCL_VENDOR_ID, e.key.optionId = id;
+	c.ext = &(ncclConfigExt_t){.next = &e, .key = {12345, 1}, .val.i = -7};
+	return reduce(c);
+}
+
+static void extensions(void) {
+	OK(option(GOCCL_OPTION_ALGORITHM, (ncclConfigExt_t){.val.s = "nothing, two_shot"}));
+	EXPECT(option(GOCCL_OPTION_ALGORITHM, (ncclConfigExt_t){.val.s = "nonsense"}), ncclInvalidArgument);
+	SAYS("nonsense");
+	OK(option(GOCCL_OPTION_MAX_CTAS, (ncclConfigExt_t){.val.i = 4}));
+	EXPECT(option(GOCCL_OPTION_MAX_CTAS, (ncclConfigExt_t){.val.i = 0}), ncclInvalidArgument);
+	SAYS("goccl's option 2");
+	for (int level = 0; level <= 3; level++) OK(option(GOCCL_OPTION_EXACT, (ncclConfigExt_t){.val.i = level}));
+	EXPECT(option(GOCCL_OPTION_EXACT, (ncclConfigExt_t){.val.i = 4}), ncclInvalidArgument);
+	SAYS("goccl's option 3");
+	EXPECT(option(99, (ncclConfigExt_t){.val.i = 1}), ncclInvalidArgument);
+	SAYS("goccl's option 99");
+	ncclConfigExt_t both[] = {{&both[1], {GOCCL_VENDOR_ID, GOCCL_OPTION_MAX_CTAS}, {.i = 2}},
+				  {NULL, {GOCCL_VENDOR_ID, GOCCL_OPTION_EXACT}, {.i = 3}}};
+	ncclCollConfig_t c = NCCL_COLLCONFIG_INITIALIZER;
+	c.ext = both;
+	values(&c);
+}
+
 static void calls(void) {
 	ncclCollConfig_t none = NCCL_COLLCONFIG_INITIALIZER, c = none;
 	OK(ncclCommInitAll(comms, N, NULL));
@@ -83,6 +110,7 @@ static void calls(void) {
 	SAYS("event");
 	c.size = offsetof(ncclCollConfig_t, launchCompletionEvent), c.version = 23102; // 2.31 has no event
 	OK(reduce(c));
+	extensions();
 	for (int r = 0; r < N; r++) OK(ncclCommDestroy(comms[r]));
 }
 

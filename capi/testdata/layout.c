@@ -55,6 +55,7 @@ static void ours(void) {
 	R(send_counts) R(recv_displs) R(recv_elements) R(config)
 #define G(f) AT(goccl_call_config, f)
 	SIZE(goccl_call_config) G(min_ctas) G(max_ctas) G(algorithms) G(force) G(cta_policy) G(launched) G(all_counts)
+	G(exact)
 #define M(f) AT(goccl_comm_config, f)
 	SIZE(goccl_comm_config) M(timeout_ns) M(op_timeout_ns) M(name) M(separate_graphs) M(min_ctas) M(max_ctas)
 	M(rma_contexts) M(rma_signals) M(cta_policy) M(reserved)

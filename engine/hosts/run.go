@@ -22,7 +22,7 @@ func (e *Engine) run(s device.Stream, seq uint64, reqs []collective.Request) err
 	}
 	op.Tag = signature(r, seq)
 	b := builder{topology: e.topology, r: r, inPlace: e.inPlace, crowded: e.crowded, rules: e.rules,
-		exact: e.exact && e.rails > 1 && r.Ordered()}
+		exact: (e.exact || r.Exact >= collective.ExactPlacement) && e.rails > 1 && r.Ordered()}
 	if r.Collective != collective.Barrier {
 		b.elem = r.Type.Size()
 	}

@@ -131,7 +131,8 @@ func (b *builder) perPhase(count, copies int64) int64 {
 // request is a request of the local communicator with the type of b's.
 func (b *builder) request(c collective.Collective, send, recv device.Ptr, count int64) collective.Request {
 	return collective.Request{Collective: c, Send: send, Recv: recv, Count: count, Type: b.r.Type,
-		PartOf: b.r.Called(), MinCTAs: b.r.MinCTAs, MaxCTAs: b.r.MaxCTAs, CTAPolicy: b.r.CTAPolicy}
+		PartOf: b.r.Called(), MinCTAs: b.r.MinCTAs, MaxCTAs: b.r.MaxCTAs, CTAPolicy: b.r.CTAPolicy,
+		Exact: b.r.Exact}
 }
 
 // partial is a local reduction: other hosts have the other terms. Each rank's factor is applied at the beginning. An

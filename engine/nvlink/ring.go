@@ -48,7 +48,7 @@ func ringMovementName(job, aligned int) string {
 // place. Requests that direct cannot run need the ring's.
 func (e *Engine) loadChosen() error {
 	for _, p := range []protocol{ring, direct} {
-		if e.size > 1 && (e.table.chooses(p) || p == direct && e.inRankOrder() && e.table.chooses(ring)) {
+		if e.size > 1 && (e.table.chooses(p) || p == direct && e.inRankOrder(collective.ExactRun) && e.table.chooses(ring)) {
 			if err := e.loadLarge(p); err != nil {
 				return err
 			}
@@ -118,7 +118,7 @@ func (s *selection) chooses(p protocol) bool {
 // owners, and 8-bit types go as packets. On the ring the order of terms depends on the slice, which of two terms shows
 // no difference.
 func (e *Engine) canUseRing(r *collective.Request) bool {
-	if e.inRankOrder() && r.Ordered() {
+	if e.inRankOrder(r.Exact) && r.Ordered() {
 		return false
 	}
 	switch r.Collective {
@@ -131,7 +131,9 @@ func (e *Engine) canUseRing(r *collective.Request) bool {
 }
 
 // inRankOrder reports whether reductions must add in the order of ranks, which the ring does for two ranks only.
-func (e *Engine) inRankOrder() bool { return e.exact >= collective.ExactBatch && e.size > 2 }
+func (e *Engine) inRankOrder(call collective.Exact) bool {
+	return max(e.exact, call) >= collective.ExactBatch && e.size > 2
+}
 
 // packets is the packet variant that replaces the ring if the ring cannot run a request.
 func (s *selection) packets(c collective.Collective) variant {

@@ -191,3 +191,25 @@ func TestProtocolsAndAddresses(t *testing.T) {
 		}
 	}
 }
+
+// A call may ask for more exact sums than its communicator: then no ring of more than two ranks adds floats for it.
+func TestRingOfExactCalls(t *testing.T) {
+	for _, c := range []struct {
+		engine, call collective.Exact
+		ranks        int
+		of           datatype.Type
+		want         bool
+	}{
+		{0, 0, 4, datatype.Float32, true},
+		{0, collective.ExactBatch, 4, datatype.Float32, false},
+		{collective.ExactBatch, 0, 4, datatype.Float32, false},
+		{0, collective.ExactReference, 2, datatype.Float32, true},
+		{0, collective.ExactReference, 4, datatype.Int32, true},
+	} {
+		e := &Engine{size: c.ranks, exact: c.engine}
+		r := &collective.Request{Collective: collective.AllReduce, Type: c.of, Op: datatype.Sum, Exact: c.call}
+		if got := e.canUseRing(r); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}

@@ -193,6 +193,7 @@ class CallConfig(Structure):
         ("cta_policy", c_uint32),
         ("launched", c_size_t),
         ("all_counts", c_void_p),
+        ("exact", c_uint32),
     ]
 
 

@@ -17,6 +17,7 @@ type CallConfig struct {
 	Force, CTAPolicy uint32
 	Launched         uintptr
 	AllCounts        unsafe.Pointer // as in Request
+	Exact            uint32
 }
 
 // nearest are goccl's algorithms for NCCL's names, best first.
@@ -46,8 +47,14 @@ func (c *comm) configure(q *Request, out *collective.Request) error {
 	if _, gpu := c.dev.device.(*cuda.Device); cfg.Launched != 0 && !gpu {
 		return c.argument(q, "an event for the launch: the host device has no CUDA events")
 	}
-	if uintptr(cfg.Size) >= unsafe.Sizeof(*cfg) && cfg.AllCounts != nil && out.Collective == collective.AllToAllV {
+	if uintptr(cfg.Size) > unsafe.Offsetof(cfg.AllCounts) && cfg.AllCounts != nil && out.Collective == collective.AllToAllV {
 		out.AllCounts = unsafe.Slice((*int64)(cfg.AllCounts), c.size*c.size)
+	}
+	if uintptr(cfg.Size) > unsafe.Offsetof(cfg.Exact) {
+		if cfg.Exact > uint32(collective.ExactReference) {
+			return c.argument(q, "exact is %d: want a GOCCL_EXACT", cfg.Exact)
+		}
+		out.Exact = collective.Exact(cfg.Exact)
 	}
 	out.MinCTAs, out.MaxCTAs, out.CTAPolicy = min(cfg.MinCTAs, most), most, collective.CTAPolicy(cfg.CTAPolicy)
 	list := cString(cfg.Algorithms)

@@ -16,10 +16,18 @@ func TestCallConfigOfCTAs(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := CallConfig{Size: uint32(unsafe.Sizeof(CallConfig{})), MinCTAs: 2, MaxCTAs: 32,
-		CTAPolicy: uint32(collective.CTAPolicyZero)}
+		CTAPolicy: uint32(collective.CTAPolicyZero), Exact: uint32(collective.ExactBatch)}
 	var r collective.Request
 	if err := c.configure(&Request{Config: &cfg}, &r); err != nil || r.MinCTAs != 2 || r.MaxCTAs != 16 ||
-		r.CTAPolicy != collective.CTAPolicyZero {
+		r.CTAPolicy != collective.CTAPolicyZero || r.Exact != collective.ExactBatch {
+		t.Errorf("%+v, %v", r, err)
+	}
+	cfg.Exact = uint32(collective.ExactReference) + 1
+	if err := c.configure(&Request{Config: &cfg}, &r); !errors.Is(err, ErrInvalidArgument) {
+		t.Errorf("exact %d: %v", cfg.Exact, err)
+	}
+	cfg.Size, r = uint32(unsafe.Offsetof(cfg.Exact)), collective.Request{} // of a caller that does not have the field
+	if err := c.configure(&Request{Config: &cfg}, &r); err != nil || r.Exact != collective.ExactRun {
 		t.Errorf("%+v, %v", r, err)
 	}
 	cfg.CTAPolicy++
