@@ -205,11 +205,6 @@ func (e *Engine) launchReduction(r *collective.Request, s *cuda.Stream, what red
 	if f == nil {
 		return missing(reductionName(what, v.protocol, r.Type, aligned, e.size))
 	}
-	return e.launchPacket(s, f, v, work, specialised)
-}
-
-// launchPacket launches a kernel of packets.
-func (e *Engine) launchPacket(s *cuda.Stream, f *cuda.Function, v variant, work int64, specialised bool) error {
 	cfg, err := e.grid(v, work, btoi(specialised && e.sizesAligned()))
 	if err != nil {
 		return err
@@ -240,7 +235,11 @@ func (e *Engine) launchMove(s *cuda.Stream, what movement, v variant, work int64
 	if f == nil {
 		return missing(movementName(what, v.protocol, aligned, e.size))
 	}
-	return e.launchPacket(s, f, v, work, specialised)
+	cfg, err := e.grid(v, work, btoi(specialised && e.sizesAligned()))
+	if err != nil {
+		return err
+	}
+	return s.LaunchInOrder(f, &cfg, launcher.Raw(e.args), e.launcher.Order)
 }
 
 // grid is the shape of a launch with args, and chooses the area of the arena that its protocol uses. For work bytes
