@@ -1,11 +1,8 @@
 package contract_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 
@@ -18,58 +15,29 @@ import (
 	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/test/commtest"
 	"github.com/goccl/goccl/test/conformance"
+	"github.com/goccl/goccl/test/testutil"
 )
 
-// promisesFile has the furthest promise that each algorithm keeps, by place and algorithm: docs/exact.md shows it.
-const promisesFile = "testdata/promises.json"
-
-// promise is a row of that file.
-type promise struct {
-	Where, Algorithm string
-	Level            string // setting.Exact
-}
-
-// TestPromises finds out which promise each algorithm keeps, on the host device, and compares it with the file.
-// GOCCL_UPDATE_GOLDEN=1 writes the file.
+// TestPromises finds out which promise each algorithm keeps, on the host device: docs/exact.md shows it.
 func TestPromises(t *testing.T) {
-	var found []promise
+	var found []testutil.Promise
 	for _, name := range []string{"one_shot", "two_shot", "direct"} {
 		o := observe(t, [][]int{{0, 0, 0}}, func(_ int, cfg *goccl.Config) {
 			cfg.Algorithms = "all_reduce:" + name + ",reduce:" + name
 		}, nil, reductions)
-		found = append(found, promise{"host device, one host", name, o.level(false)})
+		found = append(found, testutil.Promise{Where: "host device, one host", Algorithm: name, Level: o.level(false)})
 	}
 	layouts := [][]int{{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 1, 1, 1}}
 	for _, name := range []string{"leaders", "rails"} {
 		o := observe(t, layouts, func(_ int, cfg *goccl.Config) { cfg.Algorithms = "all_reduce:" + name }, nil, reductions)
-		found = append(found, promise{"several hosts, to `batch`", name, o.level(true)})
+		found = append(found, testutil.Promise{Where: "several hosts, to `batch`", Algorithm: name, Level: o.level(true)})
 	}
 	o := observe(t, layouts, func(_ int, cfg *goccl.Config) { cfg.Exact = collective.ExactPlacement }, nil, reductions)
-	found = append(found, promise{"several hosts, from `placement`", "in rank order", o.level(true)})
+	found = append(found, testutil.Promise{Where: "several hosts, from `placement`", Algorithm: "in rank order",
+		Level: o.level(true)})
 	found = append(found, fusedPromises(t)...)
 	found = append(found, planPromises(t)...)
-	compareGolden(t, promisesFile, found)
-}
-
-func compareGolden(t *testing.T, file string, found []promise) {
-	t.Helper()
-	text, err := json.MarshalIndent(found, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text = append(text, '\n')
-	if os.Getenv("GOCCL_UPDATE_GOLDEN") != "" {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want, err := os.ReadFile(file); err != nil || string(want) != string(text) {
-		t.Errorf("the promises differ from %s (%v); run with GOCCL_UPDATE_GOLDEN=1, then go generate ./tools/docgen, and look "+
-			"at the change in docs/exact.md\n%s", file, err, text)
-	}
+	testutil.ComparePromises(t, found)
 }
 
 // observed is what was seen of an algorithm's bits.
@@ -174,7 +142,7 @@ func (o *observed) run(t *testing.T, comms []*goccl.Comm, c conformance.Case, se
 }
 
 // fusedPromises compares the rows of fused all-reduces with those of other batches, and their sums with the reference.
-func fusedPromises(t *testing.T) (found []promise) {
+func fusedPromises(t *testing.T) (found []testutil.Promise) {
 	t.Helper()
 	const n = 3
 	f := newFused(t, n, commtest.Host)
@@ -201,7 +169,8 @@ func fusedPromises(t *testing.T) (found []promise) {
 				o.reference = o.reference && row[:size] == string(sums[i*size:(i+1)*size])
 			}
 		}
-		found = append(found, promise{"host device, fused with norm and quantisation", algorithm, o.level(false)})
+		found = append(found, testutil.Promise{Where: "fused with norm and quantisation, one host", Algorithm: algorithm,
+			Level: o.level(false)})
 	}
 	f.close(t)
 	return found
@@ -209,7 +178,7 @@ func fusedPromises(t *testing.T) (found []promise) {
 
 // planPromises registers each program of a reduction: what the verifier says of the order of its terms must be what
 // its bits say, and from batch on only plans in rank order run.
-func planPromises(t *testing.T) (found []promise) {
+func planPromises(t *testing.T) (found []testutil.Promise) {
 	t.Helper()
 	const n = 3
 	collectives := map[plan.Collective]collective.Collective{plan.AllReduce: collective.AllReduce,
@@ -248,11 +217,12 @@ func planPromises(t *testing.T) (found []promise) {
 			t.Errorf("%s: the verifier says in rank order %v, its bits say %+v", spec.Name, report.InRankOrder, *seen)
 		}
 		ran.Store(false)
-		kept := observe(t, [][]int{{0, 0, 0}}, func(_ int, cfg *goccl.Config) { cfg.Exact = collective.ExactBatch }, register, c)
+		kept := observe(t, [][]int{{0, 0, 0}}, func(_ int, cfg *goccl.Config) { cfg.Exact = collective.ExactBatch },
+			register, c)
 		if kept.level(false) != collective.ExactReference.String() || ran.Load() != report.InRankOrder {
 			t.Errorf("%s, GOCCL_EXACT=batch: %+v, the plan ran: %v", spec.Name, *kept, ran.Load())
 		}
-		level := promise{"plans, one host", spec.Name, collective.ExactRun.String()}
+		level := testutil.Promise{Where: "plans, one host", Algorithm: spec.Name, Level: collective.ExactRun.String()}
 		if report.InRankOrder {
 			level.Level = collective.ExactReference.String()
 		}

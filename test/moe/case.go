@@ -21,6 +21,32 @@ type Case struct {
 	Quantize bool
 	Seed     uint64
 	Name     string
+	Number   [][]int // by rank and token: which token of the whole case it is; nil: the case is whole
+}
+
+// Part is a case of some tokens of c, in another order.
+func (c *Case) Part(r *rand.Rand) *Case {
+	p := *c
+	p.Name, p.Tokens, p.Index, p.Weights, p.X = c.Name+", a part", nil, nil, nil, nil
+	for s, n := range c.Tokens {
+		p.Number = append(p.Number, r.Perm(n)[:r.IntN(n+1)])
+		p.Tokens = append(p.Tokens, len(p.Number[s]))
+		p.Index, p.Weights, p.X = append(p.Index, nil), append(p.Weights, nil), append(p.X, nil)
+		for _, t := range p.Number[s] {
+			p.Index[s] = append(p.Index[s], c.Index[s][t*len(c.Index[s])/n:][:len(c.Index[s])/n]...)
+			p.Weights[s] = append(p.Weights[s], c.Weights[s][t*len(c.Weights[s])/n:][:len(c.Weights[s])/n]...)
+			p.X[s] = append(p.X[s], c.X[s][t*c.Shape.Hidden:][:c.Shape.Hidden]...)
+		}
+	}
+	return &p
+}
+
+// number is token t of rank s in the whole case.
+func (c *Case) number(s, t int) int {
+	if c.Number == nil {
+		return t
+	}
+	return c.Number[s][t]
 }
 
 // Routings are the ways to draw the experts of tokens.

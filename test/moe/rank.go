@@ -19,11 +19,12 @@ import (
 
 // Rank is one rank with its memory.
 type Rank struct {
-	C      *goccl.Comm
-	M      *goccl.MoE
-	Stream device.Stream
-	Graph  bool // operations are captured and replayed
-	own    []device.Allocation
+	Combined []byte // what the latest combine has returned, token by token
+	C        *goccl.Comm
+	M        *goccl.MoE
+	Stream   device.Stream
+	Graph    bool // operations are captured and replayed
+	own      []device.Allocation
 }
 
 // enqueue calls f; with Graph it captures what f enqueues and launches it three times.
@@ -317,7 +318,7 @@ func (r *Rank) combine(c *Case, d *moe.DispatchArgs, index device.Ptr) error {
 	}
 	bias := make([]uint16, n*s.Hidden)
 	for i := range bias {
-		bias[i] = c.result(99, copyOf{me, i, 3}, 5)
+		bias[i] = c.value(99, copyOf{me, c.number(me, i/s.Hidden)*s.Hidden + i%s.Hidden, 3}, 5)
 	}
 	a.Bias[c.Seed%2] = r.memory(len(bias)*2, put(bias))
 	if err := r.enqueue(func() error { return r.M.Combine(a) }); err != nil {
@@ -327,6 +328,7 @@ func (r *Rank) combine(c *Case, d *moe.DispatchArgs, index device.Ptr) error {
 		return err
 	}
 	out := r.read(a.Out, n*s.Hidden*2)
+	r.Combined = out
 	for t := range n {
 		for j := range s.Hidden {
 			i := t*s.Hidden + j

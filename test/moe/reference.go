@@ -80,6 +80,11 @@ func (c *Case) row(s, t int) (data, scales []byte) {
 
 // result is element j of what an expert, or a rank, makes of a token.
 func (c *Case) result(rank int, from copyOf, j int) uint16 {
+	from.t = c.number(from.s, from.t)
+	return c.value(rank, from, j)
+}
+
+func (c *Case) value(rank int, from copyOf, j int) uint16 {
 	h := c.Seed + uint64(rank)<<48 + uint64(from.s)<<40 + uint64(from.t)<<20 + uint64(from.expert+1)<<56 + uint64(j)
 	h = (h ^ h>>31) * 0x9e3779b97f4a7c15
 	h = (h ^ h>>29) * 0xbf58476d1ce4e5b9
