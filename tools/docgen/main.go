@@ -73,7 +73,7 @@ func run(root string, check bool) error {
 		}
 	}
 	if len(stale) > 0 {
-		return fmt.Errorf("%s: not what bench/results, engine/nvlink/tables, internal/setting and plan/op_table.go say; "+
+		return fmt.Errorf("%s: not what bench/results, engine/nvlink/tables, internal/setting, plan/op_table.go and testdata/promises.json say; "+
 			"run go generate ./tools/docgen and commit the result", strings.Join(stale, ", "))
 	}
 	return nil
@@ -186,6 +186,8 @@ func content(root, dir string, spec []string) (string, error) {
 		return primitives(root, dir, spec[1])
 	case len(spec) >= 3 && spec[0] == "chaos":
 		return reliability(root, spec[1], spec[2:])
+	case len(spec) >= 2 && spec[0] == "promises":
+		return promises(root, spec[1:])
 	case len(spec) == 2 && spec[0] == "ops":
 		return ops(spec[1])
 	}
