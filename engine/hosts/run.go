@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/hosts/wire"
 )
@@ -23,6 +24,10 @@ func (e *Engine) run(s device.Stream, seq uint64, reqs []collective.Request) err
 	op.Tag = signature(r, seq)
 	b := builder{topology: e.topology, r: r, inPlace: e.inPlace, crowded: e.crowded, rules: e.rules,
 		exact: (e.exact || r.Exact >= collective.ExactPlacement) && e.rails > 1 && r.Ordered()}
+	if b.exact && e.scaler == nil && r.Op == datatype.PreMulSum {
+		return e.error(r, seq, fmt.Errorf("%w: a pre-multiplied sum across hosts that asks for %v by itself: ask for the "+
+			"communicator (Config.Exact, GOCCL_EXACT)", collective.ErrUnsupported, r.Exact))
+	}
 	if r.Collective != collective.Barrier {
 		b.elem = r.Type.Size()
 	}

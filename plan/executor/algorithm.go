@@ -96,10 +96,10 @@ func (a *planAlgorithm) Accepts(r *collective.Request) error {
 	return a.x.Takes(r.MessageBytes(len(a.x.plan.GPUs)), r.Type, r.Op)
 }
 
-// keeps returns nil if the bits of r's result are those that the communicator promises (GOCCL_EXACT). Its engine adds
+// keeps returns nil if the bits of r's result are those that are promised (GOCCL_EXACT, r.Exact). The engine adds
 // in rank order, and across hosts from placement on; a plan that it takes turns with must do the same.
 func (x *ExecutionPlan) keeps(r *collective.Request) error {
-	exact := x.e.cfg.Environment().Exact
+	exact := max(x.e.cfg.Environment().Exact, r.Exact)
 	if exact < collective.ExactBatch || !r.Ordered() {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (x *ExecutionPlan) keeps(r *collective.Request) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w: plan %s does not keep GOCCL_EXACT=%v: it adds %s", collective.ErrUnsupported, x.plan.Name, exact,
+	return fmt.Errorf("%w: plan %s does not keep the level %v of exact sums: it adds %s", collective.ErrUnsupported, x.plan.Name, exact,
 		why)
 }
 

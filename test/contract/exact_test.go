@@ -285,3 +285,19 @@ func sumBits(comms []*goccl.Comm, from, to int64) ([]uint32, error) {
 	})
 	return out[0], err
 }
+
+// TestExactOfACall: a pre-multiplied sum across hosts cannot ask for placement by itself, and says so. Other sums can.
+func TestExactOfACall(t *testing.T) {
+	t.Parallel()
+	comms := commtest.NewOn(t, []int{0, 0, 1}, commtest.Host, nil)
+	for _, op := range []datatype.Op{datatype.PreMulSum, datatype.Sum} {
+		err := everyRank(comms, func(c *goccl.Comm) error {
+			p := commtest.Scratch(t, c)
+			return c.Submit(collective.Request{Collective: collective.AllReduce, Send: p, Recv: p, Count: 10,
+				Type: datatype.Float32, Op: op, Exact: collective.ExactPlacement})
+		})
+		if errors.Is(err, goccl.ErrUnsupported) != (op == datatype.PreMulSum) || err != nil && op == datatype.Sum {
+			t.Errorf("%v: %v", op, err)
+		}
+	}
+}
