@@ -25,8 +25,10 @@ def bounds(ctype: Any) -> tuple[int, int] | None:
 
 
 def fit(where: str, ctype: Any, number: int) -> int:
-    """number, if the type holds it."""
+    """number, if it is one and the type holds it."""
     low, high = bounds(ctype)  # type: ignore[misc]
+    if not hasattr(number, "__index__"):
+        raise errors.InvalidArgument(f"{where}: {number!r} is no whole number")
     if not low <= number <= high:
         raise errors.InvalidArgument(f"{where}: {number} is out of range: want a number from {low} to {high}")
     return number

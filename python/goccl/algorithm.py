@@ -9,16 +9,26 @@ from . import errors
 from ._buffer import stream_handle
 from ._checked import Structure, array
 from ._types import DataType, ReduceOp
+from .communicator import Communicator
 
 if TYPE_CHECKING:
     from typing import Any
 
     from ._typing import StreamSpec
-    from .communicator import Communicator
 
 __all__ = ["Algorithm", "AlgorithmBuilder"]
 
 MAX_SIZE = 2**64 - 1
+
+
+def check_types(name: str, comm: Any, dtype: Any, op: Any) -> tuple[DataType, ReduceOp]:
+    """The element type and operator. Values of other types are refused."""
+    if not isinstance(comm, Communicator):
+        raise errors.InvalidArgument(f"{name}: comm is {comm!r}: pass a goccl.Communicator")
+    try:
+        return DataType(dtype), ReduceOp(op)
+    except ValueError as e:
+        raise errors.InvalidArgument(f"{name}: {e}: use goccl.DataType and goccl.ReduceOp") from None
 
 
 class Algorithm:
@@ -82,12 +92,7 @@ class Algorithm:
         symmetric_memory is False; accum_dtype is the type that the algorithm accumulates in, or None. executor is the
         Executor that a plan needs.
         """
-        if comm is None:
-            raise errors.InvalidArgument(f"{self.name}: comm is None: pass a communicator")
-        try:
-            dtype, op = DataType(dtype), ReduceOp(op)
-        except ValueError as e:
-            raise errors.InvalidArgument(f"{self.name}: {e}: use goccl.DataType and goccl.ReduceOp") from None
+        dtype, op = check_types(self.name, comm, dtype, op)
         if nblocks or nthreads_per_block or symmetric_memory or accum_dtype is not None:
             self._check_options(dtype, nblocks, nthreads_per_block, symmetric_memory, accum_dtype)
         self._execute(comm, input_buffer, output_buffer, input_size, output_size, dtype, op, stream, executor, nblocks,
@@ -244,6 +249,7 @@ class CapsuleAlgorithm(Algorithm):
                                          "they are positive, or 0 for its own")
         if accum_dtype is not None:
             raise errors.Unsupported(f"{self.name}: accum_dtype={accum_dtype!r}: leave it out, it cannot be chosen")
+        dtype, op = check_types(self.name, comm, dtype, op)
         self._comms[comm.handle] = comm
         extras = extras or {}
         names = (ctypes.c_char_p * max(len(extras), 1))(*(k.encode() for k in extras))

@@ -10,7 +10,7 @@ from ._buffer import stream_handle
 from ._lib import error, interruptible, lib, nanoseconds, synchronize
 from ._object import Object
 from ._types import DataType, ReduceOp
-from .algorithm import check_sizes
+from .algorithm import check_sizes, check_types
 from .communicator import Communicator
 from .device import Stream
 
@@ -70,6 +70,8 @@ class Executor:
     in seconds, bounds a launch's wait for its peers."""
 
     def __init__(self, comm: Communicator, *, timeout: float | None = None) -> None:
+        if not isinstance(comm, Communicator):
+            raise errors.InvalidArgument(f"Executor: comm is {comm!r}: pass a goccl.Communicator")
         self._comm, self._device, self._timeout = comm, comm.device(), timeout
         self._loaded: dict[tuple[bytes, bool], Object] = {}
         self._launch, self._counted = lib.raw("executor_launch"), lib.raw("executor_launch_counted")
@@ -162,6 +164,9 @@ class Executor:
         boot = self._comm.bootstrap()
         if rank != boot.get_rank():
             raise errors.InvalidArgument(f"rank {rank}: this is the executor of rank {boot.get_rank()}")
+        if not isinstance(plan, ExecutionPlan):
+            raise errors.InvalidArgument(f"plan is {plan!r}: pass a goccl.ExecutionPlan")
+        data_type, op = check_types(plan.name, self._comm, data_type, op)
         check_sizes(plan.collective, boot.get_n_ranks(), send_buff_size, recv_buff_size, data_type.itemsize)
         message = recv_buff_size if plan.collective == "allgather" else send_buff_size
         self.run(plan, send_buff, recv_buff, message, data_type, op, stream_handle(stream))

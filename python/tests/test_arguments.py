@@ -32,13 +32,37 @@ def _program():
                                                              instances=1, protocol="Simple"))
 
 
-@pytest.mark.parametrize("wrong", [dict(dtype="float16"), dict(op="plus"), dict(comm=None)], ids=str)
+@pytest.mark.parametrize("wrong", [dict(dtype="float16"), dict(op="plus"), dict(comm=None), dict(comm="x"),
+                                   dict(input_buffer=None), dict(input_buffer="a"), dict(input_size=16.0)], ids=str)
 def test_execute_refuses_types_that_are_none(group, wrong):
     a, x = _algorithm("default_allreduce_packet"), np.ones(4, np.float32)
     right = dict(comm=group.communicator, input_buffer=x.ctypes.data, output_buffer=x.ctypes.data, input_size=x.nbytes,
                  output_size=x.nbytes, dtype=F32, op=goccl.ReduceOp.SUM)
     with pytest.raises(goccl.InvalidArgument):
         a.execute(**right | wrong)
+
+
+@pytest.mark.parametrize("wrong", [dict(data_type="float32"), dict(op="plus"), dict(plan=None), dict(stream="x")], ids=str)
+def test_an_executor_refuses_types_that_are_none(group, wrong):
+    x, y = np.ones(8, np.float32), np.zeros(8, np.float32)
+    right = dict(rank=0, send_buff=x.ctypes.data, recv_buff=y.ctypes.data, send_buff_size=32, recv_buff_size=32,
+                 data_type=F32, plan=_program().plan)
+    executor = goccl.Executor(group.communicator)
+    with pytest.raises(goccl.InvalidArgument):
+        executor.execute(**right | wrong)
+    executor.execute(**right)
+    assert (y == x).all()
+    with pytest.raises(goccl.InvalidArgument):
+        goccl.Executor(None)
+
+
+@pytest.mark.parametrize("wrong", ["a", None, 1.5])
+def test_a_rank_is_a_whole_number(wrong):
+    c = nccl.Communicator.init_all(1)[0]
+    x = np.ones(4, np.float32)
+    for call in (lambda: c.broadcast(x, x, root=wrong), lambda: c.send(x, wrong), lambda: c.recv(x, wrong)):
+        with pytest.raises(goccl.InvalidArgument, match="no whole number"):
+            call()
 
 
 def test_a_reduction_is_a_reduce_op():
