@@ -30,7 +30,9 @@ var mismatches = []struct {
 	{name: "large count", odd: func(r *collective.Request) { r.Count = 200_000 }},
 	{name: "type", odd: func(r *collective.Request) { r.Type = datatype.Int32 }},
 	{name: "op", odd: func(r *collective.Request) { r.Op = datatype.Max }},
-	{name: "collective", odd: func(r *collective.Request) { r.Collective = collective.AllGather }},
+	{name: "collective", odd: func(r *collective.Request) {
+		r.Collective, r.Send = collective.AllGather, r.Recv.Add(r.Count*r.Type.Size()) // rank 1, in place
+	}},
 	{name: "barrier", odd: func(r *collective.Request) { r.Collective = collective.Barrier }},
 	{name: "root", right: func(r *collective.Request) { r.Collective = collective.Broadcast },
 		odd: func(r *collective.Request) { r.Collective, r.Root = collective.Broadcast, 1 }},
@@ -49,6 +51,7 @@ func TestMismatch(t *testing.T) {
 				}
 				if err := commtest.Each(len(comms), func(r int) error {
 					req := base
+					req.Send, req.Recv = ptr[r], ptr[r]
 					if m.right != nil {
 						m.right(&req)
 					}
@@ -57,7 +60,6 @@ func TestMismatch(t *testing.T) {
 						m.odd(&req)
 						blamed = commtest.Others(len(comms), wrong)
 					}
-					req.Send, req.Recv = ptr[r], ptr[r]
 					s, err := comms[r].Device().NewStream()
 					if err != nil {
 						return err
