@@ -183,7 +183,7 @@ def interruptible(function: Callable[..., T], *args: Any, on_interrupt: Callable
         raise
     value, failure = outcome[0]
     if failure is not None:
-        raise failure
+        raise failure.with_traceback(None)  # without the thread's own frames
     result: T = value
     return result
 
