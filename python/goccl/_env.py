@@ -20,6 +20,15 @@ def local_rank() -> int:
     return int(read("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", default="0"))
 
 
+def place(*first: tuple[str, str]) -> tuple[str, str] | None:
+    """This rank and the number of ranks, by the first pair of variables that is set: those given, or a launcher's."""
+    for rank, size in (*first, ("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+                       ("PMI_RANK", "PMI_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS")):
+        if read(rank) and read(size):
+            return read(rank), read(size)
+    return None
+
+
 @dataclasses.dataclass(frozen=True)
 class Env:
     """A snapshot of goccl's environment, which cannot be changed; docs/environment.md says what each variable does.

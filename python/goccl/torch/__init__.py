@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from typing import TYPE_CHECKING
 
-from .._env import local_rank, read
+from .._env import local_rank, place, read
 from .._torch_autoload import symmetric_memory
 from .backend import ProcessGroupGoccl, register
 from .customized import CustomizedComm
@@ -37,12 +37,9 @@ def init(**kwargs: Any) -> int:
     current; returns the rank."""
     if torch.cuda.is_available() and read("GOCCL_DEVICE") != "host":
         torch.cuda.set_device(local_rank() % torch.cuda.device_count())
-    if not read("RANK"):
-        for rank, size in (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"),
-                           ("SLURM_PROCID", "SLURM_NTASKS")):
-            if read(rank):
-                os.environ.update(RANK=read(rank), WORLD_SIZE=read(size))
-                break
+    launched = place()
+    if launched is not None:
+        os.environ.update(zip(("RANK", "WORLD_SIZE"), launched))
     dist.init_process_group("goccl", **kwargs)
     return int(dist.get_rank())
 

@@ -1,0 +1,12 @@
+"""vLLM's platform of NVIDIA GPUs, which makes goccl's communicators."""
+
+from vllm.platforms.cuda import CudaPlatform
+
+
+class Platform(CudaPlatform):  # type: ignore[misc]
+    """vLLM's own platform, but for the class of its communicators."""
+
+    @classmethod
+    def get_device_communicator_cls(cls) -> str:
+        """The class of the communicators of vLLM's groups."""
+        return "goccl.vllm.communicator.Communicator"
