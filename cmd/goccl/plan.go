@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/internal/printable"
 	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/dsl"
@@ -217,9 +218,9 @@ func (c *planCheck) Run(s *streams) error {
 		return &exitError{1, err}
 	}
 	ranks := len(p.head().GPUs)
-	fmt.Fprintf(s.out, "%s: right, for %s over %d ranks\n", p.head().Name, p.head().Collective, ranks)
-	fmt.Fprintf(s.out, "  %d launches in a row, %d message shapes, %d steps, %v\n", r.Launches, r.Shapes, r.Steps,
-		time.Since(start).Round(time.Millisecond))
+	fmt.Fprintf(s.out, "%s: right, for %s over %s\n", p.head().Name, p.head().Collective, printable.Count(ranks, "rank"))
+	fmt.Fprintf(s.out, "  %d launches in a row, %s, %s, %v\n", r.Launches, printable.Count(r.Shapes, "message shape"),
+		printable.Count(int(r.Steps), "step"), time.Since(start).Round(time.Millisecond))
 	if r.Examined < ranks {
 		fmt.Fprintf(s.out, "  by symmetry: %d of the ranks stand for all\n", r.Examined)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/goccl/goccl/internal/printable"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/simulate"
 )
@@ -62,8 +63,8 @@ func writeHead(b *bytes.Buffer, p *plan.Plan) {
 	if p.InPlace {
 		place = "in place"
 	}
-	fmt.Fprintf(b, "%s: %s over %d ranks, %s, %s, units of %d bytes\n", p.Name, p.Collective, len(p.GPUs), p.Protocol,
-		place, p.Alignment)
+	fmt.Fprintf(b, "%s: %s over %s, %s, %s, units of %d bytes\n", p.Name, p.Collective,
+		printable.Count(len(p.GPUs), "rank"), p.Protocol, place, p.Alignment)
 	if p.MaxSize == ^uint64(0) {
 		fmt.Fprintf(b, "messages from %d bytes on\n", p.MinSize)
 	} else {

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goccl/goccl/internal/printable"
 	"github.com/goccl/goccl/job/topo"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/fabric"
 	"github.com/goccl/goccl/plan/simulate"
 	"github.com/goccl/goccl/plan/synth"
-	"github.com/goccl/goccl/watch/judge"
 )
 
 type synthCommand struct {
@@ -87,7 +87,7 @@ func (c *synthCommand) report(s *streams, g *fabric.Graph, r *synth.Result, took
 		fmt.Fprintf(s.out, "no plan takes less than %.2f us; this one takes %.2f times that", r.BoundMicros,
 			r.Simulated.Micros/r.BoundMicros)
 		if r.Trees > 0 {
-			fmt.Fprintf(s.out, ", with %s per %s", judge.Count(r.Trees, what), each)
+			fmt.Fprintf(s.out, ", with %s per %s", printable.Count(r.Trees, what), each)
 		}
 		fmt.Fprintln(s.out)
 	}
@@ -107,8 +107,8 @@ func (c *synthCommand) report(s *streams, g *fabric.Graph, r *synth.Result, took
 		}
 		fmt.Fprintf(s.out, "%s %12.2f us %s\n", mark, k.Micros, k.Name)
 	}
-	fmt.Fprintf(s.out, "proven: %d launches in a row, %d message shapes; searched in %v\n", r.Checked.Launches,
-		r.Checked.Shapes, took.Round(time.Millisecond))
+	fmt.Fprintf(s.out, "proven: %d launches in a row, %s; searched in %v\n", r.Checked.Launches,
+		printable.Count(r.Checked.Shapes, "message shape"), took.Round(time.Millisecond))
 	if r.Best.Shipped {
 		fmt.Fprintln(s.out, "a plan that ships with goccl is the fastest")
 	}

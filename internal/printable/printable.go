@@ -1,7 +1,8 @@
-// Package printable makes text of others safe for terminals.
+// Package printable makes text for people: text of others safe for terminals, and numbers with their nouns.
 package printable
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 )
@@ -29,4 +30,12 @@ func Strings(list ...*string) {
 	for _, s := range list {
 		*s = Line(*s)
 	}
+}
+
+// Count is "1 rank" or "2 ranks".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -23,3 +23,11 @@ func TestLine(t *testing.T) {
 		t.Error(a, b)
 	}
 }
+
+func TestCount(t *testing.T) {
+	for n, want := range map[int]string{0: "0 ranks", 1: "1 rank", 2: "2 ranks"} {
+		if got := printable.Count(n, "rank"); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}

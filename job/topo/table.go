@@ -7,14 +7,16 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/goccl/goccl/internal/printable"
 )
 
 // WriteTable writes m as text: a line about the host, the GPUs with their matrix of connections, the NICs, and the
 // notes.
 func (m *Machine) WriteTable(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d threads, %d NUMA %s", cmp.Or(m.CPU.Model, "unknown CPU"), m.CPU.Threads, len(m.NUMA),
-		plural(len(m.NUMA), "node"))
+	fmt.Fprintf(&b, "%s, %s, %s", cmp.Or(m.CPU.Model, "unknown CPU"),
+		printable.Count(m.CPU.Threads, "thread"), printable.Count(len(m.NUMA), "NUMA node"))
 	if m.Driver != "" {
 		fmt.Fprintf(&b, ", NVIDIA driver %s", m.Driver)
 	}
@@ -150,11 +152,4 @@ func node(n int) string {
 		return "?"
 	}
 	return strconv.Itoa(n)
-}
-
-func plural(n int, s string) string {
-	if n == 1 {
-		return s
-	}
-	return s + "s"
 }

@@ -116,14 +116,6 @@ func (q *Question) ranks(f func(r *Report) bool) (list []int) {
 // name is the operation in a sentence.
 func (q *Question) name() string { return fmt.Sprintf("%s (#%d)", q.Op.Name(), q.Op.Number) }
 
-// Count is "1 rank" or "2 ranks".
-func Count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // plural is "rank 3 has" or "ranks 3-5, 8 have".
 func plural(ranks []int, one, many string) string {
 	if len(ranks) == 1 {

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/printable"
 	"github.com/goccl/goccl/watch/judge"
 )
 
@@ -24,14 +25,14 @@ func Table(w io.Writer, s, before *Snapshot, color bool) error {
 		ranks += len(c.Ranks)
 	}
 	fmt.Fprintf(&b, "goccl watch  %s  %s  %s, %s\n", s.Host, s.Time.Format(time.TimeOnly),
-		judge.Count(len(s.Communicators), "communicator"), judge.Count(ranks, "rank"))
+		printable.Count(len(s.Communicators), "communicator"), printable.Count(ranks, "rank"))
 	for _, c := range s.Communicators {
 		name := c.ID
 		if c.Name != "" {
 			name += " " + c.Name
 		}
 		fmt.Fprintf(&b, "\n%s  %d of %s\n", paint(color, bold, "communicator "+name), len(c.Ranks),
-			judge.Count(c.Size, "rank"))
+			printable.Count(c.Size, "rank"))
 		rows := [][]string{columns}
 		for _, r := range c.Ranks {
 			rows = append(rows, row(r, c, s, find(before, c, r), before))

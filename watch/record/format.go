@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/goccl/goccl/internal/printable"
 )
 
 // Formats are the names that Write accepts.
@@ -41,10 +43,11 @@ func Write(w io.Writer, p *Process, format string) error {
 func writeJSON(w io.Writer, v any) error { return json.NewEncoder(w).Encode(v) }
 
 func writeText(w io.Writer, p *Process) error {
-	_, err := fmt.Fprintf(w, "process %d on %s: %s, %d communicators\n", p.PID, p.Host, p.Program, len(p.Communicators))
+	_, err := fmt.Fprintf(w, "process %d on %s: %s, %s\n", p.PID, p.Host, p.Program,
+		printable.Count(len(p.Communicators), "communicator"))
 	for _, c := range p.Communicators {
-		fmt.Fprintf(w, "\ncommunicator %s %q: rank %d of %d, %s, %s: %d collectives, %d messages\n", c.ID, c.Name, c.Rank,
-			c.Size, c.Device, c.State, c.Collectives, c.Messages)
+		fmt.Fprintf(w, "\ncommunicator %s %q: rank %d of %d, %s, %s: %s, %s\n", c.ID, c.Name, c.Rank, c.Size,
+			c.Device, c.State, printable.Count(int(c.Collectives), "collective"), printable.Count(int(c.Messages), "message"))
 		for _, o := range c.Operations {
 			_, err = fmt.Fprintln(w, "  "+o.line(p))
 		}
