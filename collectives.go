@@ -8,11 +8,12 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// The collectives. Counts are in elements; collective.Request defines buffer sizes and in-place rules. Each call
-// enqueues on s and returns. A nil s means the device's default stream, which is synchronous on the host device.
+// The collectives. Counts are in elements; collective.Request defines buffer sizes and in-place rules, and a call that
+// breaks them is refused. Each call enqueues on s and returns. A nil s means the device's default stream, which is
+// synchronous on the host device.
 
-// AllReduce reduces count elements of every rank's send with op and writes the result to every rank's recv. All ranks
-// get bitwise identical results.
+// AllReduce reduces count elements of every rank's send with op and writes the result to every rank's recv, which
+// may be send. All ranks get bitwise identical results.
 func (c *Comm) AllReduce(send, recv device.Ptr, count int64, t datatype.Type, op datatype.Op, s device.Stream) error {
 	return c.one(collective.Request{Collective: collective.AllReduce, Send: send, Recv: recv, Count: count, Type: t,
 		Op: op, Stream: s})

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -206,4 +207,17 @@ func TestMostAlike(t *testing.T) {
 		})
 	}
 	ranks.Wait()
+}
+
+func TestLocalGroupsHaveRanks(t *testing.T) {
+	for _, n := range []int{-1, 0, MaxWorldSize + 1} {
+		func() {
+			defer func() {
+				if p := recover(); !strings.Contains(fmt.Sprint(p), "want 1 to") {
+					t.Errorf("%d ranks: %v", n, p)
+				}
+			}()
+			NewLocalGroup(n)
+		}()
+	}
 }

@@ -17,7 +17,7 @@ type Local struct {
 }
 
 // NewLocal is NewLocalGroup with a handle for failure injection. Of the options, WithTimeout and WithLogger apply.
-func NewLocal(n int, opts ...Option) *Local { return NewLocalHosts(make([]int, n), opts...) }
+func NewLocal(n int, opts ...Option) *Local { return NewLocalHosts(make([]int, max(0, n)), opts...) }
 
 // NewLocalHosts makes one rank per element of hosts, each claiming to be on the host of that number, for tests of jobs
 // on several hosts.
