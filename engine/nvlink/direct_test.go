@@ -92,6 +92,7 @@ func TestOrderedLarge(t *testing.T) {
 		for _, e := range engines {
 			must(t, e.Force("all_reduce:ring/32,reduce:ring,all_gather:ring,reduce_scatter:ring"))
 			mem, s := memory(t, e, 64<<20), newStream(t, e)
+			packets := [2]string{"all_reduce_ring_", "all_reduce_two_shot_ll128_"}
 			for _, c := range []struct {
 				what collective.Collective
 				typ  datatype.Type
@@ -99,17 +100,18 @@ func TestOrderedLarge(t *testing.T) {
 				more int64     // elements
 				want [2]string // of two ranks, and of four
 			}{
-				{collective.AllReduce, datatype.Bfloat16, datatype.Sum, 0, [2]string{"all_reduce_ring_", "all_reduce_direct_bfloat16"}},
+				{collective.AllReduce, datatype.Bfloat16, datatype.Sum, 0,
+					[2]string{"all_reduce_ring_", "all_reduce_direct_bfloat16"}},
 				{collective.ReduceScatter, datatype.Float32, datatype.Avg, 0,
 					[2]string{"reduce_scatter_ring_", "reduce_scatter_direct_float32"}},
-				{collective.AllReduce, datatype.Float32, datatype.Max, 0, [2]string{"all_reduce_ring_", "all_reduce_two_shot_ll128_"}},
-				{collective.AllReduce, datatype.Float32, datatype.Sum, 1, [2]string{"all_reduce_ring_", "all_reduce_two_shot_ll128_"}},
+				{collective.AllReduce, datatype.Float32, datatype.Max, 0, packets},
+				{collective.AllReduce, datatype.Float32, datatype.Sum, 1, packets},
 				{collective.Reduce, datatype.Float32, datatype.Sum, 0, [2]string{"reduce_ring_", "reduce_ll128_"}},
 				{collective.AllReduce, datatype.Int32, datatype.Sum, 0, [2]string{"all_reduce_ring_", "all_reduce_ring_"}},
 				{collective.AllGather, datatype.Float32, datatype.Sum, 0, [2]string{"all_gather_ring", "all_gather_ring"}},
 			} {
-				r := collective.Request{Collective: c.what, Send: mem, Recv: mem.Add(32 << 20), Count: 1<<20 + c.more, Type: c.typ,
-					Op: c.op, Stream: s}
+				r := collective.Request{Collective: c.what, Send: mem, Recv: mem.Add(32 << 20), Count: 1<<20 + c.more,
+					Type: c.typ, Op: c.op, Stream: s}
 				calls := launches(noted(t, func() { must(t, e.Enqueue(1, []collective.Request{r})) }))
 				if want := c.want[n/2-1]; len(calls) != 1 || !strings.HasPrefix(calls[0].Kernel, want) {
 					t.Errorf("%d ranks, %v of %v, %v: %v, want %s", n, c.what, c.typ, c.op, names(calls), want)

@@ -35,7 +35,8 @@ func (t *terms) stage() int64 {
 	return min(8<<20, (32<<20)/n) &^ 4095
 }
 
-// later reports whether pieces are made at their first use: where they can be freed and made anew at the same addresses.
+// later reports whether pieces are made at their first use: where they can be freed, and made anew at the addresses
+// that they had.
 func (t *terms) later() bool { return t.vmm && t.gpu.Link < HostMemory && len(t.links.all) > 1 }
 
 // of returns the limits of a request's launches: its own within the communicator's. Its own policy wins.

@@ -116,8 +116,8 @@ func (x *ExecutionPlan) keeps(r *collective.Request) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w: plan %s does not keep the level %v of exact sums: it adds %s", collective.ErrUnsupported, x.plan.Name, exact,
-		why)
+	return fmt.Errorf("%w: plan %s does not keep the level %v of exact sums: it adds %s", collective.ErrUnsupported,
+		x.plan.Name, exact, why)
 }
 
 func (a *planAlgorithm) Run(ctx context.Context, seq uint64, r *collective.Request) error {

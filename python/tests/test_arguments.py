@@ -42,7 +42,8 @@ def test_execute_refuses_types_that_are_none(group, wrong):
         a.execute(**right | wrong)
 
 
-@pytest.mark.parametrize("wrong", [dict(data_type="float32"), dict(op="plus"), dict(plan=None), dict(stream="x")], ids=str)
+@pytest.mark.parametrize("wrong", [dict(data_type="float32"), dict(op="plus"), dict(plan=None), dict(stream="x")],
+                         ids=str)
 def test_an_executor_refuses_types_that_are_none(group, wrong):
     x, y = np.ones(8, np.float32), np.zeros(8, np.float32)
     right = dict(rank=0, send_buff=x.ctypes.data, recv_buff=y.ctypes.data, send_buff_size=32, recv_buff_size=32,

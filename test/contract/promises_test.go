@@ -3,6 +3,7 @@ package contract_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync/atomic"
 	"testing"
 
@@ -37,7 +38,7 @@ func TestPromises(t *testing.T) {
 		Level: o.level(true)})
 	found = append(found, fusedPromises(t)...)
 	found = append(found, planPromises(t)...)
-	testutil.ComparePromises(t, found)
+	testutil.ComparePromises(t, found, os.Getenv("GOCCL_UPDATE_GOLDEN") != "")
 }
 
 // observed is what was seen of an algorithm's bits.

@@ -2,6 +2,7 @@ package moe
 
 import (
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"github.com/goccl/goccl/engine/moe"
@@ -63,5 +64,5 @@ func TestPromises(t *testing.T) {
 		}
 		found = append(found, testutil.Promise{Where: "combine of experts, one host", Algorithm: name, Level: level})
 	}
-	testutil.ComparePromises(t, found)
+	testutil.ComparePromises(t, found, os.Getenv("GOCCL_UPDATE_GOLDEN") != "")
 }

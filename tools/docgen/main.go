@@ -73,8 +73,8 @@ func run(root string, check bool) error {
 		}
 	}
 	if len(stale) > 0 {
-		return fmt.Errorf("%s: not what bench/results, engine/nvlink/tables, internal/setting, plan/op_table.go and testdata/promises.json say; "+
-			"run go generate ./tools/docgen and commit the result", strings.Join(stale, ", "))
+		return fmt.Errorf("%s: not what bench/results, engine/nvlink/tables, internal/setting, plan/op_table.go and "+
+			"testdata/promises.json say; run go generate ./tools/docgen and commit the result", strings.Join(stale, ", "))
 	}
 	return nil
 }

@@ -47,7 +47,8 @@ func (c *comm) configure(q *Request, out *collective.Request) error {
 	if _, gpu := c.dev.device.(*cuda.Device); cfg.Launched != 0 && !gpu {
 		return c.argument(q, "an event for the launch: the host device has no CUDA events")
 	}
-	if uintptr(cfg.Size) > unsafe.Offsetof(cfg.AllCounts) && cfg.AllCounts != nil && out.Collective == collective.AllToAllV {
+	known := uintptr(cfg.Size) > unsafe.Offsetof(cfg.AllCounts) && cfg.AllCounts != nil
+	if known && out.Collective == collective.AllToAllV {
 		out.AllCounts = unsafe.Slice((*int64)(cfg.AllCounts), c.size*c.size)
 	}
 	if uintptr(cfg.Size) > unsafe.Offsetof(cfg.Exact) {

@@ -12,7 +12,9 @@ import (
 const snapshotLimit = time.Minute
 
 // SnapshotTake moves the GPU state of processes to host memory.
-func SnapshotTake(pids []int32, limit time.Duration) error { return eachProcess(snapshot.Take, pids, limit) }
+func SnapshotTake(pids []int32, limit time.Duration) error {
+	return eachProcess(snapshot.Take, pids, limit)
+}
 
 // SnapshotRestore moves it back.
 func SnapshotRestore(pids []int32, limit time.Duration) error {

@@ -1,6 +1,7 @@
 package hosttest
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -31,5 +32,5 @@ func TestPromises(t *testing.T) {
 			found[i].Level = level
 		}
 	}
-	testutil.ComparePromises(t, found)
+	testutil.ComparePromises(t, found, os.Getenv("GOCCL_UPDATE_GOLDEN") != "")
 }

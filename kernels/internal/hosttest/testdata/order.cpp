@@ -56,7 +56,8 @@ double summed(uint32_t op, uint32_t n, uint64_t k) {
     const float x = static_cast<float>(static_cast<E>(rough(r, k)));
     sum = r == 0 ? x : sum + x;
   }
-  return static_cast<double>(static_cast<float>(static_cast<E>(op == opAvg ? sum * (1.0f / static_cast<float>(n)) : sum)));
+  float result = op == opAvg ? sum * (1.0f / static_cast<float>(n)) : sum;
+  return static_cast<double>(static_cast<float>(static_cast<E>(result)));
 }
 
 struct Call {
