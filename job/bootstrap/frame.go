@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/internal/aead"
@@ -37,11 +38,11 @@ const (
 	// Of the overlay:
 	frameData frameKind = iota + 1
 	frameCollective
-	frameHeartbeat
-	frameGoodbye // The sender has closed; no frame follows.
-	frameReports // Reports (report.go).
-	frameIdle    // The sender gives the connection up for others, or asks the other side to.
-	framePinned  // The sender keeps the connection.
+	frameHeartbeat // Its tag is the number of frames that its sender has read.
+	frameGoodbye   // The sender has closed; no frame follows.
+	frameReports   // Reports (report.go).
+	frameIdle      // The sender gives the connection up for others, or asks the other side to.
+	framePinned    // The sender keeps the connection.
 	// Of the joining:
 	frameJoin     // A rank's addresses.
 	frameParent   // The place of a rank in the tree.
@@ -53,6 +54,8 @@ const (
 	frameFail     // The joining has failed.
 	frameGiveUp   // A rank stops joining.
 	frameLost     // A rank was lost while joining.
+	// Of the overlay: the first frame of a connection in place of a broken one (resume.go). Its tag is as a heartbeat's.
+	frameResume
 	frameKinds
 )
 
@@ -148,12 +151,15 @@ type frameConn struct {
 	c    net.Conn
 	r    *bufio.Reader
 	in   *aead.Cipher
-	nIn  uint64
+	nIn  atomic.Uint64 // Frames read; the reader changes it.
+	move *movable      // If not nil, it is c, and the connection can be made again.
+	sent sent
 	turn chan struct{} // holds one token during a write; guards the fields below
 	out  *aead.Cipher
 	nOut uint64
 	buf  []byte
 	err  error // after a failed write no write follows
+	down bool  // frames are only kept, until the connection is made again
 }
 
 func newFrameConn(c net.Conn, in, out *aead.Cipher) *frameConn {
@@ -161,8 +167,10 @@ func newFrameConn(c net.Conn, in, out *aead.Cipher) *frameConn {
 }
 
 func (f *frameConn) read() (header, []byte, error) {
-	h, data, err := readFrame(f.r, f.in, f.nIn)
-	f.nIn++
+	h, data, err := readFrame(f.r, f.in, f.nIn.Load())
+	if err == nil {
+		f.nIn.Add(1)
+	}
 	return h, data, err
 }
 
@@ -225,7 +233,7 @@ func (f *frameConn) beat() error {
 		return f.err
 	}
 	_ = f.c.SetWriteDeadline(time.Now().Add(time.Millisecond))
-	rest, err := f.start(frameHeartbeat, 0, 0, nil)
+	rest, err := f.start(frameHeartbeat, 0, f.nIn.Load(), nil)
 	if err != nil && rest != nil {
 		go f.finish(rest)
 		return nil
@@ -242,17 +250,22 @@ func (f *frameConn) beat() error {
 // frame gets the same counter, under which no data has left the process.
 func (f *frameConn) start(kind frameKind, space, tag uint64, data []byte) (rest []byte, err error) {
 	f.buf = appendFrame(f.buf[:0], f.out, header{kind: kind, space: space, tag: tag, counter: f.nOut}, data)
-	n, err := f.c.Write(f.buf)
-	switch {
-	case err == nil:
+	n := 0
+	if !f.down {
+		n, err = f.c.Write(f.buf)
+	}
+	late := errors.Is(err, os.ErrDeadlineExceeded)
+	if late && n > 0 {
+		rest = append([]byte(nil), f.buf[n:]...)
+	}
+	if err != nil && !late {
+		err = f.broke(err)
+	}
+	if err == nil || n > 0 {
 		f.nOut++
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		if n > 0 {
-			f.nOut++
-			rest = append([]byte(nil), f.buf[n:]...)
+		if f.move != nil {
+			f.sent.keep(f.buf)
 		}
-	default:
-		f.err = err
 	}
 	if cap(f.buf) > maxKeptBuffer {
 		f.buf = nil
@@ -264,9 +277,20 @@ func (f *frameConn) start(kind frameKind, space, tag uint64, data []byte) (rest 
 func (f *frameConn) finish(rest []byte) {
 	_ = f.c.SetWriteDeadline(time.Time{})
 	if _, err := f.c.Write(rest); err != nil {
-		f.err = err
+		_ = f.broke(err)
 	}
 	<-f.turn
+}
+
+// broke takes the error of a write. It returns nil if the connection may be made again: the reader sees to that.
+func (f *frameConn) broke(err error) error {
+	if f.move == nil || f.move.over() || !wasReset(err) {
+		f.err = err
+		return err
+	}
+	f.down = true
+	_ = f.c.SetReadDeadline(time.Now().Add(lastWords))
+	return nil
 }
 
 func (f *frameConn) close() { _ = f.c.Close() }

@@ -10,9 +10,10 @@ import (
 type purpose uint8
 
 const (
-	purposeData  purpose = iota
-	purposeBelow         // it is its parent in the tree over which the job joins
-	purposeMeet          // only to find out whether it is on the same host
+	purposeData   purpose = iota
+	purposeBelow          // it is its parent in the tree over which the job joins
+	purposeMeet           // only to find out whether it is on the same host, or listens
+	purposeResume         // the connection with a neighbour broke
 	purposes
 )
 
@@ -37,6 +38,8 @@ func newGate(o *overlay, b *branch, fail context.CancelCauseFunc) *acceptor {
 				return o.reserve(int(them.rank))
 			case them.purpose == purposeBelow:
 				return b.admit(them)
+			case them.purpose == purposeResume:
+				return o.mayResume(int(them.rank))
 			}
 			return verdictOK
 		},
@@ -54,6 +57,8 @@ func newGate(o *overlay, b *branch, fail context.CancelCauseFunc) *acceptor {
 				o.enter(fc, int(them.rank))
 			case purposeBelow:
 				b.enter(fc, them)
+			case purposeResume:
+				o.enterAgain(fc, int(them.rank))
 			default:
 				fc.close()
 			}

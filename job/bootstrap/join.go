@@ -151,7 +151,7 @@ func (o *overlay) assemble(ctx context.Context, up *rootClient) error {
 	if err != nil {
 		return up.giveUp(err)
 	}
-	if o.e.m.complete {
+	if o.e.m.complete && !o.far() {
 		o.gate.shut()
 	}
 

@@ -24,6 +24,10 @@ type link struct {
 	inbound bool
 	// gone is closed when the reader has ended and the link is removed. The reader of a neighbour starts with the job.
 	gone chan struct{}
+	// again has a connection that the peer has dialed in place of this one.
+	again chan *frameConn
+	// taken is the bytes read since the last acknowledgement because of their number; the reader's.
+	taken int
 
 	seen  atomic.Int64          // The time of the latest byte from the peer.
 	used  atomic.Int64          // The time of the latest data in either direction.
@@ -42,7 +46,7 @@ type link struct {
 }
 
 func (o *overlay) newLink(peer int, fc *frameConn) *link {
-	l := &link{o: o, peer: peer, fc: fc, gone: make(chan struct{})}
+	l := &link{o: o, peer: peer, fc: fc, gone: make(chan struct{}), again: make(chan *frameConn, 1)}
 	fc.r.Reset(seenConn{fc.c, l})
 	l.seen.Store(now())
 	if a, ok := fc.c.LocalAddr().(*net.TCPAddr); ok {
@@ -148,7 +152,7 @@ func (l *link) unwatch() {
 
 // read passes what comes to the endpoint until the connection ends. An end without a goodbye is a loss of the peer.
 func (l *link) read() {
-	defer l.fc.close()
+	defer l.end()
 	begun := l.neighbour || !l.inbound // else the dialing rank may have failed before its first frame
 	for {
 		h, data, err := l.fc.read()
@@ -158,11 +162,14 @@ func (l *link) read() {
 		if err != nil {
 			if cause := l.cause.Load(); cause != nil {
 				err = *cause
+			} else if err = l.resume(err); err == nil {
+				continue
 			}
 			l.o.e.lost(l.peer, fmt.Errorf("connection lost: %w", err))
 			return
 		}
 		begun = true
+		l.acknowledge(len(data))
 		if h.kind == frameGoodbye {
 			l.receive([]report{{kind: reportGoodbye, from: uint32(l.peer)}})
 			return
@@ -180,6 +187,9 @@ func (l *link) read() {
 func (l *link) handle(h header, data []byte) error {
 	switch {
 	case h.kind == frameHeartbeat:
+		if l.fc.move != nil {
+			l.fc.sent.from(h.tag)
+		}
 	case h.kind == frameData || h.kind == frameCollective:
 		l.used.Store(now())
 		room := l.o.e.box.put(key{l.peer, h.kind, h.space, h.tag}, data)

@@ -31,8 +31,8 @@ type overlay struct {
 	d  *dialer
 	ls *listeners
 	t  *table // Set before the first dial.
-	// gate accepts the connections of peers: until all neighbours are connected if the overlay is complete, else as
-	// long as it exists.
+	// gate accepts the connections of peers: until all neighbours are connected if the overlay is complete and
+	// on one host, else as long as it exists.
 	gate     *acceptor
 	live     bool // The overlay holds a reference to this process's liveness page.
 	ctx      context.Context
@@ -140,6 +140,9 @@ func (o *overlay) connect(ctx context.Context) error {
 // every failure.
 func (o *overlay) addNeighbour(peer int, fc *frameConn) {
 	sockets.Tune(fc.c, o.c.partition)
+	if !isHere(fc) {
+		fc.last()
+	}
 	l := o.newLink(peer, fc)
 	l.neighbour, l.inbound, l.pinned = true, true, true
 	o.e.mu.Lock()

@@ -220,7 +220,6 @@ func TestLimits(t *testing.T) {
 		{"desync", "set-up", ranks.Report{}, 3 * time.Second},
 		{"abort", "colors", ranks.Report{}, 0},
 		{"partition", "hosts-small", ranks.Report{}, 4 * time.Second},
-		{"reset", "hosts-small", ranks.Report{}, 0},
 		{"mixed", "joining", ranks.Report{}, 0},
 	} {
 		f, p := lookUp(faults(), c.fault), lookUp(phases(), c.phase)

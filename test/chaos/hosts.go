@@ -1,9 +1,7 @@
 package chaos
 
 import (
-	"errors"
 	"math/rand/v2"
-	"syscall"
 	"time"
 
 	"github.com/goccl/goccl/internal/netns"
@@ -36,8 +34,11 @@ func networks() []*fault {
 				x.struckAt = time.Now()
 				return x.network.Port(1, "down")
 			}},
-		{Name: "reset", Number: 9, Help: "all TCP connections between the hosts are reset (RST)", expect: cut,
-			victims: second, phases: acrossHosts, tool: "ss", outside: (*experiment).reset},
+		{Name: "reset", Number: 9, Help: "all TCP connections between the hosts are reset (RST)", expect: nothing,
+			phases: acrossHosts, tool: "ss", outside: func(x *experiment) error {
+				time.Sleep(x.Delay)
+				return x.network.Reset(1)
+			}},
 		{Name: "link-down", Number: 9, Help: "a host's interface is down for 0.5 s", expect: nothing, phases: acrossHosts,
 			outside: func(x *experiment) error {
 				if err := x.network.Interface(1, "down"); err != nil {
@@ -51,23 +52,6 @@ func networks() []*fault {
 		{Name: "delay", Number: 9, Help: "every packet takes 20 ms", expect: nothing, phases: []string{"hosts-small"},
 			line: true, outside: func(x *experiment) error { x.line.Bad(0, 20*ms); return nil }},
 	}
-}
-
-// reset resets the connections between the hosts. The kernel does so one after the other: the ranks are stopped
-// meanwhile.
-func (x *experiment) reset() (err error) {
-	time.Sleep(x.Delay)
-	for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
-		for r := range x.job.Size() {
-			_, e := x.job.Signal(r, s)
-			err = errors.Join(err, e)
-		}
-		if s == syscall.SIGSTOP {
-			err = errors.Join(err, x.network.Reset(1))
-			x.struckAt = time.Now()
-		}
-	}
-	return err
 }
 
 // connect makes the hosts of a trial, if it has several.

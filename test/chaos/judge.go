@@ -156,7 +156,7 @@ func (x *experiment) expected(e ranks.Report, failed bool, all map[int]ranks.Rep
 	case x.secondHand(e, all):
 		return Handled, ""
 	case expect == typed && (x.Phase == "joining" || x.Phase == "grow" || x.Phase == "close"):
-	case expect == cut && e.Peer >= 0 && (x.fault.Name == "reset" || x.host(e.Peer) != x.host(e.Rank)):
+	case expect == cut && e.Peer >= 0 && x.host(e.Peer) != x.host(e.Rank):
 	case expect == otherRelease && !strings.Contains(e.Text, "release"):
 		return WrongRank, "does not say that a rank has another release: " + e.Text
 	case !slices.Contains(x.Victims, e.Peer):
