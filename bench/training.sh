@@ -11,4 +11,4 @@ turns() { # NAME LIMIT PROGRAM ARGUMENTS...: a program of bench/ that takes turn
   [ $list = 1 ] || [ ! -e "$out/$name.log" ] || ! wanted "$name" || sed 1,2d "$out/$name.log"
 }
 turns training.steps 160 training/run.py
-turns training.losses 130 training/run.py --order ngn --steps 0 --losses 100 --modes ddp,fsdp,tp
+turns training.losses 130 training/run.py --order ngng --steps 0 --losses 100 --modes ddp,fsdp,tp

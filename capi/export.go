@@ -138,7 +138,7 @@ func configOf(c *C.goccl_comm_config) (core.Config, error) {
 	cfg := core.Config{NonBlocking: c.non_blocking != 0, Timeout: time.Duration(c.timeout_ns),
 		OpTimeout: time.Duration(c.op_timeout_ns), SeparateGraphs: c.separate_graphs != 0,
 		UnorderedCaptures: c.separate_graphs == 2, MinCTAs: int(c.min_ctas), MaxCTAs: int(c.max_ctas),
-		CTAPolicy: uint32(c.cta_policy)}
+		CTAPolicy: uint32(c.cta_policy), Exact: uint32(c.exact)}
 	if c.cta_policy > C.GOCCL_CTA_POLICY_ZERO {
 		return cfg, fmt.Errorf("%w: goccl_comm_config.cta_policy is %d: want 0 to 3", core.ErrInvalidArgument,
 			uint32(c.cta_policy))

@@ -161,7 +161,10 @@ typedef struct goccl_comm_config {
 	/* A GOCCL_CTA_POLICY; 0: GOCCL_CTA_POLICY of the environment, which wins, else the default. The largest of any rank
 	 * holds for all. */
 	uint32_t cta_policy;
-	uint32_t reserved[3]; /* zero */
+	/* A GOCCL_EXACT; 0: GOCCL_EXACT of the environment, which wins if it is further. The furthest of any rank holds for
+	 * all. */
+	uint32_t exact;
+	uint32_t reserved[2]; /* zero */
 } goccl_comm_config;
 
 typedef struct goccl_comm_info {

@@ -58,7 +58,7 @@ static void ours(void) {
 	G(exact)
 #define M(f) AT(goccl_comm_config, f)
 	SIZE(goccl_comm_config) M(timeout_ns) M(op_timeout_ns) M(name) M(separate_graphs) M(min_ctas) M(max_ctas)
-	M(rma_contexts) M(rma_signals) M(cta_policy) M(reserved)
+	M(rma_contexts) M(rma_signals) M(cta_policy) M(exact) M(reserved)
 	SIZE(goccl_comm_info) AT(goccl_comm_info, device) AT(goccl_comm_info, non_blocking)
 	SIZE(goccl_unique_id)
 }

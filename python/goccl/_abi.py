@@ -210,7 +210,8 @@ class CommConfig(Structure):
         ("rma_contexts", c_uint16),
         ("rma_signals", c_uint16),
         ("cta_policy", c_uint32),
-        ("reserved", c_uint32 * 3),
+        ("exact", c_uint32),
+        ("reserved", c_uint32 * 2),
     ]
 
 

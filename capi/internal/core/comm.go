@@ -23,7 +23,7 @@ type Config struct {
 
 	SeparateGraphs, UnorderedCaptures bool
 	MinCTAs, MaxCTAs                  int
-	CTAPolicy                         uint32
+	CTAPolicy, Exact                  uint32
 }
 
 // comm is a communicator that C holds. It exists from the moment its set-up is started.

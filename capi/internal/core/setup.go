@@ -78,6 +78,7 @@ func (c *Config) to(cfg *goccl.Config) {
 	}
 	cfg.SeparateGraphs, cfg.UnorderedCaptures = c.SeparateGraphs, c.UnorderedCaptures
 	cfg.MinCTAs, cfg.MaxCTAs, cfg.CTAPolicy = c.MinCTAs, c.MaxCTAs, collective.CTAPolicy(c.CTAPolicy)
+	cfg.Exact = collective.Exact(min(c.Exact, 255))
 }
 
 // over sets up a communicator on a bootstrap, of which it takes ownership.

@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+LEVELS = ("run", "batch", "placement", "reference")
+
+
 class NCCLConfig:
     """The options of Communicator.init: timeouts in seconds, a name for logs, bounds of the thread blocks of a
-    collective's kernel, and NCCL's CTA policy (0: default, 1: efficiency, 2: zero). NCCL's other fields are accepted;
-    goccl needs no tuning by them."""
+    collective's kernel, NCCL's CTA policy (0: default, 1: efficiency, 2: zero), and the level of exact sums: "run",
+    "batch", "placement" or "reference". NCCL's other fields are accepted; goccl needs no tuning by them."""
 
     timeout: float | None
     op_timeout: float | None
@@ -26,12 +29,13 @@ class NCCLConfig:
     min_ctas: int | None
     max_ctas: int | None
     cta_policy: int | None
+    exact: str | None
 
     def __init__(self, *, timeout: float | None = None, op_timeout: float | None = None, comm_name: str | None = None,
                  min_ctas: int | None = None, max_ctas: int | None = None, cta_policy: int | None = None,
-                 **others: Any) -> None:
+                 exact: str | None = None, **others: Any) -> None:
         self.timeout, self.op_timeout, self.comm_name = timeout, op_timeout, comm_name
-        self.min_ctas, self.max_ctas, self.cta_policy = min_ctas, max_ctas, cta_policy
+        self.min_ctas, self.max_ctas, self.cta_policy, self.exact = min_ctas, max_ctas, cta_policy, exact
         self.others: dict[str, Any] = others
 
 
@@ -48,4 +52,9 @@ def pointer(config: NCCLConfig | None) -> Any:
         if not 0 <= flags <= 3:
             raise errors.InvalidArgument(f"cta_policy: {flags} is out of range: want a number from 0 to 3")
         c.cta_policy = 1 + min(int(flags), 2)
+    exact = getattr(config, "exact", None)
+    if exact is not None:
+        if exact not in LEVELS:
+            raise errors.InvalidArgument(f"exact: {exact!r}: want one of {', '.join(LEVELS)}")
+        c.exact = LEVELS.index(exact)
     return ctypes.byref(c)

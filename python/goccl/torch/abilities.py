@@ -43,6 +43,16 @@ def served() -> tuple[Any, str, int]:
     return store, host, int(store.port)
 
 
+if BACKEND:
+    class Options(_c10d.Backend.Options):
+        """pg_options of init_process_group and new_group: the level of exact sums, "run", "batch", "placement" or
+        "reference"."""
+
+        def __init__(self, exact: str | None = None, timeout: timedelta = timedelta(minutes=30)) -> None:
+            super().__init__("goccl", timeout=timeout)
+            self.exact = exact
+
+
 class Abilities(Named):
     """A process group's queues, one for each device, and what can be done with all of them."""
 
@@ -79,7 +89,8 @@ class Abilities(Named):
                 if queue is None:
                     number = sum(1 for t, _ in self._queues if t == device.type)
                     queue = self._queues[key] = DeviceQueue.meet(self._store, self._rank_, self._size_,
-                                                        torch.device(device.type, index), self._seconds, number)
+                                                        torch.device(device.type, index), self._seconds, number,
+                                                        getattr(getattr(self, "_options", None), "exact", None))
                     queue.failed = self._failed
         return queue
 

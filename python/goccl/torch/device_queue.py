@@ -42,7 +42,7 @@ class DeviceQueue:
 
     @classmethod
     def meet(cls, store: Any, rank: int, size: int, device: torch.device, timeout: float | None,
-             number: int) -> DeviceQueue:
+             number: int, exact: str | None = None) -> DeviceQueue:
         """A queue of all ranks, which meet by the store. number tells queues of one kind of device apart."""
         cuda = device.type == "cuda"
         key = f"goccl/{device.type}/{number}"
@@ -53,7 +53,7 @@ class DeviceQueue:
             uid = UniqueId(bytes.fromhex(store.get(key).decode()))
         own = Device(DeviceType.GPU if cuda else DeviceType.CPU, device.index if cuda else rank)
         limit = max(timeout, 1800) if cuda and timeout else timeout
-        config = NCCLConfig(timeout=timeout, op_timeout=limit)
+        config = NCCLConfig(timeout=timeout, op_timeout=limit, exact=exact)
         try:
             return cls(Communicator.init(size, rank, uid, config, device=own), device)
         except errors.Timeout as e:
