@@ -14,8 +14,7 @@
  * fork. The first use of the library starts threads. In a child that is forked after that, every function returns
  * GOCCL_FORKED. A child that is forked before the first use may use the library normally.
  *
- * Unloading is not possible: dlclose returns, but the library stays loaded.
- */
+ * Unloading is not possible: dlclose returns, but the library stays loaded. */
 #ifndef GOCCL_H
 #define GOCCL_H
 
@@ -47,8 +46,7 @@ enum {
 	GOCCL_OUT_OF_MEMORY = 14
 };
 
-/* Handles. 0 is never a valid handle. A destroyed handle is detected: its value comes again only after 2^32 handles
- * were freed. */
+/* Handles. 0 is never valid. A destroyed handle is detected: its value comes again after 2^32 handles were freed. */
 typedef uint64_t goccl_device;
 typedef uint64_t goccl_bootstrap;
 typedef uint64_t goccl_comm;
@@ -93,8 +91,7 @@ enum {
  *   barrier                         nothing
  *
  * stream is a CUstream (0: the default stream). On the host device it is a stream of goccl_stream_create (0: the call
- * itself does the work).
- */
+ * itself does the work). */
 typedef struct goccl_request {
 	goccl_comm comm;
 	uint32_t collective;
@@ -161,8 +158,7 @@ typedef struct goccl_comm_config {
 	/* A GOCCL_CTA_POLICY; 0: GOCCL_CTA_POLICY of the environment, which wins, else the default. The largest of any rank
 	 * holds for all. */
 	uint32_t cta_policy;
-	/* A GOCCL_EXACT; 0: GOCCL_EXACT of the environment, which wins if it is further. The furthest of any rank holds for
-	 * all. */
+	/* A GOCCL_EXACT; 0: GOCCL_EXACT of the environment, which wins if it is further. All ranks keep the furthest. */
 	uint32_t exact;
 	uint32_t reserved[2]; /* zero */
 } goccl_comm_config;
@@ -198,8 +194,7 @@ goccl_result goccl_device_open(int32_t kind, int32_t index, goccl_device *device
 goccl_result goccl_device_current(int32_t hint, goccl_device *device);
 goccl_result goccl_device_count(int32_t kind, int32_t *count);
 goccl_result goccl_device_id(goccl_device device, int32_t *kind, int32_t *index);
-/* The compute capability of a GPU, and the NUMA node that it is on: 0, 0 and -1 where there is none, as for a host
- * device. */
+/* The compute capability of a GPU, and its NUMA node: 0, 0 and -1 where there is none, as for a host device. */
 goccl_result goccl_device_capability(goccl_device device, int32_t *major, int32_t *minor, int32_t *numa_node);
 
 /* Zeroed memory that other processes of the machine can map. */
@@ -209,14 +204,12 @@ goccl_result goccl_free(void *ptr);
 goccl_result goccl_copy_in(goccl_device device, void *dst, const void *src, uint64_t size);
 goccl_result goccl_copy_out(goccl_device device, void *dst, const void *src, uint64_t size);
 
-/* Streams. goccl_stream_synchronize also accepts streams that goccl did not create; timeout_ns 0 waits without a limit.
- */
+/* Streams. goccl_stream_synchronize also accepts streams that goccl did not create; timeout_ns 0: no limit. */
 goccl_result goccl_stream_create(goccl_device device, uintptr_t *stream);
 goccl_result goccl_stream_synchronize(goccl_device device, uintptr_t stream, int64_t timeout_ns);
 goccl_result goccl_stream_destroy(goccl_device device, uintptr_t stream);
 
-/* Joining. The process that creates a unique id serves it to the other ranks. timeout_ns 0: GOCCL_TIMEOUT, else 30 s.
- */
+/* Joining. The process that creates a unique id serves it to the others. timeout_ns 0: GOCCL_TIMEOUT, else 30 s. */
 goccl_result goccl_unique_id_create(int64_t timeout_ns, goccl_unique_id *id);
 /* Stops serving id, if this process serves it and ranks are still missing. */
 goccl_result goccl_unique_id_close(const goccl_unique_id *id);
@@ -247,8 +240,7 @@ goccl_result goccl_bootstrap_close(goccl_bootstrap bootstrap);
  *
  * The *_start functions return the handle at once and set the communicator up in the background. goccl_comm_wait
  * returns when it is ready, or with the reason of the failure (the handle must then still be aborted or destroyed). The
- * other functions start the set-up and wait for it.
- */
+ * other functions start the set-up and wait for it. */
 goccl_result goccl_comm_start(const goccl_unique_id *id, int32_t rank, int32_t size, goccl_device device,
 	const goccl_comm_config *config, goccl_comm *comm);
 /* The caller keeps the bootstrap, and closes it after the communicator. */
@@ -257,8 +249,7 @@ goccl_result goccl_comm_create(
 /* All n ranks in this process, rank i on devices[i]. */
 goccl_result goccl_comm_init_all(
 	int32_t n, const goccl_device *devices, const goccl_comm_config *config, goccl_comm *comms);
-/* color -1: the rank takes part, *child is 0, and goccl_comm_wait is called on comm itself. config NULL: the parent's.
- */
+/* color -1: the rank takes part, *child is 0, and goccl_comm_wait is called on comm. config NULL: the parent's. */
 goccl_result goccl_comm_split_start(
 	goccl_comm comm, int32_t color, int32_t key, const goccl_comm_config *config, goccl_comm *child);
 /* Only the remaining ranks call it. abort 1 ends running work first. n may be 0 once a rank has failed: the ranks agree
@@ -273,8 +264,7 @@ goccl_result goccl_comm_unique_id(goccl_comm comm, int64_t timeout_ns, goccl_uni
 goccl_result goccl_comm_grow_start(goccl_comm comm, int32_t size, const goccl_unique_id *id,
 				   const goccl_comm_config *config, goccl_comm *grown);
 /* Frees the memory that the communicator needs only for its work, and makes it anew; both are collective, and
- * goccl_comm_wait waits for them. In between the communicator can only be ended. Graphs that were
- * captured before may be launched after it, at the same addresses, and not before. */
+ * goccl_comm_wait waits for them. In between it can only be ended. Graphs captured before may be launched after it. */
 goccl_result goccl_comm_suspend_start(goccl_comm comm);
 goccl_result goccl_comm_resume_start(goccl_comm comm);
 /* Moves the GPU state of processes of this host, n ranks whose communicators are suspended, to host memory, where tools
@@ -310,8 +300,7 @@ goccl_result goccl_comm_abort(goccl_comm comm);
 goccl_result goccl_comm_revoke(goccl_comm comm);
 
 /* Creates an operator that multiplies each input by a factor and sums. The factor is the element of type at scalar,
- * read during this call when on_host is not 0, otherwise while a collective runs. The operator belongs to the
- * communicator. */
+ * read during this call when on_host is not 0, otherwise while a collective runs. It belongs to the communicator. */
 goccl_result goccl_op_create(goccl_comm comm, uint32_t type, const void *scalar, int32_t on_host, uint32_t *op);
 goccl_result goccl_op_destroy(goccl_comm comm, uint32_t op);
 

@@ -100,7 +100,7 @@ func squash(s string) string {
 //
 // In place is as in NCCL: Send == Recv; all_gather: Send == Recv + rank·Count; reduce_scatter: Recv == Send +
 // rank·Count; gather: Send == Recv + Root·Count at Root; scatter: Recv == Send + Root·Count at Root. Other overlaps are
-// refused, those of all_to_all_v are undefined.
+// refused; all_to_all_v leaves them undefined.
 type Request struct {
 	Collective Collective
 	Send, Recv device.Ptr

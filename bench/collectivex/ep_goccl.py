@@ -36,7 +36,7 @@ class GocclBackend(EPBackend):
             self.kernel_generation = "goccl-moe-ll"
 
     def buffer_cap(self, args):
-        """The tokens of a rank that a dispatch of low latency takes, as those of DeepEP's family are run."""
+        """The tokens of a rank that a dispatch of low latency takes. CollectiveX runs DeepEP with this number."""
         return 256 if self.latency else None
 
     def create_buffer(self, spec):

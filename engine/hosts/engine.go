@@ -60,7 +60,7 @@ type Engine struct {
 	boot    bootstrap.Bootstrap // of the ranks of this host
 	local   collective.Engine
 	alone   bootstrap.Bootstrap // of this rank
-	scaler  collective.Engine   // of this rank: multiplies what it sends in rank order; nil if there is no such order
+	scaler  collective.Engine   // of this rank: multiplies its elements in rank order; nil if there is no such order
 	wire    wire.Wire
 	order   Order
 	inPlace bool

@@ -16,7 +16,7 @@ import (
 //	reduce          the root gets all elements of all ranks
 //	reduce_scatter  each rank gets the elements of its block
 //
-// In a pre-multiplied sum a rank multiplies what it has, into scratch, before others see it.
+// In a pre-multiplied sum a rank multiplies its elements, into scratch, before others see them.
 func (b *builder) inRankOrder() {
 	count, ranks := b.r.Count, int64(b.size())
 	at := func(base device.Ptr, element int64) device.Ptr { return base.Add(element * b.elem) }

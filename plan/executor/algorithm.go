@@ -108,7 +108,7 @@ func (x *ExecutionPlan) keeps(r *collective.Request) error {
 	case exact == collective.ExactBatch && x.e.here != x.e.cfg.Bootstrap:
 		why = "across hosts, where the engine adds the ranks of a host first (placement is kept)"
 	case !x.inRankOrder && (x.e.size > 2 || !x.once):
-		why = "in another order than that of ranks"
+		why = "in another order than the ranks'"
 	case narrow && !x.once:
 		why = fmt.Sprintf("and rounds partial sums to %v", r.Type)
 	case narrow && r.Op == datatype.Avg:

@@ -11,7 +11,7 @@ import (
 	"github.com/goccl/goccl/plan"
 )
 
-// TestKeeps: from batch on a plan runs a sum of floats only if its bits are those of the engine.
+// TestKeeps: from batch on a plan runs a sum of floats only if it gives the bits of the engine.
 func TestKeeps(t *testing.T) {
 	const run, batch, placement = setting.ExactRun, setting.ExactBatch, setting.ExactPlacement
 	for _, c := range []struct {

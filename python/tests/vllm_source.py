@@ -14,12 +14,12 @@ _MOCKED = ("vllm.config", "vllm._C", "vllm._custom_ops", "vllm._aiter_ops", "vll
            "vllm.transformers_utils", "vllm.v1", "vllm.distributed.kv_transfer", "vllm.distributed.eplb",
            "vllm.sampling_params", "vllm.model_executor.layers.attention", "vllm.model_executor.layers.quantization")
 _EXPERTS = "vllm.model_executor.layers.fused_moe"
-# What vLLM imports to learn what it runs on.
+# Modules that vLLM imports to learn about the machine.
 _ABSENT = ("libtpu", "amdsmi", "flashinfer", "triton", "nixl", "mori", "aiter", "deep_gemm", "goccl")
 
 
 class _Mocks:
-    """Finds what modules of vLLM import and is not there, but not what they only look for."""
+    """Stands for missing modules that vLLM imports, and not for ones that it only looks for."""
 
     def __init__(self, only=""):
         self.only = only

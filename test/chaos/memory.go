@@ -22,11 +22,10 @@ import (
 
 // A communicator that is made and closed must leave nothing: rank.cycles makes some, a few at a time, and measures in
 // between. Memory that nearly all of these spans leave is a leak. What a single span leaves may be a cache that fills,
-// a stack, or memory of another trial on the same GPU. A span may hide what it leaves behind a stack or a cache that is
-// freed.
+// a stack, or memory of another trial on the same GPU. A stack or a cache that is freed may hide the leak of a span.
 const (
 	span   = 3  // communicators between two measurements
-	spans  = 12 // of which all but spared leave more, if there is a leak
+	spans  = 12 // if there is a leak, each leaves more, at most spared excepted
 	spared = 2
 )
 

@@ -99,8 +99,8 @@ func TestShortParts(t *testing.T) {
 	}
 }
 
-// Buffers overlap as in place or not at all. An operation that overwrote what it has yet to send would be wrong in
-// silence.
+// Buffers overlap as in place or not at all. An operation that overwrote elements before it sends them would be wrong
+// in silence.
 func TestOverlappingBuffers(t *testing.T) {
 	comms := commtest.New(t, 2, func(r int) (device.Device, error) { return host.Open(r) }, nil)
 	const count, root = 8, 1 // of a byte each; rank 1 calls

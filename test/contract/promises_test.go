@@ -145,7 +145,8 @@ func (o *observed) run(t *testing.T, comms []*goccl.Comm, c conformance.Case, se
 	}
 }
 
-// fusedPromises compares the rows of fused all-reduces with those of other batches, and their sums with the reference.
+// fusedPromises compares the rows of fused all-reduces with the same rows in other batches, and their sums with the
+// reference.
 func fusedPromises(t *testing.T) (found []testutil.Promise) {
 	t.Helper()
 	const n = 3

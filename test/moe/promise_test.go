@@ -11,7 +11,7 @@ import (
 )
 
 // TestPromises: the bits of a combined token depend neither on the other tokens, of any rank, nor on its place among
-// them, nor on whether few tokens travel as packets. docs/exact.md shows what is found.
+// them, nor on whether few tokens travel as packets. docs/exact.md shows the result.
 func TestPromises(t *testing.T) {
 	const n = 3
 	comms := commtest.New(t, n, commtest.Host, nil)

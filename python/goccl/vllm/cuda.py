@@ -4,7 +4,7 @@ from vllm.platforms.cuda import CudaPlatform
 
 
 class Platform(CudaPlatform):  # type: ignore[misc]
-    """vLLM's own platform, but for the class of its communicators."""
+    """vLLM's own platform with another class of communicators."""
 
     @classmethod
     def get_device_communicator_cls(cls) -> str:
