@@ -1,7 +1,5 @@
 """The all-reduce alone, of 1 KB to 8 MB."""
 
-import torch
-
 import reference
 import timing
 
@@ -9,7 +7,7 @@ SIZES = [1 << s for s in range(10, 24)]
 
 
 def unit(job, contender, quick):
-    """The rows of a contender, every one checked, eager and in a graph, before it is timed."""
+    """The rows of a contender, every one checked, eager and in a graph, before it is timed (timing.turns)."""
     for size in SIZES[:3] if quick else SIZES:
         hidden = min(8192, size // 2)
         shape = (size // 2 // hidden, hidden)
@@ -19,7 +17,7 @@ def unit(job, contender, quick):
 
 def _size(job, contender, shape):
     x = contender.input(job, shape)
-    out = torch.empty(shape, dtype=torch.bfloat16, device=job.device)
+    out = job.buffer("out", shape)
     row = {"bytes": x.numel() * 2}
     call, result = job.together(contender.all_reduce, job, x, out)
 
@@ -38,12 +36,12 @@ def _size(job, contender, shape):
     checked(call, 1)
     checked(call, 2)
     x.zero_()  # sums in place stay finite
-    yield {**row, "mode": "eager", "us": timing.eager(job, call)}
+    yield {**row, "mode": "eager", "call": call}
     if job.cuda:
         one = timing.Graph(job, call, contender.captured)
         for seed in (3, 4):
             checked(one.replay, seed)
         x.zero_()
         g = timing.Graph(job, lambda: [call() for _ in range(timing.OPERATIONS)], contender.captured)
-        yield {**row, "mode": "graph", "us": timing.graphs(job, [g])[0] / timing.OPERATIONS}
+        yield {**row, "mode": "graph", "graph": g}
         job.together(lambda: None)

@@ -37,7 +37,7 @@ class Call:
 
 
 def unit(job, contender, quick):
-    """The rows of a contender, every one checked, eager and in a graph, before it is timed."""
+    """The rows of a contender, every one checked, eager and in a graph, before it is timed (timing.turns)."""
     for quantised in (False, True):
         if quantised and not contender.quantises:
             continue
@@ -63,11 +63,11 @@ def _size(job, contender, rows, quantised):
 
     checked(call, 1)
     checked(call, 2)
-    yield {**row, "mode": "eager", "us": timing.eager(job, call)}
+    yield {**row, "mode": "eager", "call": call}
     if job.cuda:
         one = timing.Graph(job, call, contender.captured)
         for seed in (3, 4):
             checked(one.replay, seed)
         g = timing.Graph(job, lambda: [call() for _ in range(timing.OPERATIONS)], contender.captured)
-        yield {**row, "mode": "graph", "us": timing.graphs(job, [g])[0] / timing.OPERATIONS}
+        yield {**row, "mode": "graph", "graph": g}
         job.together(lambda: None)

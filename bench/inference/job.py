@@ -17,7 +17,7 @@ class Job:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: ends with the launcher
         faulthandler.dump_traceback_later(seconds, exit=True)
         self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        self.cuda = device == "cuda"
+        self.cuda, self.buffers = device == "cuda", {}
         self.device, self.queue, self.stream = torch.device("cpu"), None, None
         if self.cuda:
             self.device = torch.device("cuda", self.rank)
@@ -26,6 +26,13 @@ class Job:
             torch.cuda.set_stream(self.queue)
             self.stream = self.queue.cuda_stream
         dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+
+    def buffer(self, name, shape):
+        """Memory that all contenders use in turns."""
+        key = name, *shape
+        if key not in self.buffers:
+            self.buffers[key] = torch.empty(shape, dtype=torch.bfloat16, device=self.device)
+        return self.buffers[key]
 
     def exchange(self, value):
         """Every rank's value, by rank. Collective."""

@@ -1,7 +1,7 @@
 """One rank of run.py: runs the units, contenders in the parts of the measurement, that the state file lacks.
 
-Rank 0 writes the file after each unit, so that what hangs or crashes costs its own unit alone: run.py starts the ranks
-again without it.
+Contenders of a part take turns at each size. Rank 0 writes which unit is being checked, and the units of a part at its
+end: run.py starts the ranks again without what hangs or crashes, and then they do the part again.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from job import Failed, Job
 from nccl_abi import ABI
 
 CRASHED = 4  # exit status: start again
+TURNS = "turns"  # stands for all contenders of a part
 
 
 def contenders(options):
@@ -99,35 +100,71 @@ def prepared(job, contender, failures):
         raise Failed(failures[contender.name])
 
 
+class Entry:
+    """A contender in a part: its rows one after the other, each checked and not yet timed."""
+
+    def __init__(self, job, state, part, contender, unit, failures):
+        self.job, self.state, self.part, self.contender, self.failures = job, state, part, contender, failures
+        self.result = {"part": part, "contender": contender.name, "rows": [], "seconds": 0}
+        self.rows, self.row = unit(contender), None
+
+    def key(self):
+        return self.row.get("quantised", False), self.row["bytes"], self.row["mode"]
+
+    def begin(self):
+        c = self.contender
+        timing.warm(self.job, 0.1 if self.state.units else 1)
+        if hasattr(c, "first"):
+            prepared(self.job, c.first, self.failures)
+        prepared(self.job, c, self.failures)
+        self.result["version"] = c.version
+
+    def advance(self, do=lambda: None):
+        """Makes the next row, which is None after the last one and after a failure."""
+        self.state.write(running=[self.part, self.contender.name])
+        begin, self.row = time.monotonic(), None
+        try:
+            do()
+            self.row = next(self.rows, None)
+        except Failed as e:
+            self.result["failure"] = str(e)
+            print(f"{self.part}, {self.contender.name}: {e}", file=sys.stderr, flush=True)
+            try:
+                self.job.together(lambda: None)
+            except Failed:
+                self.state.write(unit=self.result)
+                os._exit(CRASHED)  # the GPU's context is lost
+        self.result["seconds"] = round(self.result["seconds"] + time.monotonic() - begin, 2)
+
+
+def race(entries):
+    """Times the contenders of a part: those that have a size take turns."""
+    for e in entries:
+        e.advance(e.begin)
+    while left := [e for e in entries if e.row]:
+        key = min(e.key() for e in left)
+        now = [e for e in left if e.key() == key]
+        now[0].state.write(running=[now[0].part, TURNS if len(now) > 1 else now[0].contender.name])
+        timing.turns(now[0].job, [e.row for e in now])
+        for e in now:
+            e.result["rows"].append(e.row)
+            e.advance()
+    for e in entries:
+        e.state.write(unit=e.result)
+
+
 def measure(job, options, state):
     failures = {}
     for part, (takes, unit) in parts(job, options).items():
         if part not in options.parts.split(","):
             continue
-        for c in options.found:
-            if not takes(c) or not any(t in c.name for t in options.only) or (part, c.name) in state.done:
-                continue
-            state.write(running=[part, c.name])
-            begin = time.monotonic()
-            result = {"part": part, "contender": c.name, "rows": []}
-            try:
-                timing.warm(job, 0.1 if state.units else 1)
-                if hasattr(c, "first"):
-                    prepared(job, c.first, failures)
-                prepared(job, c, failures)
-                result["version"] = c.version
-                for row in unit(c):
-                    result["rows"].append(row)
-            except Failed as e:
-                result["failure"] = str(e)
-            result["seconds"] = round(time.monotonic() - begin, 2)
-            state.write(unit=result)
-            if "failure" in result:
-                print(f"{part}, {c.name}: {result['failure']}", file=sys.stderr, flush=True)
-                try:
-                    job.together(lambda: None)
-                except Failed:
-                    os._exit(CRASHED)  # the GPU's context is lost
+        entries = [Entry(job, state, part, c, unit, failures) for c in options.found
+                   if takes(c) and any(t in c.name for t in options.only) and (part, c.name) not in state.done]
+        if part.startswith("captured") or (part, TURNS) in state.done:  # what did not survive turns goes alone
+            for e in entries:
+                race([e])
+        else:
+            race(entries)
 
 
 def main():

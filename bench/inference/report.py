@@ -10,6 +10,10 @@ TITLES = {"all_reduce": "all-reduce alone", "fused": "+ residual + RMSNorm, hidd
           "captured": "captured steps with fresh data", "captured_fused": "captured steps with fresh data, fused"}
 
 
+LIBRARIES = ("goccl", "NCCL", "symm_mem", "FlashInfer", "vLLM")
+OTHERS = " [other processes]"  # not to be compared
+
+
 def size(n):
     return f"{n >> 20}M" if n >= 1 << 20 else f"{n >> 10}K" if n >= 1024 else str(n)
 
@@ -27,12 +31,12 @@ def show(result, out=sys.stdout):
         units = [u for u in result["units"] if u["part"] == part]
         modes = dict.fromkeys((r["mode"], r.get("quantised", False)) for u in units for r in u["rows"])
         for mode, quantised in modes:
-            lines = [(u["contender"], {r["bytes"]: r for r in u["rows"]
+            lines = [(u["contender"] + OTHERS * (u.get("group", "main") != "main"), {r["bytes"]: r for r in u["rows"]
                                        if (r["mode"], r.get("quantised", False)) == (mode, quantised)}) for u in units]
             sizes = sorted({n for _, rows in lines for n in rows})
             print(f"\n## {title}{', FP8' if quantised else ''}, {mode}", file=out)
             print(f"{'':40}" + "".join(f"{size(n):>8}" for n in sizes), file=out)
-            for name, rows in lines:
+            for name, rows in [*lines, *_best(lines)]:
                 if rows:
                     print(f"{name:40}" + "".join(f"{_cell(rows.get(n)):>8}" for n in sizes), file=out)
     for group, why in result.get("cut", {}).items():
@@ -40,6 +44,17 @@ def show(result, out=sys.stdout):
     for u in result["units"]:
         if "failure" in u:
             print(f"\n{u['part']}, {u['contender']}: {u['failure'][:300]}", file=out)
+
+
+def _best(lines):
+    """The best of each library's configurations, beside its default, which has a line of its own."""
+    for library in LIBRARIES:
+        found = {}
+        for name, rows in lines:
+            for n, row in rows.items():
+                if name.startswith(library) and OTHERS not in name and row["us"] is not None:
+                    found[n] = min(found.get(n, row), row, key=lambda r: r["us"])
+        yield f"best of {library}", found
 
 
 def _cell(row):

@@ -26,20 +26,42 @@ def warm(job, seconds):
     job.barrier()
 
 
-def eager(job, call, calls=CALLS, rounds=ROUNDS):
-    """The time of a call, in batches that are enqueued without a wait between them."""
+def turns(job, rows):
+    """Times rows of several contenders, of one mode and size, in turns, and puts their times in place of what is run:
+    call of eager rows, graph of graph rows, graph, without and call of steps."""
+    mode = rows[0]["mode"]
+    if mode == "eager":
+        times = eager(job, [r.pop("call") for r in rows])
+    elif mode == "graph":
+        times = [us / OPERATIONS for us in graphs(job, [r.pop("graph") for r in rows])]
+    elif mode == "step":
+        calls = [call for r in rows for call in [r.pop("call")] * 2]
+        both = graphs(job, [r.pop(g) for r in rows for g in ("graph", "without")], rows[0]["replays"], calls)
+        layers = [(r.pop("layers"), r.pop("replays"))[0] for r in rows]
+        times = [(a - b) / n for a, b, n in zip(both[::2], both[1::2], layers)]
+        for r, base, n in zip(rows, both[1::2], layers):
+            r["without_us"] = base / n
+    else:  # not timed
+        return
+    for r, us in zip(rows, times):
+        r["us"] = us
+
+
+def eager(job, several, calls=CALLS, rounds=ROUNDS):
+    """The times of calls, which take turns, in batches that are enqueued without a wait between them."""
     job.wait()
     job.barrier()
-    marks = []
+    marks = [[] for _ in several]
     for _ in range(rounds):
-        for _ in range(5):  # brings the ranks together
-            call()
-        begin = mark(job)
-        for _ in range(calls):
-            call()
-        marks.append((begin, mark(job)))
-    job.wait()
-    return _slowest(job, [between(job, *m) / calls for m in marks])
+        for call, m in zip(several, marks):
+            for _ in range(5):  # brings the ranks together
+                call()
+            begin = mark(job)
+            for _ in range(calls):
+                call()
+            m.append((begin, mark(job)))
+        job.wait()
+    return [_slowest(job, [between(job, *x) / calls for x in m]) for m in marks]
 
 
 class Graph:
@@ -72,15 +94,15 @@ class Graph:
 
 
 def graphs(job, several, replays=REPLAYS, together=None):
-    """The times of replays of several graphs, which take turns. together() is called before each, so that the ranks
-    begin as one where the graphs do not wait for each other."""
+    """The times of replays of several graphs, which take turns. together has a call for each, which goes ahead of it, so
+    that the ranks begin as one where the graphs do not wait for each other."""
     job.wait()
     job.barrier()
     marks = [[] for _ in several]
     for i in range(replays + 3):
-        for g, m in zip(several, marks):
+        for k, (g, m) in enumerate(zip(several, marks)):
             if together:
-                together()
+                together[k]()
             begin = mark(job)
             g.replay()
             if i >= 3:

@@ -72,7 +72,7 @@ class ThenNorm(Contender):
 
     def __init__(self, first, norms=None):
         self.first, self.norms = first, norms
-        self.name = f"{first.name}, then {norms.name if norms else 'torch'}'s norm"
+        self.name = f"{first.name}, then " + (f"{norms.name}'s norm" if norms else "torch's norm (3 kernels)")
         self.quantises = norms is not None
 
     def prepare(self, job, most):

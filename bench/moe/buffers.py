@@ -73,4 +73,4 @@ class Buffers:
         trials = [(clock.eager(lambda c=c: call(c), 3), n, c) for n, c in self.configurations(sms, most)]
         _, name, config = min(trials, key=lambda t: t[0])
         yield {"library": self.name, "operation": operation, "type": kind, "sms": sms, "configuration": name,
-               "rows": rows, "eager": clock.eager(lambda: call(config)), "graph": clock.graph(lambda: call(config))}
+               "rows": rows, "call": lambda: call(config)}

@@ -26,10 +26,11 @@ class Clock:
         dist.all_gather_object(values, value, group=self.group)
         return values
 
-    def _repeat(self, run: Callable[[], object], repeats: int) -> list[float]:
-        """Times of run() in microseconds. One that is not timed goes ahead, so that the ranks begin together."""
-        times = []
-        for _ in range(repeats):
+    def _repeat(self, runs: list[Callable[[], object]], repeats: int) -> list[list[float]]:
+        """Times of runs in microseconds, which take turns. Each goes ahead once untimed, so that the ranks begin
+        together."""
+        every: list[list[float]] = [[] for _ in runs]
+        for run, times in [*zip(runs, every)] * repeats:
             if not self.cuda:
                 dist.barrier(self.group)
                 begin = time.perf_counter()
@@ -45,7 +46,7 @@ class Clock:
             end.record()
             end.synchronize()
             times.append(start.elapsed_time(end) * 1e3)
-        return times
+        return every
 
     def _slowest(self, times: list[float], calls: int) -> float:
         return statistics.median(max(t) for t in zip(*self.all(times))) / calls
@@ -53,14 +54,30 @@ class Clock:
     def eager(self, call: Callable[[], object], repeats: int = 0) -> float:
         """Microseconds of a call: the mean of self.calls in sequence, the median of the repeats."""
 
-        def run() -> None:
+        return self.eager_turns([call], repeats)[0]
+
+    def eager_turns(self, several: list[Callable[[], object]], repeats: int = 0) -> list[float]:
+        """eager of several calls, in turns."""
+
+        def run(call: Callable[[], object]) -> None:
             for _ in range(self.calls):
                 call()
 
-        return self._slowest(self._repeat(run, repeats or self.repeats), self.calls)
+        every = self._repeat([lambda c=c: run(c) for c in several], repeats or self.repeats)
+        return [self._slowest(times, self.calls) for times in every]
 
-    def graph(self, call: Callable[[], object]) -> float | str:
-        """Microseconds of a call in a graph, or why it cannot be captured."""
+    def graph_turns(self, several: list[Callable[[], object]]) -> list[float | str]:
+        """Microseconds of calls in graphs, in turns, or why one cannot be captured."""
+        graphs = [self._capture(c) for c in several]
+        good = [g for g in graphs if not isinstance(g, str)]
+        times = iter(self._repeat([g.replay for g in good], self.repeats))
+        found = [g if isinstance(g, str) else self._slowest(next(times), self.calls) for g in graphs]
+        if self.cuda:
+            torch.cuda.synchronize()
+        dist.barrier(self.group)  # no rank frees its graph while another still uses memory of it
+        return found
+
+    def _capture(self, call: Callable[[], object]) -> torch.cuda.CUDAGraph | str:
         if not self.cuda:
             return "no GPU"
         graph, failure = torch.cuda.CUDAGraph(), ""
@@ -70,10 +87,4 @@ class Clock:
                     call()
         except Exception as e:
             failure = str(e).strip().partition("\n")[0] or repr(e)
-        failures = [f for f in self.all(failure) if f]
-        if failures:
-            return failures[0]
-        us = self._slowest(self._repeat(graph.replay, self.repeats), self.calls)
-        torch.cuda.synchronize()
-        dist.barrier(self.group)  # no rank frees its graph while another still uses memory of it
-        return us
+        return next((f for f in self.all(failure) if f), graph)

@@ -41,8 +41,9 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--hidden", type=int, default=7168)
     p.add_argument("--top-k", type=int, default=8)
     p.add_argument("--experts", type=int, default=256)
-    p.add_argument("--sms", type=int, nargs="+", default=[12, 16, 24], help="of goccl's kernels")
-    p.add_argument("--deep-ep-sms", type=int, nargs="+", default=[24, 16, 12])
+    p.add_argument("--sms", type=int, nargs="+", default=[12, 16, 20, 24, 64], help="of goccl's kernels; 16 "
+                   "and, of few tokens, 64 are its defaults")
+    p.add_argument("--deep-ep-sms", type=int, nargs="+", default=[12, 16, 20, 24, 64], help="its default is 20")
     p.add_argument("--calls", type=int, default=20, help="in a graph, and between two events")
     p.add_argument("--repeats", type=int, default=20)
     p.add_argument("--json", help="where the figures go")
@@ -98,13 +99,19 @@ def figures(args: argparse.Namespace, rank: int, ranks: int, clock: Clock, devic
     used = libraries(args, ranks, clock, failures)
     for tokens in args.tokens:
         r = Routing(tokens, args.hidden, args.top_k, args.experts, ranks, rank, device)
+        ready: dict[tuple, list[dict]] = {}  # by what compares: libraries take turns
         for library in [u for u in used if u.name not in failures]:
             with noting(failures, library.name, clock):
-                for figure in library.measure(clock, r):
-                    yield {"tokens": tokens, **figure}
+                for f in library.measure(clock, r):
+                    ready.setdefault((f["sms"], f["operation"], f["type"]), []).append({"tokens": tokens, **f})
         for name, group in groups.items():
-            for figure in exchange.measure(name, group, clock, r):
-                yield {"tokens": tokens, **figure}
+            for f in exchange.measure(name, group, r):
+                ready.setdefault((0, f["operation"], f["type"]), []).append({"tokens": tokens, **f})
+        for together in ready.values():
+            turn = [f for f in together if f["library"] not in failures]
+            calls = [f.pop("call") for f in turn]
+            for f, eager, graph in zip(turn, clock.eager_turns(calls), clock.graph_turns(calls)):
+                yield {**f, "eager": eager, "graph": graph}
     for library in [u for u in used if u.name not in failures]:
         library.buffer.destroy()
 
