@@ -198,7 +198,7 @@ func TestStoppedRank(t *testing.T) {
 // was lost is sent again.
 func TestReset(t *testing.T) {
 	t.Parallel()
-	recovering(t, commtest.Task{Rounds: many()}, func(w *testutil.Network, _ *commtest.Job) {
+	recovering(t, commtest.Task{Rounds: many}, func(w *testutil.Network, _ *commtest.Job) {
 		for range 4 {
 			w.Reset(1)
 			time.Sleep(100 * time.Millisecond)
