@@ -29,7 +29,7 @@ class Contender:
         return True
 
     def input(self, job, shape):
-        """Memory from which it reduces without a copy: the same for all that have no memory of a kind of their own."""
+        """Memory from which it reduces without a copy: shared by all contenders without special memory."""
         return job.buffer("x", shape)
 
     def all_reduce(self, job, x, out):

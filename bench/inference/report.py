@@ -47,7 +47,7 @@ def show(result, out=sys.stdout):
 
 
 def _best(lines):
-    """The best of each library's configurations, beside its default, which has a line of its own."""
+    """The best of each library's configurations, beside its default, which has another line."""
     for library in LIBRARIES:
         found = {}
         for name, rows in lines:

@@ -1,7 +1,8 @@
 """The all-reduce inside a decode step: layers of GEMM, all-reduce, GEMM in one graph.
 
 What is reported is the time that the all-reduce adds to a layer: the step's, less that of the same graph without it.
-Both take turns, and those of all contenders. A fused all-reduce is also called with a residual; the graph without it has no norm either.
+All contenders take turns with both. A fused all-reduce is also called with a residual; the graph without it has no norm
+either.
 """
 
 import torch
@@ -61,8 +62,8 @@ def unit(job, contender, quick, model, plain):
         without = timing.Graph(job, alone)
         with_it.replay()
         job.together(lambda: _check(job, model, first, a, plain))
-        yield {"mode": "step", "rows": batch, "bytes": x.numel() * 2, "graph": with_it, "without": without, "call": call,
-               "layers": layers, "replays": 3 if quick else timing.REPLAYS}
+        yield {"mode": "step", "rows": batch, "bytes": x.numel() * 2, "graph": with_it, "without": without,
+               "call": call, "layers": layers, "replays": 3 if quick else timing.REPLAYS}
         job.together(lambda: None)
         del keep  # the graphs' calls have ended
 

@@ -27,7 +27,7 @@ def warm(job, seconds):
 
 
 def turns(job, rows):
-    """Times rows of several contenders, of one mode and size, in turns, and puts their times in place of what is run:
+    """Times rows of several contenders, of one mode and size, in turns, and puts their times in place of their calls:
     call of eager rows, graph of graph rows, graph, without and call of steps."""
     mode = rows[0]["mode"]
     if mode == "eager":
@@ -94,8 +94,8 @@ class Graph:
 
 
 def graphs(job, several, replays=REPLAYS, together=None):
-    """The times of replays of several graphs, which take turns. together has a call for each, which goes ahead of it, so
-    that the ranks begin as one where the graphs do not wait for each other."""
+    """The times of replays of several graphs, which take turns. together has a call for each, which goes ahead of it,
+    so that the ranks begin as one where the graphs do not wait for each other."""
     job.wait()
     job.barrier()
     marks = [[] for _ in several]
