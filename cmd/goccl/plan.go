@@ -233,7 +233,7 @@ func (c *planCheck) Run(s *streams) error {
 type planSimulate struct {
 	planSource
 	Machine string  `default:"h200" help:"A machine or topology that ships with goccl, or a file of one (default h200)."`
-	Size    []size  `short:"b" default:"1M" placeholder:"SIZE" help:"Message sizes (default 1M), separated by commas."`
+	Size    []size  `short:"b" default:"1M" placeholder:"SIZE" help:"Message sizes (default 1M), separated by commas; each is rounded down to what the plan takes."`
 	Path    bool    `help:"Print the critical path."`
 	Hook    float64 `name:"hook-us" placeholder:"US" help:"The caller raises hook k (k+1) times this after the launch."`
 	Trust   bool    `help:"Do not prove the plan first."`
@@ -280,16 +280,10 @@ func (c *planSimulate) Run(s *streams) error {
 
 // foreign says when a plan was found for another machine than it is simulated on.
 func foreign(s *streams, p *plan.Plan, m *simulate.Machine) {
-	own := synth.Topology(p)
-	if own == "" || m.Fabric != nil && m.Fabric.Name == own {
-		return
+	if own := synth.Topology(p); own != "" && own != m.Name {
+		fmt.Fprintf(s.stderr, "goccl: this plan was found for %s, and the times are for %s; --machine takes topologies, too\n",
+			own, m.Name)
 	}
-	on := m.Name
-	if m.Fabric != nil {
-		on = m.Fabric.Name
-	}
-	fmt.Fprintf(s.stderr, "goccl: this plan was found for %s, and the times are for %s; --machine takes topologies, too\n",
-		own, on)
 }
 
 // draw writes a picture of a run, or a page if the name of the file ends in .html.
@@ -342,8 +336,12 @@ func machineModel(name string) (*simulate.Machine, error) {
 
 func onTopology(name string) (*simulate.Machine, error) {
 	m, err := simulate.NamedMachine(baseMachine)
-	if err == nil {
-		m.Fabric, err = topology(name, 1)
+	if err != nil {
+		return nil, err
 	}
-	return m, err
+	if m.Fabric, err = topology(name, 1); err != nil {
+		return nil, err
+	}
+	m.Name = m.Fabric.Name
+	return m, nil
 }

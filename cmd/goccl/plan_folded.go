@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -64,9 +65,17 @@ func (p *anyPlan) check() (*verify.Report, error) {
 	return verify.Check(p.whole, verify.Options{})
 }
 
+// simulate predicts a run. A size that the plan does not take is rounded down to equal chunks.
 func (p *anyPlan) simulate(m *simulate.Machine, size int64) (*simulate.Result, error) {
-	if p.folded != nil {
-		return simulate.RunFolded(p.folded, m, size)
+	run := func(size int64) (*simulate.Result, error) {
+		if p.folded != nil {
+			return simulate.RunFolded(p.folded, m, size)
+		}
+		return simulate.Run(p.whole, m, size)
 	}
-	return simulate.Run(p.whole, m, size)
+	r, err := run(size)
+	if rest := size % int64(p.head().EvenUnit()); errors.Is(err, plan.ErrMessage) && 0 < rest && rest < size {
+		return run(size - rest)
+	}
+	return r, err
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/goccl/goccl/internal/printable"
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/simulate"
 )
 
 type planShow struct {
@@ -35,7 +34,7 @@ func (c *planShow) Run(s *streams) error {
 		if err != nil {
 			return err
 		}
-		r, err := simulate.Run(p, m, int64(c.Size))
+		r, err := (&anyPlan{whole: p}).simulate(m, int64(c.Size))
 		if err != nil {
 			return err
 		}
