@@ -277,7 +277,7 @@ func (l *link) reconnect(ctx context.Context) (*frameConn, error) {
 		select {
 		case fc := <-l.again:
 			stop()
-			_ = <-done
+			<-done
 			return fc, nil
 		case err := <-done:
 			stop()
