@@ -266,23 +266,25 @@ func (l *link) reconnect(ctx context.Context) (*frameConn, error) {
 		case <-time.After(probeEvery):
 		}
 		probing, stop := context.WithCancel(ctx)
-		done := make(chan error, 1)
+		var failed error
+		done := make(chan struct{})
 		go func() {
+			defer close(done)
 			fc, err := o.d.dialMember(probing, o.c, me, &o.t.members[l.peer], o.ls)
 			if err == nil {
 				fc.close()
 			}
-			done <- err
+			failed = err
 		}()
 		select {
 		case fc := <-l.again:
 			stop()
 			<-done
 			return fc, nil
-		case err := <-done:
+		case <-done:
 			stop()
-			if err != nil {
-				return nil, err
+			if failed != nil {
+				return nil, failed
 			}
 		}
 	}
