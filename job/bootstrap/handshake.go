@@ -32,7 +32,7 @@ import (
 // Sizes are fixed; no allocation depends on a peer's data.
 const (
 	protocolMagic   = "gccl"
-	protocolVersion = 6
+	protocolVersion = 7
 	greetingSize    = 176
 	proofSize       = sha256.Size
 	verdictSize     = 8 + proofSize

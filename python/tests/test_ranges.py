@@ -73,7 +73,7 @@ def test_the_ends_of_the_ranges_are_inside(kind, low, high):
 def _structures():
     """Every structure that a module of the package defines."""
     for module in pkgutil.walk_packages(goccl.__path__, "goccl."):
-        if not re.search(r"\.(torch|lib|npkit|__main__)\b|autoload", module.name):
+        if not re.search(r"\.(torch|vllm|lib|npkit|__main__)\b|autoload", module.name):
             importlib.import_module(module.name)
     todo, found = [ctypes.Structure], []
     while todo:

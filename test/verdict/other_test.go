@@ -54,7 +54,7 @@ func differ(k *commtest.Process) error {
 		var err error
 		switch {
 		case k.At == 0 && victim:
-			err = r.c.AllGather(p, p, 10, t, r.s)
+			err = r.c.AllGather(p.Add(int64(k.Rank)*10*t.Size()), p, 10, t, r.s) // in place
 		case k.At == 1 && victim:
 			count = 51
 		case k.At == 2 && victim:
