@@ -104,15 +104,13 @@ func settled(t *testing.T, all []*owner) {
 	}
 }
 
-// The first use of an allocation finds no addresses; later ones find them, at any offset, with one export.
+// The first use of an allocation begins to share it; later ones find the addresses, at any offset, with one export.
 func TestBuffersAtFirstUse(t *testing.T) {
 	all := owners(t, 4)
 	at := make([]uint64, 4)
 	for r, o := range all {
 		p := alloc(t, o, 1<<16)
-		if o.At(p.Add(100), 50, at) {
-			t.Error("a buffer is mapped before its first use")
-		}
+		o.At(p.Add(100), 50, at) // true if the peers are faster than this rank's thread
 		if !o.Await(p.Add(200), 1<<16-200, at, time.Minute) || !o.At(p.Add(300), 8, at) {
 			t.Fatal("a buffer is not mapped")
 		}
