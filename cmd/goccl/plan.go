@@ -281,7 +281,7 @@ func (c *planSimulate) Run(s *streams) error {
 // foreign says when a plan was found for another machine than it is simulated on.
 func foreign(s *streams, p *plan.Plan, m *simulate.Machine) {
 	if own := synth.Topology(p); own != "" && own != m.Name {
-		fmt.Fprintf(s.stderr, "goccl: this plan was found for %s, and the times are for %s; --machine takes topologies, too\n",
+		fmt.Fprintf(s.stderr, "goccl: this plan was found for %s, and the times are for %s; --machine takes topologies too\n",
 			own, m.Name)
 	}
 }
