@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/internal/netns"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/test/leak"
@@ -155,6 +156,12 @@ func (x *experiment) perform() Verdict {
 	return x.judge(alive)
 }
 
+// falseAlarm reports whether a rank says that another one has failed, in a wait or in a call, and none had to.
+func (x *experiment) falseAlarm(rep ranks.Report) bool {
+	of := rep.Kind == goccl.ErrPeerDead.Error() || rep.Kind == goccl.ErrTimeout.Error()
+	return x.fault.expect == nothing && (rep.Event == "error" || rep.Event == "failed" && of)
+}
+
 // broken describes a rank that failed or did not come back, with its stacks.
 func (x *experiment) broken(alive []int, err error) Verdict {
 	v := Verdict{Outcome: Hang, Text: err.Error()}
@@ -165,7 +172,7 @@ func (x *experiment) broken(alive []int, err error) Verdict {
 		switch {
 		case rep.Event == "wrong":
 			v.Outcome = Wrong
-		case rep.Event == "error" && x.fault.expect == nothing && v.Outcome != Wrong && v.Outcome != FalseAlarm:
+		case x.falseAlarm(rep) && v.Outcome != Wrong && v.Outcome != FalseAlarm:
 			v.Outcome, v.Text = FalseAlarm, fmt.Sprintf("rank %d: %s\n%s", rep.Rank, rep.Text, v.Text)
 		case rep.Event == "failed" && v.Outcome != Wrong && v.Outcome != FalseAlarm:
 			v.Outcome = Failed

@@ -38,6 +38,9 @@ func (x *experiment) judge(alive []int) Verdict {
 		j.is(Wrong, "rank %d: %s", r, rep.Text)
 	}
 	for r, rep := range j.reports["failed"] {
+		if x.falseAlarm(rep) {
+			j.is(FalseAlarm, "rank %d: %s", r, rep.Text)
+		}
 		j.is(Failed, "rank %d: %s", r, rep.Text)
 	}
 	j.limit = TellLimit
