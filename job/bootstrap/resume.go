@@ -223,7 +223,9 @@ func (l *link) resume(cause error) error {
 	ctx, stop := context.WithTimeout(o.ctx, o.c.partition)
 	defer stop()
 	go func() { // a peer that is dead for other reasons, or this rank's end
-		for tick := time.NewTicker(probeEvery / 4); ctx.Err() == nil && l.cause.Load() == nil; {
+		tick := time.NewTicker(probeEvery / 4)
+		defer tick.Stop()
+		for ctx.Err() == nil && l.cause.Load() == nil {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
