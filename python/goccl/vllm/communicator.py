@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # The largest all-reduce, in bytes, that was measured to be faster in a decode step than each of vLLM's others, by
 # compute capability and number of ranks: bench/results/2026-11-26-4xH100-627cbe5 and 2026-11-26-2xH100-0a23068. All
 # others go the way that vLLM chooses, which ends at goccl too for large ones.
-MEASURED = {((9, 0), 2): 8 << 20, ((9, 0), 4): 8 << 20}
+MEASURED = {((9, 0), 2): 4 << 20, ((9, 0), 4): 4 << 20}
 
 
 class Communicator(CudaCommunicator):  # type: ignore[misc]
