@@ -353,8 +353,10 @@ func TestAttacks(t *testing.T) {
 			if err := listener.wait(); err != nil {
 				t.Error(err)
 			}
-			if len(open) != 2 { // the ports of the victims' nodes
-				t.Errorf("the intruder has found %v, want two listeners", open)
+			// The victims' nodes listen, and so does the rank that was dialed: its bootstrap connection may have to be made
+			// again.
+			if len(open) != 3 {
+				t.Errorf("the intruder has found %v, want three listeners", open)
 			}
 			const nobody = 65534
 			what := "flood"
