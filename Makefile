@@ -8,6 +8,10 @@ MAKEFLAGS   += --no-builtin-rules
 export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
 GO       ?= go
+# Tests and linters use the code that libgoccl.so consists of, position independent: other code would all be compiled
+# once more. Only the race detector's differs.
+SHARED   := GOFLAGS='$(GOFLAGS) -buildmode=pie'
+GOPIE     = $(SHARED) $(GO)
 TOOLS    := .tools
 VENV     := .venv
 # Launchers of MPI that were installed for the tests; the machine's own come first.
@@ -21,7 +25,7 @@ GOFILES   = $(shell find . -name '*.go' -not -path './$(TOOLS)/*' -not -path './
 # The modules of go.work. A pattern such as ./... does not go from one into another.
 PACKAGES  = ./... ./cmd/goccl/... ./watch/metrics/...
 # The linters' module is not among them.
-ALONE     = cd tools/lint && GOWORK=off $(GO)
+ALONE     = cd tools/lint && GOWORK=off $(GOPIE)
 
 # Packages that share memory between goroutines. Their tests run under the race detector, with -short; the ones that are
 # shorter there run again without it. All other packages run without it only. The packages that take longest come first:
@@ -31,7 +35,7 @@ RACE = test/hosts test/contract test/faults plan/executor job engine primitive t
        internal/futex internal/wait test/gpu test/mockcuda test/models test/moe test/netfake test/nettest \
        test/ranks test/soak test/commtest
 RACE_PACKAGES = $(RACE:%=./%/...)
-GOTEST = $(GO) test -vet=off -timeout 20m
+GOTEST = test -vet=off -timeout 20m
 
 .PHONY: help test rdma check fmt lint vet build race plain again unit fuzz parsers soak kernels-check generate tools
 .PHONY: gpu-bundle clean tidy
@@ -57,9 +61,9 @@ tools: $(LINT) ## install what the other targets call
 	@PYTHON=$(VENV)/bin/python kernels/install-nvrtc.sh
 
 # Linters have a module of their own, so that their dependencies are not ours.
-$(LINT): $(wildcard tools/lint/go.* tools/lint/*.go)
+$(LINT): $(wildcard tools/lint/go.* tools/lint/*.go tools/lint/nocgo/*.go)
 	@mkdir -p $(@D)
-	$(ALONE) build -o ../../$@ .
+	$(ALONE) build -o ../../$(@D)/ . ./nocgo
 
 check: fmt lint ## gofmt, and lint with all that go vet looks for
 
@@ -72,30 +76,29 @@ vet: ## go vet, which lint does as well
 lint: $(LINT) ## every linter of .golangci.yaml, by tools/lint; sentences of comments, by tools/lint/prose
 	$(ALONE) test -vet=off ./...
 	$(ALONE) run ./prose ../..
-	GOGC=300 GOMEMLIMIT=3GiB $(LINT) $(PACKAGES) # collections of garbage are a quarter of its time
+	$(SHARED) GOGC=300 GOMEMLIMIT=3GiB $(LINT) $(PACKAGES) # collections of garbage are a quarter of its time
 
 # go build would link every program as well, each time.
-build: ## compile every package, with and without cgo, and link goccl without
-	CGO_ENABLED=0 $(GO) list -export $(PACKAGES) >/dev/null
-	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/goccl
-	$(GO) list -export $(PACKAGES) >/dev/null
+build: $(LINT) ## compile every package with cgo, and check the types of all without
+	$(GOPIE) list -export $(PACKAGES) >/dev/null
+	$(TOOLS)/bin/nocgo $(PACKAGES)
 
 kernels-check: ## compare the committed kernels with their sources; GOCCL_FULL=1: rebuild all architectures
-	@if [ -d tools/kernels ]; then set -x; $(GO) run ./tools/kernels -check; fi
+	@if [ -d tools/kernels ]; then set -x; $(GOPIE) run ./tools/kernels -check; fi
 
 race: ## the tests of the concurrent packages under the race detector
-	$(GOTEST) -race -short -parallel 4 $(RACE_PACKAGES)
+	$(GO) $(GOTEST) -race -short -parallel 4 $(RACE_PACKAGES)
 
 plain unit: libnccl libmscclpp libprofiler # which tests of capi load
 plain: ## the tests of the packages that race leaves out
 	all=$$($(GO) list ./kernels/internal/hosttest ./capi ./test/chaos $(PACKAGES)); \
-		raced=$$($(GO) list $(RACE_PACKAGES)); $(GOTEST) $$(grep -vxF "$$raced" <<<"$$all")
+		raced=$$($(GO) list $(RACE_PACKAGES)); $(GOPIE) $(GOTEST) $$(grep -vxF "$$raced" <<<"$$all")
 
 again: ## the tests that race shortens, in their usual form
-	tests=$$($(GO) run ./test/again $(RACE)); eval "$(GOTEST) $$tests"
+	tests=$$($(GOPIE) run ./test/again $(RACE)); eval "$(GOPIE) $(GOTEST) $$tests"
 
 unit: ## all tests without the race detector; GOCCL_FULL=1: also the long ones
-	$(GOTEST) ./kernels/internal/hosttest ./test/hosts ./plan/executor ./test/faults $(PACKAGES)
+	$(GOPIE) $(GOTEST) ./kernels/internal/hosttest ./test/hosts ./plan/executor ./test/faults $(PACKAGES)
 
 FUZZTIME ?= 10s
 FUZZ_PACKAGES = $(shell grep -rlE '^func Fuzz[A-Z]' --include='*_test.go' --exclude-dir=$(TOOLS) --exclude-dir=build \
@@ -143,7 +146,7 @@ clean: ## remove what make built
 # Images of kernels, compressed: the overlay makes the go command embed these in place of the committed ones.
 KERNELS = build/kernels/overlay.json
 $(KERNELS): $(wildcard kernels/*/*.cubin kernels/*/*.ptx) $(wildcard kernels/internal/artifact/*.go)
-	GOARCH= CGO_ENABLED=0 $(GO) run ./kernels/internal/pack $(@D)
+	GOARCH= CGO_ENABLED=0 $(GOPIE) run ./kernels/internal/pack $(@D)
 
 # The C ABI. libgoccl.so is the Go core; libnccl.so.2 is C alone and opens the core beside it at its first use.
 CC ?= gcc
@@ -249,7 +252,7 @@ $(TOOLS)/mpich/ready: $(VENV)/ready
 	@touch $@
 
 python-test: $(VENV)/ready libgoccl libnccl libmscclpp ## the tests of the Python package, on the host device
-	$(GO) build -o build/goccl ./cmd/goccl
+	$(GOPIE) build -o build/goccl ./cmd/goccl
 	$(VENV)/bin/python -m pytest python/tests | grep --line-buffered '' # whole lines, among those of other targets
 
 wheel: $(VENV)/ready ## build/goccl-*.whl
