@@ -67,7 +67,7 @@ func (d *dialer) dialPeer(ctx context.Context, c *config, rank, peer int, t *tab
 }
 
 // dialMember connects to the rank that me names as its target: by its unix socket if that may lead there, else by TCP.
-// The rank is given up when its address has refused connections for goneFar.
+// The rank is given up when its address has refused connections for goneFar, or a neighbour's for goneMember.
 func (d *dialer) dialMember(ctx context.Context, c *config, me greeting, p *member, ls *listeners) (*frameConn,
 	error) {
 	rank, peer, told := int(me.rank), int(me.target), c.hostID != ""
@@ -89,7 +89,11 @@ func (d *dialer) dialMember(ctx context.Context, c *config, me greeting, p *memb
 			return nil, fmt.Errorf("%w: rank %d is on another host, but the ranks met on a unix socket; set MASTER_ADDR and "+
 				"MASTER_PORT: %w", ErrInvalid, peer, err)
 		}
-		fc, them, err = d.dial(ctx, tcpTargets(at), me, goneFar)
+		gone := goneFar
+		if me.purpose == purposeResume || me.purpose == purposeMeet {
+			gone = goneMember
+		}
+		fc, them, err = d.dial(ctx, tcpTargets(at), me, gone)
 	}
 	if err != nil {
 		return nil, err

@@ -43,6 +43,7 @@ type dialer struct {
 const (
 	goneHere     = 50 * time.Millisecond
 	goneFar      = 700 * time.Millisecond
+	goneMember   = time.Millisecond // a member of a job has listened since it joined, so goneRefusals are enough
 	goneAfter    = 3 * time.Second
 	goneRefusals = 5
 	// briefly is how long a connection may take to an address beside which there are others.

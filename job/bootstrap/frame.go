@@ -160,6 +160,7 @@ type frameConn struct {
 	buf  []byte
 	err  error // after a failed write no write follows
 	down bool  // frames are only kept, until the connection is made again
+	torn bool  // a write got the error of a reset
 }
 
 func newFrameConn(c net.Conn, in, out *aead.Cipher) *frameConn {
@@ -288,7 +289,7 @@ func (f *frameConn) broke(err error) error {
 		f.err = err
 		return err
 	}
-	f.down = true
+	f.down, f.torn = true, f.torn || wasTorn(err)
 	_ = f.c.SetReadDeadline(time.Now().Add(lastWords))
 	return nil
 }

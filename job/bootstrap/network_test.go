@@ -215,6 +215,37 @@ func TestTwoHosts(t *testing.T) {
 	}
 }
 
+// TestHostDies kills all ranks of a host while they exchange data: each survivor learns of each of them, and none dials
+// on where nobody listens.
+func TestHostDies(t *testing.T) {
+	t.Parallel()
+	a, b := testutil.Hosts(t)
+	const each = 4
+	var ranks []*child
+	for r := range 2 * each {
+		ns := []string{a, b}[r/each]
+		ranks = append(ranks, startRank(t, "host", r, 2*each, ns, "MASTER_ADDR=10.207.0.1", "MASTER_PORT=20200",
+			"GOCCL_TIMEOUT=1h"))
+	}
+	for _, r := range ranks {
+		r.expect(t, "joined", 30*time.Second)
+	}
+	time.Sleep(300 * time.Millisecond) // connections are made on demand
+	begun := time.Now()
+	for _, r := range ranks[each:] {
+		r.kill()
+	}
+	for _, r := range ranks[:each] {
+		for range each {
+			line := r.expect(t, "lost", 25*time.Second)
+			t.Logf("rank %d after %v: %s", r.rank, time.Since(begun).Round(time.Millisecond), line)
+			if strings.Contains(line, "attempts in") && !strings.Contains(line, "; 5 attempts in") {
+				t.Errorf("rank %d: %s", r.rank, line)
+			}
+		}
+	}
+}
+
 // TestPartitionWhileJoining cuts the network while the job waits for its last rank.
 func TestPartitionWhileJoining(t *testing.T) {
 	t.Parallel()

@@ -106,6 +106,24 @@ func rankMain(what string) int {
 	case "watch":
 		f := <-b.Failures()
 		return report(f.Err)
+	case "host": // exchanges data with every rank, and prints all deaths
+		for p := range b.WorldSize() {
+			go func() {
+				for err := error(nil); err == nil; {
+					err = b.Send(ctx, p, 1, make([]byte, 10<<10))
+					time.Sleep(time.Millisecond)
+				}
+			}()
+			go func() {
+				for err := error(nil); err == nil; {
+					_, err = b.Recv(ctx, p, 1)
+				}
+			}()
+		}
+		for f := range b.Failures() {
+			fmt.Println("lost", f.Rank, f.Err)
+		}
+		return 0
 	case "clinging": // a child inherits its sockets and keeps them open
 		fds, err := os.ReadDir("/proc/self/fd")
 		if err != nil {

@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/goccl/goccl/internal/sockets"
 )
 
@@ -28,17 +26,17 @@ import (
 //  3. Over the new connection each side says how many frames it has read (frameResume). Then both send the kept frames
 //     from there on, encrypted as before: the same bytes under the same counter and keys.
 //
-// The end of a connection without an error, and a peer whose address refuses connections for goneFar, are deaths.
+// An orderly end of a connection is a death: the kernel ends the connections of a killed process in this way, or resets
+// those that it had not read to the end. So is a peer whose address refuses goneRefusals connections.
 
 const (
 	// maxKept bounds the bytes that are kept. Beyond it the connection does not survive its next error.
 	maxKept = 64 << 20
 	// ackEvery is how many bytes a reader takes before it acknowledges them.
 	ackEvery = 1 << 20
-	// probeEvery is the time between two looks at a peer that has to dial.
+	// firstProbe and probeEvery are the times before a peer that has to dial is looked at: each twice the one before.
+	firstProbe = 10 * time.Millisecond
 	probeEvery = 200 * time.Millisecond
-	// stateClosed is the kernel's TCP_CLOSE. After an orderly end of the peer a socket waits for this side's.
-	stateClosed = 7
 )
 
 // sent are the frames that the peer may not have read.
@@ -81,7 +79,6 @@ func (s *sent) from(counter uint64) (list [][]byte, ok bool) {
 type movable struct {
 	mu     sync.Mutex
 	now    net.Conn
-	ended  net.Conn // by cut
 	closed bool
 }
 
@@ -118,7 +115,6 @@ func (m *movable) Close() error {
 func (m *movable) cut() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ended = m.now
 	cut(m.now)
 }
 
@@ -128,23 +124,6 @@ func cut(c net.Conn) {
 		_ = t.SetLinger(0)
 	}
 	_ = c.Close()
-}
-
-// reset reports whether the present connection, which has ended, was reset: a write may have got the error of that.
-func (m *movable) reset() (is bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	t, ok := m.now.(*net.TCPConn)
-	if m.ended == m.now || !ok {
-		return ok
-	}
-	if raw, err := t.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) {
-			info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-			is = err == nil && info.State == stateClosed
-		})
-	}
-	return is
 }
 
 func (m *movable) over() bool {
@@ -177,12 +156,12 @@ func (f *frameConn) moved(fc *frameConn, read uint64) error {
 	}
 	_ = fc.c.SetDeadline(time.Time{})
 	f.move.move(fc.c)
-	f.r, f.down = fc.r, false
+	f.r, f.down, f.torn = fc.r, false, false
 	go func() { // both sides read meanwhile
 		defer func() { <-f.turn }()
 		for _, frame := range list {
 			if _, err := f.c.Write(frame); err != nil {
-				f.down = true
+				f.down, f.torn = true, wasTorn(err)
 				return
 			}
 		}
@@ -197,13 +176,26 @@ func (l *link) resumable(err error) bool {
 		return false
 	}
 	ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-	return len(l.again) > 0 || wasReset(err) || errors.Is(err, os.ErrDeadlineExceeded) || ended && m.reset()
+	return len(l.again) > 0 || wasReset(err) || errors.Is(err, os.ErrDeadlineExceeded) || ended && l.fc.reset()
+}
+
+// reset reports whether the connection, whose reader has found its end, was reset: then a write has got the error.
+// After an orderly end of the peer the kernel gives no write this error, also if the peer then resets.
+func (f *frameConn) reset() bool {
+	f.move.cut() // no write lasts
+	f.turn <- struct{}{}
+	defer func() { <-f.turn }()
+	return f.torn
+}
+
+// wasTorn reports whether the kernel gives an error only once, for a connection that was reset before its end.
+func wasTorn(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ECONNABORTED)
 }
 
 // wasReset reports whether an error is of a connection that was reset. Others have a limit that has passed.
 func wasReset(err error) bool {
-	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ECONNABORTED) || errors.Is(err, syscall.EPIPE) ||
-		errors.Is(err, net.ErrClosed)
+	return wasTorn(err) || errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed)
 }
 
 // resume makes the connection again. It returns the error with which the connection ends if that fails.
@@ -259,13 +251,13 @@ func (l *link) reconnect(ctx context.Context) (*frameConn, error) {
 		return o.d.dialMember(ctx, o.c, me, &o.t.members[l.peer], o.ls)
 	}
 	me.purpose = purposeMeet
-	for {
+	for wait := firstProbe; ; wait = min(2*wait, probeEvery) {
 		select {
 		case fc := <-l.again:
 			return fc, nil
 		case <-ctx.Done():
 			return nil, contextError(ctx)
-		case <-time.After(probeEvery):
+		case <-time.After(wait):
 		}
 		probing, stop := context.WithCancel(ctx)
 		var failed error

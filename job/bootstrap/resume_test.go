@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -130,8 +132,46 @@ func TestResetOfTheDead(t *testing.T) {
 			o.gate.shut()
 			o.cancel() // it does not dial, nor accept
 			linkOf(bs[victim], 1-victim).fc.move.cut()
-			if _, err := bs[1-victim].Recv(context.Background(), victim, 1); !errors.Is(err, ErrPeerDead) {
+			_, err := bs[1-victim].Recv(context.Background(), victim, 1)
+			if !errors.Is(err, ErrPeerDead) || !strings.Contains(err.Error(), fmt.Sprintf("; %d attempts in", goneRefusals)) {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// An orderly end is a death, also if the kernel of the peer answers later writes with a reset. A reset is none, also if
+// a write has got the error and the reader finds the end.
+func TestEndThenReset(t *testing.T) {
+	for _, linger := range []int{-1, 0} {
+		t.Run(fmt.Sprint(linger), func(t *testing.T) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = listener.Close() }()
+			c, err := net.Dial("tcp", listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			peer, err := listener.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = peer.(*net.TCPConn).SetLinger(linger)
+			_ = peer.Close()
+			fc := newFrameConn(c, nil, nil)
+			fc.last()
+			for !fc.down {
+				if _, err := fc.c.Write([]byte{1}); err != nil {
+					_ = fc.broke(err)
+				}
+			}
+			if _, err := fc.c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+				t.Fatal(err)
+			}
+			if got := fc.reset(); got != (linger == 0) {
+				t.Error(got)
 			}
 		})
 	}
