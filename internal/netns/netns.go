@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"sync/atomic"
 )
 
@@ -19,8 +20,7 @@ const Cable = "cable"
 // Network is a number of hosts. Host i has the address Address(i) on the interface Cable.
 type Network struct {
 	Hosts  []string // names for "ip netns exec"
-	Switch string   // the namespace of the switch, which has the port port<i> for host i; "" of NewOnLine
-	line   *Line
+	Switch string   // the namespace of the switch, which has the port port<i> for host i; may be ""
 }
 
 var count atomic.Int32
@@ -44,7 +44,7 @@ func New(n int) (*Network, error) {
 			fmt.Sprintf("-n %s link set %s up", h, Cable), "-n "+h+" link set lo up")
 	}
 	for _, cmd := range list {
-		if err := ip(cmd); err != nil {
+		if err := IP(cmd); err != nil {
 			w.Close()
 			return nil, err
 		}
@@ -54,9 +54,6 @@ func New(n int) (*Network, error) {
 
 // Close removes the hosts. Processes on them keep running without a network.
 func (w *Network) Close() {
-	if w.line != nil {
-		w.line.close()
-	}
 	for _, ns := range append(w.Hosts, w.Switch) {
 		if ns != "" {
 			_ = exec.Command("ip", "netns", "del", ns).Run() // fails for one that was not made
@@ -69,3 +66,11 @@ func (w *Network) Address(i int) string { return fmt.Sprintf("10.207.0.%d", i+1)
 
 // On is the beginning of a command that runs on host i.
 func (w *Network) On(i int) []string { return []string{"ip", "netns", "exec", w.Hosts[i]} }
+
+// IP runs the program ip.
+func IP(args string) error {
+	if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("no network namespaces here (they need root): ip %s: %w: %s", args, err, out)
+	}
+	return nil
+}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/internal/netns"
+	"github.com/goccl/goccl/test/badnet"
 	"github.com/goccl/goccl/test/testutil"
 )
 
@@ -21,7 +21,7 @@ func twoHosts(t *testing.T) []string {
 	t.Helper()
 	a, b := testutil.Hosts(t)
 	for i, ns := range []string{a, b} {
-		if err := netns.Aside(ns, i); err != nil {
+		if err := badnet.Aside(ns, i); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -130,7 +130,7 @@ func TestLoopbackID(t *testing.T) {
 func TestOtherFamily(t *testing.T) {
 	t.Parallel()
 	a, b := testutil.Hosts(t)
-	if err := netns.Inside(a, func() {}); err != nil {
+	if err := badnet.Inside(a, func() {}); err != nil {
 		t.Skip(err)
 	}
 	sixth(t, a, "fd00:207::1/64")
@@ -154,7 +154,7 @@ func TestPlaceOfAThread(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := netns.Inside(a, func() {
+		if err := badnet.Inside(a, func() {
 			there, err := place()
 			if err != nil || there == here {
 				t.Error("a rank of another network namespace counts as on this host", err)
@@ -175,7 +175,7 @@ func TestNoInterface(t *testing.T) {
 	for _, name := range []string{"lo", testutil.Cable} {
 		ipCommand(t, "-n", a, "link", "set", name, "down")
 	}
-	if err := netns.Inside(a, func() {
+	if err := badnet.Inside(a, func() {
 		_, err := NewUniqueID(quiet())
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "no network interface is up") {
 			t.Error(err)
@@ -203,7 +203,7 @@ func TestIDsExhausted(t *testing.T) {
 func TestPortsExhausted(t *testing.T) {
 	t.Parallel()
 	a, _ := testutil.Hosts(t)
-	if err := netns.Inside(a, func() {
+	if err := badnet.Inside(a, func() {
 		if err := os.WriteFile("/proc/sys/net/ipv4/ip_local_port_range", []byte("40000 40003"), 0); err != nil {
 			t.Log("untested: ", err)
 			return

@@ -17,8 +17,8 @@ type layer struct {
 // different layers.
 var house = []layer{
 	{"ground", []string{
-		"collective/fault", "datatype", "internal/...", "plan/...", "test/archtest", "test/leak", "test/mockcuda",
-		"test/mutant", "test/mutate/...", "test/testutil",
+		"collective/fault", "datatype", "internal/...", "plan/...", "test/archtest", "test/badnet", "test/leak",
+		"test/mockcuda", "test/mutant", "test/mutate/...", "test/testutil",
 	}},
 	{"device", []string{"device/...", "kernels/...", "plan/dsl", "plan/programs", "plan/synth"}},
 	{"job", []string{"job/...", "test/netfake", "test/nettest", "transport/..."}},

@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/internal/netns"
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/test/badnet"
 	"github.com/goccl/goccl/test/leak"
 	"github.com/goccl/goccl/test/ranks"
 )
@@ -26,7 +27,7 @@ type experiment struct {
 	job   *ranks.Job
 
 	network  *netns.Network // of several hosts
-	line     *netns.Line
+	line     *badnet.Line
 	tap      *tap
 	files    owner
 	struckAt time.Time // when a fault outside of the ranks began
@@ -71,7 +72,10 @@ func (t *Trial) run(f *fault, p *phase, program []string) Verdict {
 	if err := x.connect(); err != nil {
 		return Verdict{Outcome: Failed, Text: err.Error()}
 	}
-	if x.network != nil {
+	switch {
+	case x.line != nil:
+		defer x.line.Close()
+	case x.network != nil:
 		defer x.network.Close()
 	}
 	if f.tap != nil {

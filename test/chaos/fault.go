@@ -48,7 +48,7 @@ type fault struct {
 	verdict errs.VerdictKind
 	// outside is done by the process that runs the trial, once every rank has begun the phase.
 	outside func(x *experiment) error
-	line    bool // the hosts are connected by a netns.Line
+	line    bool // the hosts are connected by a badnet.Line
 	// partition: the ranks can only know after setting.Unreachable.
 	partition bool
 	// tap changes what the last rank and rank 0 send each other first when they join; nil: no tap is needed.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/internal/netns"
+	"github.com/goccl/goccl/test/badnet"
 )
 
 var (
@@ -32,23 +33,23 @@ func networks() []*fault {
 			phases: acrossHosts, partition: true, outside: func(x *experiment) error {
 				time.Sleep(x.Delay)
 				x.struckAt = time.Now()
-				return x.network.Port(1, "down")
+				return badnet.Port(x.network, 1, "down")
 			}},
 		{Name: "reset", Number: 9, Help: "all TCP connections between the hosts are reset (RST)", expect: nothing,
 			phases: acrossHosts, tool: "ss", outside: func(x *experiment) error {
 				time.Sleep(x.Delay)
-				return x.network.Reset(1)
+				return badnet.Reset(x.network, 1)
 			}},
 		{Name: "link-down", Number: 9, Help: "a host's interface is down for 0.5 s", expect: nothing, phases: acrossHosts,
 			outside: func(x *experiment) error {
-				if err := x.network.Interface(1, "down"); err != nil {
+				if err := badnet.Interface(x.network, 1, "down"); err != nil {
 					return err
 				}
 				time.Sleep(500 * ms)
-				return x.network.Interface(1, "up")
+				return badnet.Interface(x.network, 1, "up")
 			}},
 		{Name: "loss", Number: 9, Help: "one packet of 50 is lost", expect: nothing, phases: acrossHosts, tool: "iptables",
-			outside: func(x *experiment) error { return x.network.Lose(1, 0.02) }},
+			outside: func(x *experiment) error { return badnet.Lose(x.network, 1, 0.02) }},
 		{Name: "delay", Number: 9, Help: "every packet takes 20 ms", expect: nothing, phases: []string{"hosts-small"},
 			line: true, outside: func(x *experiment) error { x.line.Bad(0, 20*ms); return nil }},
 	}
@@ -60,7 +61,9 @@ func (x *experiment) connect() (err error) {
 	case !x.phase.hosts:
 		return nil
 	case x.fault.line:
-		x.network, x.line, err = netns.NewOnLine()
+		if x.line, err = badnet.NewLine(); err == nil {
+			x.network = x.line.Network
+		}
 	default:
 		x.network, err = netns.New(2)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/internal/netns"
+	"github.com/goccl/goccl/test/badnet"
 	"github.com/goccl/goccl/test/commtest"
 	"github.com/goccl/goccl/test/testutil"
 )
@@ -18,7 +18,7 @@ func TestInterfaceThatLeadsNowhere(t *testing.T) {
 	hosts := []int{0, 0, 1, 1}
 	w := testutil.NewNetwork(t, 2)
 	for i, ns := range w.Hosts {
-		if err := netns.Aside(ns, i); err != nil {
+		if err := badnet.Aside(ns, i); err != nil {
 			t.Fatal(err)
 		}
 	}

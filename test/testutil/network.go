@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/internal/netns"
+	"github.com/goccl/goccl/test/badnet"
 )
 
 // Network is a number of hosts whose network a test can break.
@@ -23,22 +24,22 @@ func NewNetwork(t testing.TB, n int) *Network {
 	return &Network{w, t}
 }
 
-// Port sets the switch's port of host i "up" or "down", see netns.
+// Port sets the switch's port of host i "up" or "down", see badnet.
 func (w *Network) Port(i int, state string) {
 	w.t.Helper()
-	w.must(w.Network.Port(i, state))
+	w.must(badnet.Port(w.Network, i, state))
 }
 
 // Interface sets the interface of host i "up" or "down".
 func (w *Network) Interface(i int, state string) {
 	w.t.Helper()
-	w.must(w.Network.Interface(i, state))
+	w.must(badnet.Interface(w.Network, i, state))
 }
 
 // Lose makes host i lose the given share of the packets that it gets. It skips the test where that is not possible.
 func (w *Network) Lose(i int, share float64) {
 	w.t.Helper()
-	if err := w.Network.Lose(i, share); err != nil {
+	if err := badnet.Lose(w.Network, i, share); err != nil {
 		w.t.Skip(err)
 	}
 }
@@ -46,7 +47,7 @@ func (w *Network) Lose(i int, share float64) {
 // Reset resets all TCP connections of host i with other hosts. It skips the test where that is not possible.
 func (w *Network) Reset(i int) {
 	w.t.Helper()
-	if err := w.Network.Reset(i); err != nil {
+	if err := badnet.Reset(w.Network, i); err != nil {
 		w.t.Skip(err)
 	}
 }

@@ -1,18 +1,18 @@
-package netns
+package badnet
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/internal/netns"
 )
 
 // Inside calls f in a network namespace of "ip netns". Sockets that f makes belong to it.
@@ -36,6 +36,7 @@ func Inside(ns string, f func()) error {
 // Line is the cable between two hosts, which loses packets and delays them. It is made of two TUN devices, because not
 // every kernel has netem.
 type Line struct {
+	*netns.Network
 	loss  atomic.Int64 // per thousand
 	delay atomic.Int64
 	ends  [2]*os.File
@@ -48,19 +49,16 @@ func (l *Line) Bad(loss float64, delay time.Duration) {
 	l.delay.Store(int64(delay))
 }
 
-// NewOnLine makes two hosts with a Line as the cable. Close of the Network closes the Line, too. If that is not
-// permitted, the error has the reason.
-func NewOnLine() (*Network, *Line, error) {
-	if _, err := exec.LookPath("ip"); err != nil {
-		return nil, nil, fmt.Errorf("hosts of one machine need the program ip (on Debian: apt-get install iproute2): %w", err)
-	}
+var count atomic.Int32
+
+// NewLine makes two hosts with a Line as the cable. If that is not permitted, the error has the reason.
+func NewLine() (*Line, error) {
 	name := fmt.Sprintf("goccl%d-%d", os.Getpid(), count.Add(1))
-	line := &Line{}
-	w := &Network{line: line}
+	line := &Line{Network: &netns.Network{}}
 	for i := range line.ends {
 		ns := fmt.Sprintf("%sl%d", name, i)
-		w.Hosts = append(w.Hosts, ns)
-		err := ip("netns add " + ns)
+		line.Hosts = append(line.Hosts, ns)
+		err := netns.IP("netns add " + ns)
 		if err == nil {
 			var opened error
 			err = Inside(ns, func() { line.ends[i], opened = openTUN() })
@@ -68,38 +66,32 @@ func NewOnLine() (*Network, *Line, error) {
 				err = fmt.Errorf("no TUN devices here: %w", opened)
 			}
 		}
-		for _, cmd := range []string{fmt.Sprintf("addr add %s/24 dev %s", w.Address(i), Cable), "link set " + Cable + " up",
-			"link set lo up"} {
+		for _, cmd := range []string{fmt.Sprintf("addr add %s/24 dev %s", line.Address(i), netns.Cable),
+			"link set " + netns.Cable + " up", "link set lo up"} {
 			if err == nil {
-				err = ip("-n " + ns + " " + cmd)
+				err = netns.IP("-n " + ns + " " + cmd)
 			}
 		}
 		if err != nil {
-			w.Close()
-			return nil, nil, err
+			line.Close()
+			return nil, err
 		}
 	}
 	for i := range 2 {
 		line.wg.Go(func() { line.carry(line.ends[i], line.ends[1-i]) })
 	}
-	return w, line, nil
+	return line, nil
 }
 
-func (l *Line) close() {
+// Close removes the hosts, and the Line.
+func (l *Line) Close() {
 	for _, f := range l.ends {
 		if f != nil {
 			_ = f.Close()
 		}
 	}
 	l.wg.Wait()
-}
-
-// ip runs the program ip.
-func ip(args string) error {
-	if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
-		return fmt.Errorf("no network namespaces here (they need root): ip %s: %w: %s", args, err, out)
-	}
-	return nil
+	l.Network.Close()
 }
 
 func openTUN() (*os.File, error) {
@@ -108,7 +100,7 @@ func openTUN() (*os.File, error) {
 		return nil, err
 	}
 	var req [40]byte // struct ifreq
-	copy(req[:], Cable)
+	copy(req[:], netns.Cable)
 	*(*uint16)(unsafe.Pointer(&req[16])) = unix.IFF_TUN | unix.IFF_NO_PI
 	if _, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TUNSETIFF, uintptr(unsafe.Pointer(&req))); e != 0 {
 		_ = unix.Close(fd)
