@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/hostreduce"
 	"github.com/goccl/goccl/internal/wait"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 // oneShot is a minimal all-reduce: every rank writes its 8 bytes into a slot of every rank and signals, then waits for
@@ -85,7 +86,7 @@ func oneShotRounds(b testing.TB, rounds, batch int, synchronous bool) (best time
 			}
 			l := wait.Limit{Deadline: wait.After(30 * time.Second), Abort: d.Abort()}
 			buf, want, srcs := make([]byte, 8), make([]byte, 8), make([][]byte, n)
-			if err := hostreduce.Expected(want, datatype.Float32, datatype.Sum, [8]byte{}, 1, n, 0); err != nil {
+			if err := testutil.Expected(want, datatype.Float32, datatype.Sum, 1, n); err != nil {
 				b.Error(err)
 				return
 			}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/internal/hostreduce"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 func ExampleReduce() {
@@ -20,7 +21,7 @@ func ExampleReduce() {
 func ExampleCheck() {
 	const ranks, count = 4, 1000
 	want := make([]byte, count*4)
-	if err := hostreduce.Expected(want, datatype.Float32, datatype.Sum, [8]byte{}, 7, ranks, 0); err != nil {
+	if err := testutil.Expected(want, datatype.Float32, datatype.Sum, 7, ranks); err != nil {
 		fmt.Println(err)
 	}
 	got := append([]byte(nil), want...)

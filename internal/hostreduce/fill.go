@@ -1,7 +1,6 @@
 package hostreduce
 
 import (
-	"fmt"
 	"math"
 	"unsafe"
 
@@ -97,34 +96,6 @@ func mix(x uint64) uint64 {
 	x ^= x >> 27
 	x *= 0x94d049bb133111eb
 	return x ^ x>>31
-}
-
-// Expected writes the expected reduction of Fill's data over all ranks, for the elements from first on.
-func Expected(dst []byte, t datatype.Type, op datatype.Op, scalar [8]byte, seed uint64, nranks int, first int64) error {
-	if nranks < 1 {
-		return fmt.Errorf("%w: %d ranks", ErrArgument, nranks)
-	}
-	// The pieces of all ranks together fit in the cache.
-	const piece = 16 << 10
-	size := t.Size()
-	if size == 0 {
-		return fmt.Errorf("%w: %v", ErrArgument, t)
-	}
-	n := int(min(int64(len(dst)), Period*size))
-	buf := make([]byte, nranks*min(piece, n))
-	srcs := make([][]byte, nranks)
-	for off := 0; off < n; off += piece {
-		m := min(piece, n-off)
-		for r := range nranks {
-			srcs[r] = buf[r*m : (r+1)*m]
-			FillAt(srcs[r], t, seed, r, first+int64(off)/size)
-		}
-		if err := Reduce(dst[off:off+m], srcs, t, op, scalar, nranks); err != nil {
-			return err
-		}
-	}
-	repeat(dst, n)
-	return nil
 }
 
 // ScalarOf returns factor, rounded to t, as an element of t in memory order, for PreMulSum.

@@ -238,10 +238,14 @@ func TestFillAndCheck(t *testing.T) {
 		size := int(dt.Size())
 		scalar := ScalarOf(dt, 2)
 		want := make([]byte, count*size)
-		if err := Expected(want, dt, op, scalar, 1, n, 7); err != nil {
+		srcs := make([][]byte, n)
+		for r := range srcs {
+			srcs[r] = make([]byte, len(want))
+			FillAt(srcs[r], dt, 1, r, 7)
+		}
+		if err := Reduce(want, srcs, dt, op, scalar, n); err != nil {
 			t.Fatal(err)
 		}
-		srcs := make([][]byte, n)
 		for r := range srcs {
 			b := make([]byte, (count+7)*size)
 			Fill(b, dt, 1, r)

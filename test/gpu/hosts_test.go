@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl/internal/hostreduce"
 	"github.com/goccl/goccl/test/commtest"
 	"github.com/goccl/goccl/test/conformance"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 // hostsOfGPUs are layouts of ranks of this process. More than two ranks do not share a GPU: with three streams each, a
@@ -100,7 +101,7 @@ func TestGPUGraphAcrossHosts(t *testing.T) {
 				if err := s.Synchronize(context.Background()); err != nil {
 					return err
 				}
-				if err := hostreduce.Expected(want, datatype.Float32, datatype.Sum, [8]byte{}, seed, n, 0); err != nil {
+				if err := testutil.Expected(want, datatype.Float32, datatype.Sum, seed, n); err != nil {
 					return err
 				}
 				if err := c.Device().CopyOut(b, out); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/engine/hosts/wire"
 	"github.com/goccl/goccl/internal/hostreduce"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 // A captured phase runs at each launch of its graph, with the data of that time, between eager ones.
@@ -47,7 +48,7 @@ func TestGraph(t *testing.T) {
 			}
 		}
 		want := make([]byte, 4*count)
-		must(t, hostreduce.Expected(want, datatype.Float32, datatype.Sum, [8]byte{}, seed, 2, 0))
+		must(t, testutil.Expected(want, datatype.Float32, datatype.Sum, seed, 2))
 		for r, w := range all {
 			w.wait(t)
 			if !bytes.Equal(w.read(t, phases[r].Reduces[0].Dst, 4*count), want) {

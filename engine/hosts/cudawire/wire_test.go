@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/hosts/wire"
 	"github.com/goccl/goccl/internal/hostreduce"
+	"github.com/goccl/goccl/test/testutil"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/tcp"
 )
@@ -117,7 +118,7 @@ func reduceAll(t *testing.T, all []*rank, ty datatype.Type, op datatype.Op, coun
 		must(t, w.Run(w.stream, wire.Op{Name: "all_reduce", Seq: 1}, &p))
 	}
 	want := make([]byte, bytes_)
-	must(t, hostreduce.Expected(want, ty, op, [8]byte{}, 5, n, 0))
+	must(t, testutil.Expected(want, ty, op, 5, n))
 	var first []byte
 	for r, w := range all {
 		w.wait(t)
@@ -154,7 +155,7 @@ func TestReceivesBeforeReductions(t *testing.T) {
 				Op: datatype.Sum, Ranks: 2}}}))
 	}
 	sum := make([]byte, 4*count)
-	must(t, hostreduce.Expected(sum, datatype.Int32, datatype.Sum, [8]byte{}, 2, 2, 0))
+	must(t, testutil.Expected(sum, datatype.Int32, datatype.Sum, 2, 2))
 	for r, w := range all {
 		w.wait(t)
 		want := make([]byte, 4*count)
