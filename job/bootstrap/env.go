@@ -248,15 +248,15 @@ func rendezvous(v environment, e *Env) error {
 func derivedRendezvous(v environment, e *Env, oneHost bool) error {
 	job := jobID(v)
 	if nodes := firstOf(v, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"); nodes != "" && !oneHost {
-		hosts, err := expandHostlist(nodes)
+		host, more, err := firstHost(nodes)
 		if err != nil {
 			return err
 		}
-		if len(hosts) == 0 || job == "" {
-			return fmt.Errorf("%w: SLURM's node list is empty or the job has no id", ErrInvalid)
+		if job == "" {
+			return fmt.Errorf("%w: SLURM has given the job a node list and no id", ErrInvalid)
 		}
-		if len(hosts) > 1 {
-			e.MasterAddr, e.MasterPort = hosts[0], derivedPort(jobName("slurm", job))
+		if more {
+			e.MasterAddr, e.MasterPort = host, derivedPort(jobName("slurm", job))
 			return nil
 		}
 		oneHost = true
