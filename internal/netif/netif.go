@@ -21,18 +21,11 @@ type NIC struct {
 	Name     string
 	Addr     netip.Addr
 	Loopback bool
-	Addrs    []netip.Addr // all of the family; Addr is one of them
+	Addrs    []netip.Addr // all of the family that was asked for; Addr is the first
 }
 
 // ErrNone means that no interface is up, or that none is allowed.
 var ErrNone = errors.New("no network interface")
-
-// nic is one interface with its usable addresses.
-type nic struct {
-	name     string
-	loopback bool
-	addrs    []netip.Addr
-}
 
 // filter is the parsed form of GOCCL_SOCKET_IFNAME.
 type filter struct {
@@ -74,11 +67,11 @@ const (
 	classReal
 )
 
-func (n nic) class() int {
+func (n NIC) class() int {
 	switch {
-	case n.loopback:
+	case n.Loopback:
 		return classLoopback
-	case slices.ContainsFunc(virtual, func(p string) bool { return strings.HasPrefix(n.name, p) }):
+	case slices.ContainsFunc(virtual, func(p string) bool { return strings.HasPrefix(n.Name, p) }):
 		return classVirtual
 	}
 	return classReal
@@ -87,13 +80,13 @@ func (n nic) class() int {
 // pickNICs returns the interfaces that the filter lists, in its order. If the filter lists none, the result is the best
 // class that has one, real before virtual before loopback, in the system's order. family is 4, 6, or 0 for either (4
 // preferred).
-func pickNICs(nics []nic, f filter, family int) []NIC {
+func pickNICs(nics []NIC, f filter, family int) []NIC {
 	var found []NIC
 	best := -1
 	for _, n := range nics {
 		var addrs []netip.Addr
 		for _, v4 := range []bool{true, false} {
-			for _, a := range n.addrs {
+			for _, a := range n.Addrs {
 				if a.Is4() == v4 && (family == 0 || v4 == (family == 4)) {
 					addrs = append(addrs, a)
 				}
@@ -103,13 +96,14 @@ func pickNICs(nics []nic, f filter, family int) []NIC {
 		if f.wants() {
 			class = classReal
 		}
-		if !f.match(n.name) || len(addrs) == 0 || class < best {
+		if !f.match(n.Name) || len(addrs) == 0 || class < best {
 			continue
 		}
 		if class > best {
 			found, best = nil, class
 		}
-		found = append(found, NIC{Name: n.name, Addr: addrs[0], Loopback: n.loopback, Addrs: addrs})
+		n.Addr, n.Addrs = addrs[0], addrs
+		found = append(found, n)
 	}
 	slices.SortStableFunc(found, func(a, b NIC) int {
 		if f.wants() {
@@ -145,24 +139,24 @@ func Toward(nics []NIC, to netip.Addr) netip.Addr {
 
 // systemNICs lists the interfaces that are up. It omits link-local IPv6 addresses, which are invalid without the
 // receiver's own zone.
-func systemNICs() ([]nic, error) {
+func systemNICs() ([]NIC, error) {
 	ifs, err := net.Interfaces()
 	if err != nil {
 		return nil, fmt.Errorf("list network interfaces: %w", err)
 	}
-	var nics []nic
+	var nics []NIC
 	for _, i := range ifs {
 		if i.Flags&net.FlagUp == 0 {
 			continue
 		}
-		n := nic{name: i.Name, loopback: i.Flags&net.FlagLoopback != 0}
+		n := NIC{Name: i.Name, Loopback: i.Flags&net.FlagLoopback != 0}
 		addrs, err := i.Addrs()
 		if err != nil {
 			continue // the interface has vanished
 		}
 		for _, a := range addrs {
 			if p, err := netip.ParsePrefix(a.String()); err == nil && !p.Addr().IsLinkLocalUnicast() {
-				n.addrs = append(n.addrs, p.Addr().Unmap())
+				n.Addrs = append(n.Addrs, p.Addr().Unmap())
 			}
 		}
 		nics = append(nics, n)
@@ -173,11 +167,7 @@ func systemNICs() ([]nic, error) {
 // Addr returns the address by which other hosts reach this one. spec, in the form of GOCCL_SOCKET_IFNAME, selects the
 // interface; family is 4, 6, or 0 for either. Errors describe the requested interface.
 func Addr(spec string, family int) (netip.Addr, error) {
-	nics, err := systemNICs()
-	if err != nil {
-		return netip.Addr{}, err
-	}
-	found, err := choose(nics, spec, family)
+	found, err := NICs(spec, family)
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -197,12 +187,12 @@ func NICs(spec string, family int) ([]NIC, error) {
 // Reaches reports whether an interface other than the loopback has an address of the family of to.
 func Reaches(to netip.Addr) bool {
 	nics, err := systemNICs()
-	return err != nil || slices.ContainsFunc(nics, func(n nic) bool {
-		return !n.loopback && slices.ContainsFunc(n.addrs, func(a netip.Addr) bool { return a.Is4() == to.Unmap().Is4() })
+	return err != nil || slices.ContainsFunc(nics, func(n NIC) bool {
+		return !n.Loopback && slices.ContainsFunc(n.Addrs, func(a netip.Addr) bool { return a.Is4() == to.Unmap().Is4() })
 	})
 }
 
-func choose(nics []nic, spec string, family int) ([]NIC, error) {
+func choose(nics []NIC, spec string, family int) ([]NIC, error) {
 	found := pickNICs(nics, parseFilter(spec), family)
 	switch {
 	case len(found) > 0:
@@ -224,10 +214,10 @@ func List() string {
 	return list(nics)
 }
 
-func list(nics []nic) string {
+func list(nics []NIC) string {
 	var have []string
 	for _, n := range nics {
-		have = append(have, fmt.Sprintf("%s%v", n.name, n.addrs))
+		have = append(have, fmt.Sprintf("%s%v", n.Name, n.Addrs))
 	}
 	return strings.Join(have, ", ")
 }

@@ -8,12 +8,12 @@ import (
 
 func TestPickAddr(t *testing.T) {
 	ip := netip.MustParseAddr
-	nics := []nic{
-		{"lo", true, []netip.Addr{ip("127.0.0.1"), ip("::1")}},
-		{"docker0", false, []netip.Addr{ip("172.17.0.1")}},
-		{"eth0", false, []netip.Addr{ip("fd00::1"), ip("10.0.0.1")}},
-		{"eth1", false, []netip.Addr{ip("10.1.0.1")}},
-		{"eth10", false, []netip.Addr{ip("10.10.0.1")}},
+	nics := []NIC{
+		{Name: "lo", Loopback: true, Addrs: []netip.Addr{ip("127.0.0.1"), ip("::1")}},
+		{Name: "docker0", Addrs: []netip.Addr{ip("172.17.0.1")}},
+		{Name: "eth0", Addrs: []netip.Addr{ip("fd00::1"), ip("10.0.0.1")}},
+		{Name: "eth1", Addrs: []netip.Addr{ip("10.1.0.1")}},
+		{Name: "eth10", Addrs: []netip.Addr{ip("10.10.0.1")}},
 	}
 	for _, c := range []struct {
 		spec   string
@@ -44,9 +44,10 @@ func TestPickAddr(t *testing.T) {
 // A rail must not run over an interface that leads to containers.
 func TestNICsAreOfOneClass(t *testing.T) {
 	ip := netip.MustParseAddr
-	nics := []nic{
-		{"lo", true, []netip.Addr{ip("127.0.0.1")}}, {"docker0", false, []netip.Addr{ip("172.17.0.1")}},
-		{"eth0", false, []netip.Addr{ip("fd00::1")}}, {"eth1", false, []netip.Addr{ip("10.1.0.1")}},
+	nics := []NIC{
+		{Name: "lo", Loopback: true, Addrs: []netip.Addr{ip("127.0.0.1")}},
+		{Name: "docker0", Addrs: []netip.Addr{ip("172.17.0.1")}},
+		{Name: "eth0", Addrs: []netip.Addr{ip("fd00::1")}}, {Name: "eth1", Addrs: []netip.Addr{ip("10.1.0.1")}},
 	}
 	for spec, want := range map[string]string{"": "eth1 eth0", "^eth": "docker0", "lo": "lo", "=eth0": "eth0",
 		"eth0,eth1": "eth0 eth1", "eth1,eth0": "eth1 eth0", "eth1,docker": "eth1 docker0"} {
