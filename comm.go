@@ -65,6 +65,7 @@ type Comm struct {
 	flats     *share.Windows   // flat windows; nil: none was registered
 	signals   onesided.Signals // made with flats; nil if the ranks cannot have them
 	resources []resource       // closed with the communicator
+	apart     sync.Map         // of *MoE: what may go on after the end of the communicator
 
 	registered *registered // registered algorithms; nil if there are none
 	extended   atomic.Bool // an algorithm is registered, so the engine does not see all work
@@ -290,6 +291,7 @@ func (c *Comm) abort(cause error) {
 	}
 	tell, cut := c.notices.Leaving(c.AsyncError())
 	c.status.End(cause)
+	c.endApart(cause)
 	if tell {
 		c.notices.Send(membership.LeftAborted, cut || c.extended.Load())
 		c.notices.Follow()
@@ -306,6 +308,14 @@ func (c *Comm) failAlone(cause error) {
 
 // usable returns nil if the communicator can be used, and the error to report otherwise.
 func (c *Comm) usable(op string) error {
+	if err := c.open(op); err != nil {
+		return err
+	}
+	return c.engine.Err()
+}
+
+// open is usable without regard to failures.
+func (c *Comm) open(op string) error {
 	if c.closed.Load() {
 		return c.group.Fault(op, -1, ErrClosed)
 	}
@@ -315,7 +325,7 @@ func (c *Comm) usable(op string) error {
 	if c.suspended.Load() && op != "resume" {
 		return c.errorf(op, ErrInvalidUsage, "the communicator is suspended: resume it first")
 	}
-	return c.engine.Err()
+	return nil
 }
 
 // AsyncError returns the first error of the communicator, or nil. After an error only Abort, Shrink and Close are
@@ -344,7 +354,9 @@ func (c *Comm) Close() error {
 	}
 	aborted := c.status.Err() != nil
 	// The abort unblocks calls that hold mu while they wait inside the engine or for a peer's call.
-	c.status.End(c.group.Fault("communicator", -1, fmt.Errorf("%w: %w", ErrAborted, ErrClosed)))
+	end := c.group.Fault("communicator", -1, fmt.Errorf("%w: %w", ErrAborted, ErrClosed))
+	c.status.End(end)
+	c.endApart(end)
 	if tell {
 		c.notices.Send(membership.LeftClosed, cut)
 	}

@@ -67,7 +67,7 @@ func (f *Fusion) AllReduce(r FusedRequest) error {
 // run requires c.mu.
 func (f *Fusion) run(r *FusedRequest) error {
 	f.next = *r
-	return f.c.runLocked((*fusedCall)(f))
+	return f.c.runLocked((*fusedCall)(f), false)
 }
 
 // fusedCall is the call of Fusion.next.

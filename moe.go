@@ -1,9 +1,12 @@
 package goccl
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"sync"
 
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/engine/moe"
 )
 
@@ -13,6 +16,10 @@ import (
 type MoE struct {
 	c *Comm
 	b *moe.Buffer
+
+	mu      sync.Mutex // guards the fields below
+	stopped error      // the rank has aborted, revoked or closed the communicator
+	stop    func()     // ends a SetMask; nil: none runs
 }
 
 // NewMoE makes the memory for dispatches and combines. It is collective: all ranks give the same size.
@@ -23,7 +30,8 @@ func (c *Comm) NewMoE(ctx context.Context, size moe.Size) (*MoE, error) {
 			return err
 		}
 		c.own(m)
-		c.status.OnEnd(m.b.Abort)
+		c.status.OnEnd(m.b.JobEnded)
+		c.apart.Store(m, nil)
 		c.status.AlsoAsk(m.failed)
 		c.extended.Store(true)
 		return nil
@@ -44,13 +52,67 @@ func (m *MoE) failed() error {
 }
 
 // Notify tells the ranks which tokens go where.
-func (m *MoE) Notify(a moe.NotifyArgs) error { return m.c.run(m.b.Notify(a)) }
+func (m *MoE) Notify(a moe.NotifyArgs) error { return m.run(m.b.Notify(a)) }
 
 // Dispatch sends the tokens to the ranks of their experts.
-func (m *MoE) Dispatch(a moe.DispatchArgs) error { return m.c.run(m.b.Dispatch(a)) }
+func (m *MoE) Dispatch(a moe.DispatchArgs) error { return m.run(m.b.Dispatch(a)) }
 
 // Combine returns the experts' results and adds them.
-func (m *MoE) Combine(a moe.CombineArgs) error { return m.c.run(m.b.Combine(a)) }
+func (m *MoE) Combine(a moe.CombineArgs) error { return m.run(m.b.Combine(a)) }
+
+func (m *MoE) run(op collective.Operation) error {
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	return m.c.runLocked(op, m.b.Apart())
+}
+
+// SetMask changes the mask, as moe.Buffer.SetMask describes. From then on the operations do not end with the
+// communicator: they go on when a masked rank dies, and also if the communicator has ended because of it before. Abort,
+// Revoke and Close of this rank's communicator still end them. It is bounded by Config.Timeout.
+func (m *MoE) SetMask(ctx context.Context, mask moe.Mask) error {
+	c := m.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer stop()
+	m.mu.Lock()
+	m.stop = stop
+	stopped := m.stopped
+	m.mu.Unlock()
+	err := cmp.Or(c.open("moe_mask"), stopped)
+	if err == nil {
+		err = m.b.SetMask(ctx, mask)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stop = nil; m.stopped != nil {
+		m.b.Abort(m.stopped)
+		return cmp.Or(err, m.stopped)
+	}
+	return err
+}
+
+// Err returns the failure that has ended the operations, or nil. Once a stream has ended, it knows of every failed
+// operation in it.
+func (m *MoE) Err() error { return m.b.Err() }
+
+// end ends the operations for good.
+func (m *MoE) end(cause error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopped = cmp.Or(m.stopped, cause); m.stop != nil {
+		m.stop()
+	}
+	m.b.Abort(cause)
+}
+
+// endApart ends the work that does not end with the communicator.
+func (c *Comm) endApart(cause error) {
+	c.apart.Range(func(m, _ any) bool {
+		m.(*MoE).end(cause)
+		return true
+	})
+}
 
 // Count counts the tokens of this rank by rank and by expert. It is local.
 func (m *MoE) Count(a moe.CountArgs) error {
@@ -58,10 +120,11 @@ func (m *MoE) Count(a moe.CountArgs) error {
 	c := m.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.begin(op, &a.Stream); err != nil {
+	apart := m.b.Apart()
+	if err := c.begin(op, &a.Stream, apart); err != nil {
 		return err
 	}
-	if err := c.engine.Follow(a.Stream); err != nil {
+	if err := c.follow(a.Stream, apart); err != nil {
 		return c.wrap(op, err)
 	}
 	return m.b.Count(&a)
@@ -78,6 +141,7 @@ func (m *MoE) Offsets(s moe.Shape) moe.HandleOffsets { return m.b.Offsets(s) }
 func (m *MoE) Close() error { return m.c.disown(m) }
 
 func (m *MoE) close() error {
+	m.c.apart.Delete(m)
 	if m.c.closed.Load() { // and with it the engine, whose order the operations have
 		return m.b.Free()
 	}

@@ -7,26 +7,20 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// run enqueues an operation of another engine than the communicator's, on the path of all requests: part.check compares
-// it with the peers', part.enqueue numbers and records it.
-func (c *Comm) run(op collective.Operation) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.runLocked(op)
-}
-
-// runLocked is run for a caller that holds mu.
-func (c *Comm) runLocked(op collective.Operation) error {
+// runLocked enqueues an operation of another engine than the communicator's, on the path of all requests: part.check
+// compares it with the peers', part.enqueue numbers and records it. An operation that is apart may leave out ranks, and
+// the communicator may have ended. The caller holds mu.
+func (c *Comm) runLocked(op collective.Operation, apart bool) error {
 	r, wrong := op.Request()
 	name := r.Called().String()
-	if err := c.begin(name, &r.Stream); err != nil {
+	if err := c.begin(name, &r.Stream, apart); err != nil {
 		return err
 	}
 	if wrong != nil {
 		return c.wrap(name, wrong)
 	}
 	c.single[0] = r
-	p := part{c: c, reqs: c.single[:], collectives: 1, work: op}
+	p := part{c: c, reqs: c.single[:], collectives: 1, work: op, apart: apart}
 	if err := p.check(); err != nil {
 		return err
 	}
@@ -35,8 +29,12 @@ func (c *Comm) runLocked(op collective.Operation) error {
 
 // begin checks that the communicator can be used, on stream s, and makes s the default stream if it is nil. The caller
 // holds mu.
-func (c *Comm) begin(op string, s *device.Stream) error {
-	if err := c.usable(op); err != nil {
+func (c *Comm) begin(op string, s *device.Stream, apart bool) error {
+	usable := c.usable
+	if apart {
+		usable = c.open
+	}
+	if err := usable(op); err != nil {
 		return err
 	}
 	if *s == nil {
@@ -71,6 +69,14 @@ func (c *Comm) bounded(ctx context.Context, op string, f func(context.Context) e
 	return nil
 }
 
+// follow orders work on s behind the communicator's. Of one that has ended nothing runs.
+func (c *Comm) follow(s device.Stream, apart bool) error {
+	if apart && c.engine.Err() != nil {
+		return nil
+	}
+	return c.engine.Follow(s)
+}
+
 // enqueueWork passes the operation of the part to its engine, behind the earlier work of the communicator.
 func (p *part) enqueueWork(seq uint64) error {
 	c, q := p.c, &p.reqs[0]
@@ -80,7 +86,7 @@ func (p *part) enqueueWork(seq uint64) error {
 	case q.PartOf != 0: // the communicator's engine orders it, and stamps its parts
 		err = c.record.Passes(seq, p.reqs, enqueue())
 	default:
-		if err = c.engine.Follow(q.Stream); err != nil {
+		if err = c.follow(q.Stream, p.apart); err != nil {
 			break
 		}
 		if c.stream0 != nil {

@@ -123,7 +123,7 @@ func (c *Comm) oneSided(op string, s device.Stream, peers []SignalWait,
 		}
 	}
 	c.mu.Lock()
-	err := c.begin(op, &s)
+	err := c.begin(op, &s, false)
 	x := c.signals
 	switch {
 	case err != nil:

@@ -630,6 +630,26 @@ func gocclgo_moe_layout(moe_ C.goccl_moe, shape_ *C.goccl_moe_shape, offsets_ *C
 	return C.GOCCL_SUCCESS
 }
 
+//export gocclgo_moe_set_mask
+func gocclgo_moe_set_mask(moe_ C.goccl_moe, gone_ *C.uint8_t, ranks_ C.uint32_t, replicas_ *C.int32_t, experts_ C.uint32_t) (r_ C.goccl_result) {
+	defer catch(&r_)
+	moeObject, err := core.Find[*core.MoE](core.Handle(moe_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.MoESetMask(moeObject, slice[uint8](unsafe.Pointer(gone_), int(ranks_)), slice[int32](unsafe.Pointer(replicas_), int(experts_))))
+}
+
+//export gocclgo_moe_error
+func gocclgo_moe_error(moe_ C.goccl_moe) (r_ C.goccl_result) {
+	defer catch(&r_)
+	moeObject, err := core.Find[*core.MoE](core.Handle(moe_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.MoEError(moeObject))
+}
+
 //export gocclgo_moe_count
 func gocclgo_moe_count(moe_ C.goccl_moe, args_ *C.goccl_moe_count_args) (r_ C.goccl_result) {
 	defer catch(&r_)

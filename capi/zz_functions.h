@@ -206,6 +206,12 @@ DOOR(moe_destroy,
 DOOR(moe_layout,
      (goccl_moe moe, const goccl_moe_shape *shape, goccl_moe_offsets *offsets),
      (moe, (goccl_moe_shape *)shape, offsets))
+DOOR(moe_set_mask,
+     (goccl_moe moe, const uint8_t *gone, uint32_t ranks, const int32_t *replicas, uint32_t experts),
+     (moe, (uint8_t *)gone, ranks, (int32_t *)replicas, experts))
+DOOR(moe_error,
+     (goccl_moe moe),
+     (moe))
 DOOR(moe_count,
      (goccl_moe moe, const goccl_moe_count_args *args),
      (moe, (goccl_moe_count_args *)args))

@@ -82,8 +82,13 @@ type Buffer struct {
 
 	aborted atomic.Uint32 // abort word of waits on the host; nonzero once cause is set
 	cause   abort.Cause
-	mu      sync.Mutex // guards closed, and the arena against an Abort during its end
+	mu      sync.Mutex // guards the fields below, the setting of cause, and the arena against an Abort during its end
 	closed  bool
+	apart   bool                // SetMask was called
+	live    bootstrap.Bootstrap // of the ranks that the latest SetMask has left; nil before the first one
+	members []int               // rank of live → rank
+	watch   sync.WaitGroup      // what looks at live
+	masks   uint32              // the latest SetMask of all ranks; used by SetMask only
 }
 
 // engine runs the operations on a device. A call enqueues; arguments are valid.
@@ -92,6 +97,12 @@ type engine interface {
 	dispatch(seq uint64, a *DispatchArgs) error
 	combine(seq uint64, a *CombineArgs) error
 	count(a *CountArgs) error
+	// idle waits until this rank's work has ended, well or not.
+	idle(ctx context.Context) error
+	// latest is the highest number of an operation. Like restart it is called while no work runs.
+	latest() (uint32, error)
+	// restart makes all operations go on behind number n, with a mask. No peer writes to this rank's arena.
+	restart(n uint32, w word, replicas []int32) error
 	// err is a failure that the device has reported, or nil.
 	err() error
 	// wake ends all waits of this rank and tells the peers.
@@ -147,21 +158,32 @@ func (b *Buffer) fail(err error) error {
 	return err
 }
 
-// Abort ends every running and later operation with cause. Only the first cause counts.
+// Abort ends every running and later operation with cause, until SetMask. Only the first cause counts.
 func (b *Buffer) Abort(cause error) {
 	if cause == nil {
 		cause = collective.ErrAborted
 	}
+	b.mu.Lock()
+	first := b.abort(cause)
+	b.mu.Unlock()
+	b.report(first, cause)
+}
+
+// abort requires mu. It reports whether cause is the first one.
+func (b *Buffer) abort(cause error) bool {
 	if !b.cause.Set(cause) {
-		return
+		return false
 	}
 	b.aborted.Store(1)
-	b.mu.Lock()
 	if !b.closed {
 		b.engine.wake()
+		b.giveUp(cause)
 	}
-	b.mu.Unlock()
-	if b.cfg.OnFailure != nil {
+	return true
+}
+
+func (b *Buffer) report(first bool, cause error) {
+	if first && b.cfg.OnFailure != nil {
 		b.cfg.OnFailure(cause)
 	}
 }
@@ -176,10 +198,9 @@ func (b *Buffer) Err() error {
 	if !b.closed {
 		err = b.engine.err()
 	}
+	first := err != nil && b.abort(err)
 	b.mu.Unlock()
-	if err != nil {
-		b.Abort(err)
-	}
+	b.report(first, err)
 	return b.cause.Err()
 }
 
@@ -209,11 +230,12 @@ func (b *Buffer) end(wait func() error) error {
 	}
 	b.engine.wake()
 	b.closed = true
-	b.mu.Unlock()
 	b.cause.Set(b.error("moe", 0, -1, collective.ErrClosed))
 	b.aborted.Store(1)
+	b.mu.Unlock()
+	leave := b.unwatch()
 	if err := wait(); err != nil {
 		return err // the device may still use the arena, so it is not freed
 	}
-	return errors.Join(b.engine.close(), b.memory.Close())
+	return errors.Join(leave, b.engine.close(), b.memory.Close())
 }

@@ -16,11 +16,10 @@ import (
 )
 
 const (
-	// The state: the ticket of the order of these kernels, then for each kind its number and the blocks that have
-	// ended.
-	stateTicket = 128
-	stateStride = 8
-	stateBytes  = 4096
+	// The state: the ticket of the order of these kernels, then a kindState for each kind, and the replicas.
+	stateTicket   = 128
+	stateReplicas = 4096
+	stateBytes    = stateReplicas + 4*MaxRanks*MaxExperts
 
 	workThreads = 512
 	reportEvery = 50 * time.Millisecond
@@ -47,11 +46,8 @@ func newCUDAEngine(ctx context.Context, b *Buffer) (engine, error) {
 		return nil, errors.Join(err, e.launcher.Free())
 	}
 	e.launcher.Watch(reportEvery, func() bool {
-		err := e.err()
-		if err != nil {
-			e.b.Abort(err)
-		}
-		return err == nil
+		_ = b.Err()
+		return true // SetMask may end the failure
 	})
 	return e, nil
 }
@@ -193,7 +189,7 @@ func (e *cudaEngine) combine(seq uint64, a *CombineArgs) error {
 
 func (e *cudaEngine) count(a *CountArgs) error {
 	k := countArgs{index: uint64(a.TopKIndex), ranks: uint64(a.Ranks), experts: uint64(a.ExpertCounts),
-		inRank: uint64(a.InRank), tokens: uint32(a.Tokens), topK: uint32(a.TopK), nranks: uint32(e.b.size),
-		local: uint32(a.local(e.b.size))}
+		inRank: uint64(a.InRank), state: e.state(kindNotify), replicas: e.replicas(),
+		tokens: uint32(a.Tokens), topK: uint32(a.TopK), nranks: uint32(e.b.size), local: uint32(a.local(e.b.size))}
 	return e.launch("moe_count", 0, a.Stream, e.moved.count, 1, workThreads, launcher.Raw(&k))
 }

@@ -15,7 +15,7 @@ type headArgs struct {
 	byExpert, entries, topK, local      uint32
 	sourceTokens, counts, total, prefix uint64
 	totals, ranges, routes, place       uint64
-	ended                               uint64
+	ended, replicas                     uint64
 }
 
 type rowArgs struct {
@@ -63,17 +63,18 @@ type quantizeArgs struct {
 type countArgs struct {
 	_                             uint64 // the ticket
 	index, ranks, experts, inRank uint64
+	state, replicas               uint64
 	tokens, topK, nranks, local   uint32
 }
 
 var (
-	_ = [1]struct{}{}[unsafe.Sizeof(headArgs{})-256]
+	_ = [1]struct{}{}[unsafe.Sizeof(headArgs{})-264]
 	_ = [1]struct{}{}[unsafe.Sizeof(rowArgs{})-96]
-	_ = [1]struct{}{}[unsafe.Sizeof(notifyArgs{})-312]
-	_ = [1]struct{}{}[unsafe.Sizeof(dispatchArgs{})-456]
-	_ = [1]struct{}{}[unsafe.Sizeof(combineArgs{})-432]
+	_ = [1]struct{}{}[unsafe.Sizeof(notifyArgs{})-320]
+	_ = [1]struct{}{}[unsafe.Sizeof(dispatchArgs{})-464]
+	_ = [1]struct{}{}[unsafe.Sizeof(combineArgs{})-440]
 	_ = [1]struct{}{}[unsafe.Sizeof(quantizeArgs{})-48]
-	_ = [1]struct{}{}[unsafe.Sizeof(countArgs{})-56]
+	_ = [1]struct{}{}[unsafe.Sizeof(countArgs{})-72]
 )
 
 // head fills in what all kernels have.
@@ -81,8 +82,8 @@ func (e *cudaEngine) head(h *Handle, kind int) headArgs {
 	b := e.b
 	l := handle{h.Shape, b.size, b.places(&h.Shape)}
 	a := headArgs{abort: uint64(e.launcher.Block()),
-		state: uint64(e.launcher.State.Ptr()) + stateTicket + uint64(kind)*stateStride,
-		rank:  uint32(b.rank), nranks: uint32(b.size), tokens: uint32(h.Tokens), places: uint32(l.tokens),
+		state: e.state(kind), replicas: e.replicas(),
+		rank: uint32(b.rank), nranks: uint32(b.size), tokens: uint32(h.Tokens), places: uint32(l.tokens),
 		byExpert: uint32(h.Layout), entries: uint32(h.entries()), topK: uint32(h.TopK), local: uint32(l.local())}
 	for r := range b.size {
 		a.arena[r] = uint64(b.memory.Ptr[r])

@@ -33,6 +33,9 @@ func (e *cudaEngine) reported(status uint32, peer int, detail uint64) error {
 		return fmt.Errorf("%w: more rows come, of rank %d among others, than RecvRows, %d", collective.ErrInvalidArgument,
 			peer, detail)
 	}
+	if peer < 0 {
+		return errOtherMask
+	}
 	return fmt.Errorf("%w: rank %d calls an operation of another shape", collective.ErrMismatch, peer)
 }
 

@@ -39,6 +39,18 @@
 // Every wait ends: with the abort word, with Config.OpTimeout if that is not 0, or when the peer that it waits for has
 // left. The error names the rank, the operation and its number. After a failure every operation returns that failure.
 //
+// # Masks
+//
+// SetMask leaves out ranks between two operations, and takes them back. A masked rank is neither written to nor waited
+// for: its counts are 0. A token whose expert is on such a rank goes to the expert's replica; without one, that part of
+// the sum is missing. The mask is in memory that the operations read, so graphs remain valid; handles do not, and an
+// operation with a handle of an earlier mask fails.
+//
+// All ranks that remain call SetMask together, with the same Mask. An operation that runs when a rank dies fails first,
+// by the death or by Config.OpTimeout, and may have failed on some ranks only: after SetMask all go on with the same
+// operation. From the first SetMask on a Buffer does not end with its communicator; it watches the remaining ranks.
+// A process that has died cannot be taken back: ranks that join later get a communicator, and a Buffer, with all.
+//
 // # Lifetime and threads
 //
 // One goroutine at a time calls the operations of a Buffer; any goroutine may call Abort and Err. Close a Buffer after

@@ -1,8 +1,10 @@
 package moe
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -28,6 +30,8 @@ type hostEngine struct {
 	notes   uint32        // operations that have exchanged notes
 	moved   [kinds]uint32 // operations of a kind
 	sums    []float32     // of one row
+	mask    word
+	experts []int32 // replicas of the mask
 }
 
 func newHostEngine(b *Buffer) *hostEngine {
@@ -103,10 +107,13 @@ func (t *task) await(peer int, what string, ready func() bool) error {
 }
 
 // begin starts an operation that moves rows: it waits until the peers' earlier ones have ended, and returns the number.
-func (t *task) begin(kind int) (uint32, error) {
+func (t *task) begin(kind int, h *Handle) (uint32, error) {
+	if at[word](h.Memory, offMask, 1)[0] != t.mask {
+		return 0, t.error(-1, errOtherMask)
+	}
 	t.moved[kind]++
 	n := t.moved[kind]
-	for p := range t.b.size {
+	for p := range t.peers() {
 		w := t.word(t.b.rank, t.b.arena.ended(kind, p))
 		ended := func() bool { return int32(w.Load()-(n-1)) >= 0 }
 		if err := t.await(p, "the end of the operation before", ended); err != nil {
@@ -118,7 +125,7 @@ func (t *task) begin(kind int) (uint32, error) {
 
 // end publishes to all ranks that this one has ended an operation.
 func (t *task) end(kind int, n uint32) {
-	for p := range t.b.size {
+	for p := range t.peers() {
 		t.word(p, t.b.arena.ended(kind, t.b.rank)).Store(n)
 		t.door(p).Wake()
 	}
@@ -129,9 +136,56 @@ func (e *hostEngine) err() error { return nil }
 
 func (e *hostEngine) wake() {
 	e.word(e.b.rank, offLeft).Store(1)
-	for p := range e.b.size {
+	for p := range e.peers() {
 		e.door(p).Wake()
 	}
+}
+
+// peers are the ranks that are not masked, from this one on.
+func (e *hostEngine) peers() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for k := range e.b.size {
+			if p := (e.b.rank + k) % e.b.size; !e.mask.has(p) && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// expert is the expert of this shape that serves x, or -1: see Mask.
+func (e *hostEngine) expert(s *Shape, x int64) int64 {
+	switch {
+	case x < 0 || x >= int64(s.Experts):
+		return -1
+	case !e.mask.has(int(x) / s.local(e.b.size)):
+		return x
+	case len(e.experts) == s.Experts:
+		return int64(e.experts[x])
+	}
+	return -1
+}
+
+func (e *hostEngine) idle(ctx context.Context) error {
+	_ = e.order.Wait(ctx) // it has failed if the work has
+	return context.Cause(ctx)
+}
+
+func (e *hostEngine) latest() (uint32, error) {
+	return max(e.notes, e.moved[kindDispatch], e.moved[kindCombine]), nil
+}
+
+func (e *hostEngine) restart(n uint32, w word, replicas []int32) error {
+	e.running.Lock()
+	defer e.running.Unlock()
+	e.notes, e.moved, e.mask, e.experts = n, [kinds]uint32{n, n}, w, replicas
+	for p := range e.b.size {
+		for kind := range kinds {
+			e.word(e.b.rank, e.b.arena.ended(kind, p)).Store(n)
+		}
+	}
+	e.word(e.b.rank, offLeft).Store(0)
+	e.order = host.Order{} // a stream that has failed would fail those that follow it
+	return nil
 }
 
 // wait has nothing to do: close waits for the running operation, which sees the abort word.

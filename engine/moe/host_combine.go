@@ -28,18 +28,17 @@ func (e *hostEngine) combine(seq uint64, args *CombineArgs) error {
 //  4. add      for each own token: the bias, then the ranks' rows, in the order of the token's list
 //  5. end      publish the number
 func (t *task) combine(a *CombineArgs) error {
-	n, err := t.begin(kindCombine)
+	n, err := t.begin(kindCombine, &a.Handle)
 	if err != nil {
 		return err
 	}
 	b, v, r := t.b, t.view(&a.Handle), a.returned()
 	if a.Layout == Experts {
-		for p := range b.size {
+		for p := range t.peers() {
 			t.sendWeights(a, p, n)
 		}
 	}
-	for k := range b.size {
-		s := (b.rank + k) % b.size
+	for s := range t.peers() {
 		for i := range int(v.tokens[s]) {
 			if places := v.places(s, i); present(places) {
 				out := t.slot(s, kindCombine, b.rank, r, i)
@@ -55,7 +54,7 @@ func (t *task) combine(a *CombineArgs) error {
 	}
 	for i := range a.Tokens {
 		if i%PieceTokens == 0 {
-			for p := range b.size {
+			for p := range t.peers() {
 				if err := t.piece(kindCombine, p, i, n); err != nil {
 					return err
 				}

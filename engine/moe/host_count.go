@@ -20,11 +20,13 @@ func (e *hostEngine) count(args *CountArgs) error {
 		for i := range a.Tokens {
 			seen := uint32(0)
 			list := index[i*a.TopK:][:a.TopK]
-			for k, x := range list {
-				if x < 0 || x >= int64(a.Experts) {
+			var counted []int64
+			for _, x := range list {
+				if x = t.expert(&a.Shape, x); x < 0 || slices.Contains(counted, x) {
 					continue
 				}
-				if len(experts) > 0 && !slices.Contains(list[:k], x) {
+				counted = append(counted, x)
+				if len(experts) > 0 {
 					experts[x]++
 				}
 				seen |= 1 << (int(x) / local)

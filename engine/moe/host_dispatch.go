@@ -57,7 +57,7 @@ func (e *hostEngine) dispatch(seq uint64, args *DispatchArgs) error {
 //  3. receive  the rows of each source, piece by piece; the own ones directly
 //  4. end      publish the number
 func (t *task) dispatch(a *DispatchArgs) error {
-	n, err := t.begin(kindDispatch)
+	n, err := t.begin(kindDispatch, &a.Handle)
 	if err != nil {
 		return err
 	}
@@ -72,8 +72,8 @@ func (t *task) dispatch(a *DispatchArgs) error {
 		if v.routes[i].mask != 0 {
 			t.load(a, r, i, rows)
 		}
-		for k := 1; k < b.size; k++ {
-			if p := (b.rank + k) % b.size; v.routes[i].mask>>p&1 != 0 {
+		for p := range t.peers() {
+			if p != b.rank && v.routes[i].mask>>p&1 != 0 {
 				copy(t.slot(p, kindDispatch, b.rank, r, i), rows)
 			}
 		}
@@ -118,7 +118,7 @@ func (t *task) flag(kind, i, tokens int, n uint32) {
 	if (i+1)%PieceTokens != 0 && i+1 != tokens {
 		return
 	}
-	for p := range t.b.size {
+	for p := range t.peers() {
 		t.word(p, t.b.arena.flags(kind, t.b.rank)+int64(i/PieceTokens)*4).Store(n)
 		t.door(p).Wake()
 	}
@@ -150,11 +150,7 @@ func (t *task) load(a *DispatchArgs, r row, i int, out []byte) {
 	lists := floats(out[r.data+r.scales:], 2*a.TopK)
 	experts := at[int64](a.Index, int64(i*a.TopK)*8, a.TopK)
 	for k := range a.TopK {
-		e := experts[k]
-		if e < 0 || e >= int64(a.Experts) {
-			e = -1
-		}
-		lists[k], lists[a.TopK+k] = math.Float32frombits(uint32(int32(e))), 0
+		lists[k], lists[a.TopK+k] = math.Float32frombits(uint32(int32(t.expert(&a.Shape, experts[k])))), 0
 		if a.Weights != 0 {
 			lists[a.TopK+k] = at[float32](a.Weights, int64(i*a.TopK+k)*4, 1)[0]
 		}

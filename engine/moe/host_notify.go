@@ -45,7 +45,7 @@ func (t *task) notify(a *NotifyArgs) error {
 	b, h := t.b, handle{a.Shape, t.b.size, t.b.places(&a.Shape)}
 	t.notes++
 	n := t.notes
-	entry := entryOf(a, b.size)
+	entry := t.entryOf(a)
 	routes := at[route](a.Memory, h.routes(), a.Tokens)
 	var counts [MaxRanks]uint32
 	for i := range routes {
@@ -56,8 +56,7 @@ func (t *task) notify(a *NotifyArgs) error {
 	}
 	local := h.local()
 	totals := at[int32](a.Counts, 0, count(a.Counts != 0, a.Experts))
-	for k := range b.size {
-		p := (b.rank + k) % b.size
+	for p := range t.peers() {
 		m := t.noteOf(p, n, b.rank)
 		m.words[noteSignature], m.words[noteTokens] = a.signature(kindNotify, 0), uint32(a.Tokens)
 		copy(m.words[noteCounts:], counts[:])
@@ -86,12 +85,13 @@ func count(some bool, n int) int {
 
 // entryOf returns the function that gives the ranks of entry k of token i's list, as a set, and the expert's number
 // there. Without experts, entry 0 is all ranks of the token.
-func entryOf(a *NotifyArgs, ranks int) func(i, k int) (set uint32, expert int) {
+func (t *task) entryOf(a *NotifyArgs) func(i, k int) (set uint32, expert int) {
+	ranks := t.b.size
 	if a.TopK == 0 {
 		in := device.Bytes(a.InRank, int64(a.Tokens*ranks))
 		return func(i, _ int) (set uint32, _ int) {
 			for p, x := range in[i*ranks:][:ranks] {
-				if x != 0 {
+				if x != 0 && !t.mask.has(p) {
 					set |= 1 << p
 				}
 			}
@@ -100,8 +100,8 @@ func entryOf(a *NotifyArgs, ranks int) func(i, k int) (set uint32, expert int) {
 	}
 	index, local := at[int64](a.TopKIndex, 0, a.Tokens*a.TopK), a.local(ranks)
 	return func(i, k int) (uint32, int) {
-		x := index[i*a.TopK+k]
-		if x < 0 || x >= int64(a.Experts) {
+		x := t.expert(&a.Shape, index[i*a.TopK+k])
+		if x < 0 {
 			return 0, 0
 		}
 		return 1 << (int(x) / local), int(x) % local
@@ -131,6 +131,15 @@ func (t *task) learn(a *NotifyArgs, h *handle, n uint32) error {
 	clear(ranges)
 	total := int32(0)
 	for s := range b.size {
+		row := prefix[s*b.size:][:b.size]
+		if tokens[s], counts[s] = 0, 0; s > 0 {
+			copy(row, prefix[(s-1)*b.size:])
+		} else {
+			clear(row)
+		}
+		if t.mask.has(s) {
+			continue
+		}
 		w := t.word(b.rank, b.arena.note(n&1, s))
 		if err := t.await(s, "its note", func() bool { return w.Load() == n }); err != nil {
 			return err
@@ -142,10 +151,7 @@ func (t *task) learn(a *NotifyArgs, h *handle, n uint32) error {
 		tokens[s], counts[s] = int32(m.words[noteTokens]), int32(m.words[noteCounts+b.rank])
 		total += counts[s]
 		for p := range b.size {
-			prefix[s*b.size+p] = int32(m.words[noteCounts+p])
-			if s > 0 {
-				prefix[s*b.size+p] += prefix[(s-1)*b.size+p]
-			}
+			row[p] += int32(m.words[noteCounts+p])
 		}
 		t.placeRows(a, h, s, &m, ranges)
 		if a.TopK == 0 {
@@ -165,6 +171,7 @@ func (t *task) learn(a *NotifyArgs, h *handle, n uint32) error {
 		totals[x] = int32(begin)
 	}
 	at[int32](a.Memory, offTotal, 1)[0] = total
+	at[word](a.Memory, offMask, 1)[0] = t.mask
 	return nil
 }
 

@@ -91,6 +91,7 @@ func line(n int64) int64 { return (n + 127) &^ 127 }
 //	0      tokens        [16] int32   of each source
 //	64     counts        [16] int32   rows of each source
 //	128    total         int32        rows of all
+//	132    mask          uint32       the mask (mask.go) for which it was filled
 //	192    prefix        [R][R] int32 rows that ranks 0…i send to rank j
 //	totals [E] int32                  rows of each local expert
 //	ranges [E][R] int64               layout Experts: begin << 32 | count of a source's rows
@@ -107,6 +108,7 @@ const (
 	offTokens = 0
 	offCounts = 64
 	offTotal  = 128
+	offMask   = 132
 	offPrefix = 192
 	offTotals = offPrefix + MaxRanks*MaxRanks*4
 	// An entry of places in the layout Experts holds the expert in its upper bits.

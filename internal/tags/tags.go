@@ -36,6 +36,7 @@ func Primitive(kind uint8, tag int) int { return 1<<30 | int(kind)<<24 | tag }
 const (
 	SpaceOfHost          = -1            // bootstrap, SplitByHost
 	SpaceOfRank          = -2            // hosts, the engine of one rank
+	SpaceOfExperts       = -3            // engine/moe, SetMask
 	SpaceOfCommunicators = -0x676f63636c // goccl, NewComm
 	SpaceOfExecutors     = 1 << 20       // capi, an executor each, from here to twice that
 	SpaceUsedOnce        = 1 << 62       // bootstrap, OnceSpace: this bit and a hash

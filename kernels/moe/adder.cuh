@@ -230,6 +230,7 @@ struct Adder {
 template <bool ByExpert, class Mover>
 GOCCL_DEVICE void combine(const CombineArgs& a) {
   const uint32_t n = number(a);
+  if (!current(a)) return;
   if (blockIdx.x < a.senders ? send<ByExpert, Mover>(a, n) : Adder<ByExpert, Mover>(a, n).run()) end(a, n);
 }
 

@@ -29,7 +29,7 @@ struct CombineArgs : Head {
   Region weightWords;
   uint32_t hidden, senders;
 };
-static_assert(sizeof(CombineArgs) == 432, "CombineArgs is filled by the host");
+static_assert(sizeof(CombineArgs) == 440, "CombineArgs is filled by the host");
 
 GOCCL_DEVICE LL8Packet* weightWord(const CombineArgs& a, uint32_t at, uint32_t source, uint32_t token, uint32_t k) {
   return reinterpret_cast<LL8Packet*>(a.arena[at] + a.weightWords.base + source * a.weightWords.stride) +
@@ -38,10 +38,13 @@ GOCCL_DEVICE LL8Packet* weightWord(const CombineArgs& a, uint32_t at, uint32_t s
 
 // tellWeights is step 2 of a sender.
 GOCCL_DEVICE void tellWeights(const CombineArgs& a, uint32_t n) {
-  const uint32_t count = a.tokens * a.topK;
-  for (uint32_t p = 0; p < a.nranks; ++p)
+  const uint32_t count = a.tokens * a.topK, mask = maskOf(a);
+  for (uint32_t k = 0; k < a.nranks; ++k) {
+    const uint32_t p = peerAfter(a, k);
+    if (masked(mask, p)) continue;
     for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += a.senders * blockDim.x)
-      weightWord(a, peerAfter(a, p), a.rank, i / a.topK, i % a.topK)->write(floatBits(a.weights[i]), n);
+      weightWord(a, p, a.rank, i / a.topK, i % a.topK)->write(floatBits(a.weights[i]), n);
+  }
 }
 
 // Source is what a rank gets back.

@@ -31,14 +31,11 @@ struct DispatchArgs : Head {
   uint32_t groups;      // scales of a row
   uint32_t senders;     // blocks that send
 };
-static_assert(sizeof(DispatchArgs) == 456, "DispatchArgs is filled by the host");
+static_assert(sizeof(DispatchArgs) == 464, "DispatchArgs is filled by the host");
 
 // listWord is entry i of a token's list as it travels: the experts, then the weights.
 GOCCL_DEVICE uint32_t listWord(const DispatchArgs& a, uint32_t token, uint32_t i) {
-  if (i < a.topK) {
-    const int64_t x = a.index[static_cast<uint64_t>(token) * a.topK + i];
-    return x >= 0 && x < static_cast<int64_t>(a.local) * a.nranks ? static_cast<uint32_t>(x) : 0xffffffffu;
-  }
+  if (i < a.topK) return static_cast<uint32_t>(expertOf(a, a.index[static_cast<uint64_t>(token) * a.topK + i]));
   if (i >= 2 * a.topK || a.weights == nullptr) return 0;
   return floatBits(a.weights[static_cast<uint64_t>(token) * a.topK + i - a.topK]);
 }
@@ -101,19 +98,21 @@ GOCCL_DEVICE void sendSpan(const DispatchArgs& a, uint32_t n, uint32_t token, ui
 }
 
 // tellPiece tells the peers that a piece is there.
-GOCCL_DEVICE void tellPiece(const DispatchArgs& a, uint32_t piece, uint32_t n) {
+GOCCL_DEVICE void tellPiece(const DispatchArgs& a, uint32_t mask, uint32_t piece, uint32_t n) {
   for (uint32_t k = 1; k < a.nranks; ++k)
-    storeRelease<Scope::sys>(flagAt(a, a.row, peerAfter(a, k), a.rank, piece), n);
+    if (const uint32_t p = peerAfter(a, k); !masked(mask, p))
+      storeRelease<Scope::sys>(flagAt(a, a.row, p, a.rank, piece), n);
 }
 
 // sendPieces sends a warp's pieces.
 GOCCL_DEVICE bool sendPieces(const DispatchArgs& a, Plain& mover, Part part, uint32_t n) {
   constexpr uint32_t nothing = 0xffffffffu;
+  const uint32_t gone = maskOf(a);
   uint32_t sent = nothing;  // a piece whose flag is to be set
   auto publish = [&] {
     if (sent == nothing) return;
     mover.settle();
-    if (laneOf() == 0) tellPiece(a, sent, n);
+    if (laneOf() == 0) tellPiece(a, gone, sent, n);
     sent = nothing;
   };
   for (uint32_t piece = part.at; piece < pieces(a.tokens); piece += part.of) {

@@ -52,9 +52,11 @@ struct CountArgs {
   uint32_t* ranks;    // or null
   uint32_t* experts;  // or null
   uint8_t* inRank;    // or null
+  const uint32_t* state;
+  const int32_t* replicas;
   uint32_t tokens, topK, nranks, local;
 };
-static_assert(sizeof(CountArgs) == 56, "CountArgs is filled by the host");
+static_assert(sizeof(CountArgs) == 72, "CountArgs is filled by the host");
 
 // count: one block.
 GOCCL_DEVICE void count(const CountArgs& a) {
@@ -66,11 +68,12 @@ GOCCL_DEVICE void count(const CountArgs& a) {
     const int64_t* list = a.index + static_cast<uint64_t>(token) * a.topK;
     uint32_t mask = 0;
     for (uint32_t k = 0; k < a.topK; ++k) {
-      if (list[k] < 0 || list[k] >= static_cast<int64_t>(a.nranks) * a.local) continue;
-      mask |= 1u << static_cast<uint32_t>(list[k] / a.local);
+      const int64_t x = expertOf(a, list[k]);
+      if (x < 0) continue;
+      mask |= 1u << static_cast<uint32_t>(x / a.local);
       bool first = true;
-      for (uint32_t j = 0; j < k; ++j) first = first && list[j] != list[k];
-      if (first && a.experts != nullptr) addRelaxed<Scope::gpu>(a.experts + list[k], uint32_t{1});
+      for (uint32_t j = 0; j < k; ++j) first = first && expertOf(a, list[j]) != x;
+      if (first && a.experts != nullptr) addRelaxed<Scope::gpu>(a.experts + x, uint32_t{1});
     }
     for (uint32_t p = 0; p < a.nranks; ++p) {
       const uint32_t here = mask >> p & 1;

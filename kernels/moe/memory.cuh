@@ -11,6 +11,12 @@
 // Plain rows are published by a flag for each piece: stores of a warp, its barrier, release at system scope by one
 // lane; acquire by one lane, the warp's barrier, loads. Packets carry the count. A rank's arena may be written again
 // once its `ended` word says that its earlier launch of the kind is over: the last block releases it to all peers.
+//
+// # Masks
+//
+// The host writes the mask beside the count, while no launch runs. Nothing is written to a masked rank, and nothing
+// waits for one: notify gives its tokens and rows as 0 and names it in no route, so that other operations meet masked
+// ranks only where they tell all peers. A handle has the mask for which it was filled.
 #pragma once
 
 #include <collective/ticket.cuh>
@@ -48,7 +54,7 @@ struct Head {
   uint64_t* ticket;  // first: see ticket.cuh
   uint8_t* arena[maxRanks];
   AbortBlock* abort;
-  uint32_t* state;  // two words: launches of the kind, blocks of this launch that have ended
+  uint32_t* state;  // four words: launches of the kind, blocks of this launch that have ended, mask, size of replicas
   uint32_t rank, nranks;
   uint32_t tokens;   // of this rank
   uint32_t places;   // tokens for which a handle has places, of each rank
@@ -65,8 +71,9 @@ struct Head {
   Route* routes;
   int32_t* place;
   uint64_t ended;  // offset of the words [peer], 64 bytes each
+  const int32_t* replicas;
 };
-static_assert(sizeof(Head) == 256, "Head is filled by the host");
+static_assert(sizeof(Head) == 264, "Head is filled by the host");
 
 GOCCL_DEVICE uint32_t* endedWord(const Head& a, uint32_t at, uint32_t by) {
   return reinterpret_cast<uint32_t*>(a.arena[at] + a.ended + by * 64);
@@ -78,6 +85,23 @@ GOCCL_DEVICE uint32_t peerAfter(const Head& a, uint32_t k) {
   return p >= a.nranks ? p - a.nranks : p;
 }
 GOCCL_DEVICE uint32_t peerBefore(const Head& a, uint32_t k) { return peerAfter(a, k == 0 ? 0 : a.nranks - k); }
+
+// maskOf is the mask: a bit for each masked rank, and above them the number of the host's change.
+GOCCL_DEVICE uint32_t maskOf(const Head& a) { return a.state[2]; }
+GOCCL_DEVICE bool masked(uint32_t mask, uint32_t rank) { return (mask >> rank & 1) != 0; }
+
+// maskOfHandle is the mask for which a handle was filled.
+GOCCL_DEVICE uint32_t& maskOfHandle(const Head& a) { return reinterpret_cast<uint32_t&>(a.total[1]); }
+
+// expertOf is the expert that serves x, or -1: x itself, or its replica if its rank is masked.
+template <class Args>
+GOCCL_DEVICE int64_t expertOf(const Args& a, int64_t x) {
+  const int64_t experts = static_cast<int64_t>(a.local) * a.nranks;
+  const uint32_t mask = a.state[2] & ((1u << maxRanks) - 1);
+  if (x < 0 || x >= experts) return -1;
+  if (mask == 0 || !masked(mask, static_cast<uint32_t>(x / a.local))) return x;
+  return a.state[3] == experts ? a.replicas[x] : -1;
+}
 
 // perToken is the number of places of a token.
 GOCCL_DEVICE uint32_t perToken(const Head& a) { return a.byExpert ? a.topK : 1; }
@@ -94,10 +118,17 @@ GOCCL_DEVICE bool present(const Head& a, const int32_t* places) {
 // number returns the number of this launch, counted from 1.
 GOCCL_DEVICE uint32_t number(const Head& a) { return loadRelaxed<Scope::gpu>(a.state) + 1; }
 
+// current says whether the handle was filled for the mask. All blocks of a launch find the same.
+GOCCL_DEVICE bool current(const Head& a) {
+  if (maskOfHandle(a) == maskOf(a)) return true;
+  if (threadIdx.x == 0) report(a.abort, statusMismatch, a.total, waitNone, unknownPeer);
+  return false;
+}
+
 // begin waits until all peers have ended the launch before; all threads of the block call it.
 GOCCL_DEVICE bool begin(const Head& a, uint32_t n) {
   Status s = statusOk;
-  if (threadIdx.x < a.nranks) {
+  if (threadIdx.x < a.nranks && !masked(maskOf(a), threadIdx.x)) {
     const uint32_t* word = endedWord(a, a.rank, threadIdx.x);
     s = waitUntil([&] { return static_cast<int32_t>(loadAcquire<Scope::sys>(word) - (n - 1)) >= 0; }, a.abort, word,
                   waitSemaphore, -1, threadIdx.x);
@@ -122,7 +153,8 @@ GOCCL_DEVICE void finished(const Head& a, uint32_t n) {
 // end is the end of a block of a kernel that moves rows.
 GOCCL_DEVICE void end(const Head& a, uint32_t n) {
   if (!last(a)) return;
-  if (threadIdx.x < a.nranks) storeRelease<Scope::sys>(endedWord(a, threadIdx.x, a.rank), n);
+  if (threadIdx.x < a.nranks && !masked(maskOf(a), threadIdx.x))
+    storeRelease<Scope::sys>(endedWord(a, threadIdx.x, a.rank), n);
   finished(a, n);
 }
 

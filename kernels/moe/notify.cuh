@@ -3,6 +3,8 @@
 // Block b tells the rank b places ahead and hears from the rank b places behind, the rank itself for b = 0. So a block
 // waits only for the block of the same number of a peer.
 //
+// A masked rank is neither told nor heard: it has no tokens.
+//
 //   1. block 0: the ranks of each token, in the order of its list
 //   2. counts: how many tokens of this rank go to each rank
 //   3. send the note: packets of 8 bytes, a value and the launch's number
@@ -26,7 +28,7 @@ struct NotifyArgs : Head {
   const int32_t* expertCounts;  // without lists: [experts], or null
   uint32_t signature, unused;
 };
-static_assert(sizeof(NotifyArgs) == 312, "NotifyArgs is filled by the host");
+static_assert(sizeof(NotifyArgs) == 320, "NotifyArgs is filled by the host");
 
 GOCCL_DEVICE LL8Packet* noteAt(const NotifyArgs& a, uint32_t at, uint32_t source, uint32_t n) {
   return reinterpret_cast<LL8Packet*>(a.arena[at] + a.notes.base + (n & 1) * a.parityStride + source * a.notes.stride);
@@ -37,7 +39,7 @@ GOCCL_DEVICE uint32_t words(const Head& a) { return (a.entries + 1) / 2; }
 GOCCL_DEVICE uint32_t expertAt(const NotifyArgs& a, uint32_t token, uint32_t k, uint32_t p) {
   if (k >= a.entries) return none;
   if (a.topK == 0) return a.inRank[static_cast<uint64_t>(token) * a.nranks + p] != 0 ? 0 : none;
-  const int64_t x = a.index[static_cast<uint64_t>(token) * a.topK + k] - static_cast<int64_t>(p) * a.local;
+  const int64_t x = expertOf(a, a.index[static_cast<uint64_t>(token) * a.topK + k]) - static_cast<int64_t>(p) * a.local;
   return x >= 0 && x < static_cast<int64_t>(a.local) ? static_cast<uint32_t>(x) : none;
 }
 
@@ -52,12 +54,12 @@ GOCCL_DEVICE Route routeOf(const NotifyArgs& a, uint32_t token) {
   };
   if (a.topK == 0) {
     for (uint32_t p = 0; p < a.nranks; ++p)
-      if (a.inRank[static_cast<uint64_t>(token) * a.nranks + p] != 0) add(p);
+      if (a.inRank[static_cast<uint64_t>(token) * a.nranks + p] != 0 && !masked(maskOf(a), p)) add(p);
     return r;
   }
   for (uint32_t k = 0; k < a.topK; ++k) {
-    const int64_t x = a.index[static_cast<uint64_t>(token) * a.topK + k];
-    if (x >= 0 && x < static_cast<int64_t>(a.local) * a.nranks) add(static_cast<uint32_t>(x / a.local));
+    const int64_t x = expertOf(a, a.index[static_cast<uint64_t>(token) * a.topK + k]);
+    if (x >= 0) add(static_cast<uint32_t>(x / a.local));
   }
   return r;
 }
@@ -201,6 +203,13 @@ GOCCL_DEVICE Status rowsByExpert(const NotifyArgs& a, const LL8Packet* in, uint3
   return statusOk;
 }
 
+// silence is what a handle says of a masked source.
+GOCCL_DEVICE void silence(const NotifyArgs& a, uint32_t s) {
+  for (uint32_t x = threadIdx.x; x < a.local; x += blockDim.x) a.ranges[x * a.nranks + s] = 0;
+  if (threadIdx.x < a.nranks) a.prefix[s * a.nranks + threadIdx.x] = 0;
+  if (threadIdx.x == 0) a.sourceTokens[s] = a.counts[s] = 0;
+}
+
 // hear is step 4.
 GOCCL_DEVICE Status hear(const NotifyArgs& a, uint32_t s, uint32_t n, uint32_t* shared) {
   const LL8Packet* in = noteAt(a, a.rank, s, n);
@@ -246,6 +255,7 @@ GOCCL_DEVICE void addUp(const NotifyArgs& a) {
       a.prefix[s * a.nranks + threadIdx.x] = sum;
     }
     if (threadIdx.x == a.rank) *a.total = sum;
+    if (threadIdx.x == 0) maskOfHandle(a) = maskOf(a);
   }
   for (uint32_t x = threadIdx.x; x < a.local; x += blockDim.x) {
     int64_t begin = 0;
@@ -261,9 +271,13 @@ GOCCL_DEVICE void addUp(const NotifyArgs& a) {
 GOCCL_DEVICE void notify(const NotifyArgs& a) {
   const uint32_t n = number(a);
   uint32_t* shared = scratch();
-  tell(a, peerAfter(a, blockIdx.x), n, shared);
+  const uint32_t to = peerAfter(a, blockIdx.x), from = peerBefore(a, blockIdx.x), mask = maskOf(a);
+  if (!masked(mask, to)) tell(a, to, n, shared);
   __syncthreads();
-  if (hear(a, peerBefore(a, blockIdx.x), n, shared) != statusOk) return;
+  if (masked(mask, from))
+    silence(a, from);
+  else if (hear(a, from, n, shared) != statusOk)
+    return;
   if (!last(a)) return;
   addUp(a);
   __syncthreads();

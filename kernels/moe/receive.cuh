@@ -268,6 +268,7 @@ GOCCL_DEVICE bool receive(const DispatchArgs& a, uint32_t n) {
 template <class Mover>
 GOCCL_DEVICE void dispatch(const DispatchArgs& a) {
   const uint32_t n = number(a);
+  if (!current(a)) return;
   if (blockIdx.x < a.senders ? send(a, n) : receive<Mover>(a, n)) end(a, n);
 }
 

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "194e88c8a28ab73c674b71329bf27ef5c9620f81df5a9f3f84e2dd8273c0deb1",
+	Source:   "45aeef8e234c6cc03e2130a7d893e1c9030f921e89636a29eb0ecc732dbebd12",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",

@@ -76,6 +76,8 @@ SIGNATURES = {
     "moe_create": "Qp>Q",
     "moe_destroy": "Q",
     "moe_layout": "Qpp",
+    "moe_set_mask": "Qpupu",
+    "moe_error": "Q",
     "moe_count": "Qp",
     "moe_notify": "Qp",
     "moe_dispatch": "Qp",

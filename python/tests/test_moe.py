@@ -1,5 +1,8 @@
 """Experts under DeepEP's names, on the host device with numpy: against a plain reference, bit for bit."""
 
+import os
+import signal
+
 import numpy as np
 import pytest
 
@@ -164,6 +167,54 @@ def _latency(rank, n, uid):
 @pytest.mark.parametrize("n", [2])
 def test_latency(n):
     jobs.run(n, _latency)
+
+
+def _masked(rank, n, uid):
+    comm = jobs.communicator(rank, n, uid)
+    size = Buffer.get_low_latency_rdma_size_hint(32, 256, n, 4 * n)
+    buffer = Buffer(comm, num_rdma_bytes=size, low_latency_mode=True)
+    c = Case(3, n)
+    experts, dead = c.experts, n - 1
+    buffer.low_latency_dispatch(c.x[rank], c.idx[rank], 32, experts, use_fp8=False)
+    if rank == dead:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(errors.GocclError):
+        while True:
+            buffer.low_latency_dispatch(c.x[rank], c.idx[rank], 32, experts, use_fp8=False)
+    for bad in ({rank}, range(n), {n}):
+        with pytest.raises(errors.InvalidArgument):
+            buffer.set_mask(bad)
+    replicas = [e if e < 4 * dead else (e - 4 * dead if e % 2 else -1) for e in range(experts)]
+    buffer.set_mask({dead}, replicas)
+    table = np.array([*replicas, -1])
+    x, served = c.x[rank], [table[i] for i in c.idx]
+    got, count, handle, _, _ = buffer.low_latency_dispatch(x, c.idx[rank], 32, experts, use_fp8=False)
+    y = buffer.get_next_low_latency_combine_buffer(handle)
+    y[:] = 0x7fc0
+    for e in range(c.local):
+        want = [(s, t) for s in range(dead) for t in range(c.tokens[s]) if (served[s][t] == rank * c.local + e).any()]
+        assert count[e] == len(want) and handle[1][e][dead] & 0xffffffff == 0
+        for i, (s, t) in enumerate(want):
+            np.testing.assert_array_equal(got[e, i], c.x[s][t])
+            y[e, i] = bf16(f32(c.x[s][t]) * np.float32(rank * c.local + e + 0.5))
+    sums, _, _ = buffer.low_latency_combine(y, c.idx[rank], c.weights[rank], handle)
+    for t in range(c.tokens[rank]):
+        total, seen = np.zeros(c.hidden, np.float32), []
+        for p in [int(e) // c.local for e in served[rank][t] if e >= 0]:
+            if p in seen:
+                continue
+            seen.append(p)
+            part = np.zeros(c.hidden, np.float32)
+            for e, w in zip(served[rank][t], c.weights[rank][t]):
+                if e >= 0 and e // c.local == p:
+                    part += w * f32(bf16(f32(x[t]) * np.float32(e + 0.5)))
+            total += f32(bf16(part))
+        np.testing.assert_array_equal(sums[t], bf16(total))
+    buffer.destroy()
+
+
+def test_masked():
+    jobs.run(3, _masked, victim=2)
 
 
 def test_exports():

@@ -21,7 +21,8 @@ type Case struct {
 	Quantize bool
 	Seed     uint64
 	Name     string
-	Number   [][]int // by rank and token: which token of the whole case it is; nil: the case is whole
+	Given    [][]int64 // what the ranks give as Index under a mask; nil: Index
+	Number   [][]int   // by rank and token: which token of the whole case it is; nil: the case is whole
 }
 
 // Part is a case of some tokens of c, in another order.

@@ -1,6 +1,7 @@
 package moe
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"slices"
@@ -96,6 +97,60 @@ func TestOnMockLaunches(t *testing.T) {
 	}
 }
 
+// A mask changes memory that the kernels read, and nothing of their launches, so graphs remain valid.
+func TestOnMockMask(t *testing.T) {
+	all, comms := onMock(t)
+	trace, err := commtest.MockTrace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := comms[1].Device().Alloc(8 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := commtest.MockStream(t, comms[1])
+	launches := func() (params [][]byte) {
+		trace.Start()
+		err := step(all[1], s, memory.Ptr())
+		calls, terr := trace.Stop()
+		if err := errors.Join(err, terr); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range calls {
+			if c.Kind == mockcuda.Launch {
+				params = append(params, c.Params)
+			}
+		}
+		return params
+	}
+	before := launches()
+	mask := moe.Mask{Gone: []bool{false, false, false, true}, Replicas: slices.Repeat([]int32{5}, 16)}
+	if err := commtest.Each(3, func(r int) error { return all[r].SetMask(t.Context(), mask) }); err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range launches() {
+		if !bytes.Equal(p, before[i]) {
+			t.Errorf("launch %d differs", i)
+		}
+		if i == 1 { // quantize
+			continue
+		}
+		state := make([]byte, 16)
+		table := make([]byte, 64)
+		if err := errors.Join(comms[1].Device().CopyOut(state, device.Ptr(binary.LittleEndian.Uint64(p[144:]))),
+			comms[1].Device().CopyOut(table, device.Ptr(binary.LittleEndian.Uint64(p[256:])))); err != nil {
+			t.Fatal(err)
+		}
+		if want := put([]uint32{1, 0, 1<<16 | 1<<3, 16}); !bytes.Equal(state, want) ||
+			!bytes.Equal(table, put(mask.Replicas)) {
+			t.Errorf("launch %d: state % x, not % x; replicas % x", i, state, want, table)
+		}
+	}
+	if err := errors.Join(s.Close(), memory.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 // A rank of more tokens than go as packets has kernels with stages: one stage for each warp of a block, or fewer if
 // shared memory has room for fewer. If too few fit, or there are few tokens, kernels without stages run.
 func TestOnMockStages(t *testing.T) {
@@ -132,8 +187,8 @@ func TestOnMockStages(t *testing.T) {
 				continue
 			}
 			_, name, _ := strings.Cut(call.Kernel, "moe_")
-			stage := binary.LittleEndian.Uint32(call.Params[256+84:]) // in Row, behind Head
-			stages := binary.LittleEndian.Uint32(call.Params[256+88:])
+			stage := binary.LittleEndian.Uint32(call.Params[264+84:]) // in Row, behind Head
+			stages := binary.LittleEndian.Uint32(call.Params[264+88:])
 			if len(names) == 0 || name != names[0] || stages != c.stages || stages*(stage+8) > call.Shared ||
 				(stages == 0) != (call.Shared == 0) {
 				t.Errorf("%d tokens of %d elements: %s with %d stages of %d bytes, %d of shared memory; want %v with %d",

@@ -11,7 +11,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	commtest.Main(m, map[string]func(*commtest.Process) error{"cases": cases, "survive": survive})
+	commtest.Main(m, map[string]func(*commtest.Process) error{"cases": cases, "survive": survive, "mourn": mourn})
 }
 
 // shapes returns the shapes to test with a number of ranks.

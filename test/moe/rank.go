@@ -24,6 +24,7 @@ type Rank struct {
 	M        *goccl.MoE
 	Stream   device.Stream
 	Graph    bool // operations are captured and replayed
+	Masked   bool // the communicator may have failed
 	own      []device.Allocation
 }
 
@@ -93,7 +94,18 @@ func (r *Rank) read(p device.Ptr, n int) []byte {
 func (r *Rank) sync() error {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
+	if r.Masked {
+		return errors.Join(r.Stream.Synchronize(ctx), r.M.Err())
+	}
 	return errors.Join(r.Stream.Synchronize(ctx), r.C.AsyncError())
+}
+
+// renew replaces a stream that has failed.
+func (r *Rank) renew() (err error) {
+	if err = r.Stream.Close(); err == nil {
+		r.Stream, err = r.C.Device().NewStream()
+	}
+	return err
 }
 
 func put[T any](list []T) []byte {
@@ -123,10 +135,10 @@ func (r *Rank) run(c *Case, exact bool) error {
 	h := moe.Handle{Shape: s, Memory: r.memory(int(bytesOf), nil), Tokens: n}
 	notify := moe.NotifyArgs{Handle: h, Stream: r.Stream}
 	if k > 0 {
-		notify.TopKIndex = r.memory(n*k*8, put(c.Index[me]))
+		notify.TopKIndex = r.memory(n*k*8, put(c.given(me)))
 	} else {
 		in := make([]byte, n*c.Ranks)
-		for i, x := range c.Index[me] {
+		for i, x := range c.given(me) {
 			in[i] = byte(x)
 		}
 		notify.InRank = r.memory(len(in), in)

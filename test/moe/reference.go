@@ -29,6 +29,14 @@ func (c *Case) on(s, t int) (ranks []int) {
 	return ranks
 }
 
+// given is what a rank gives as Index.
+func (c *Case) given(s int) []int64 {
+	if c.Given != nil {
+		return c.Given[s]
+	}
+	return c.Index[s]
+}
+
 func (c *Case) list(s, t int) []int64 { return c.Index[s][t*c.Shape.TopK:][:c.Shape.TopK] }
 
 // got are the rows of a rank in the layout Rows.

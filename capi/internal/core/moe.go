@@ -129,6 +129,20 @@ func MoELayout(m *MoE, s *MoEShape) (MoEOffsets, error) {
 		uint64(o.Ranges)}, nil
 }
 
+// MoESetMask changes the mask.
+func MoESetMask(m *MoE, gone []uint8, replicas []int32) error {
+	mask := moe.Mask{Gone: make([]bool, len(gone)), Replicas: replicas}
+	for r, g := range gone {
+		mask.Gone[r] = g != 0
+	}
+	err := m.SetMask(context.Background(), mask)
+	m.c.renewDefaultStream()
+	return err
+}
+
+// MoEError is the failure that has ended the operations.
+func MoEError(m *MoE) error { return m.Err() }
+
 // enqueue calls f with the handle and the stream of an operation.
 func (m *MoE) enqueue(a *MoEHandle, stream uintptr, f func(moe.Handle, device.Stream) error) error {
 	s, err := m.c.stream(stream)

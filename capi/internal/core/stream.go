@@ -28,6 +28,14 @@ func (c *comm) stream(raw uintptr) (device.Stream, error) {
 	return w.stream, nil
 }
 
+// renewDefaultStream forgets stream 0, which on the host device has failed if its work has.
+func (c *comm) renewDefaultStream() {
+	c.streamMu.Lock()
+	defer c.streamMu.Unlock()
+	delete(c.streams, 0)
+	c.lastStream.Store(nil)
+}
+
 type wrapped struct {
 	raw    uintptr
 	stream device.Stream

@@ -17,7 +17,7 @@ var moeEdits = []breakage{
 	{"flag before the piece", edit{"moe/dispatch.cuh", "    publish();\n    sent = piece;\n",
 		`    if (!mutated("flag before the piece")) publish();
     sent = piece;
-    if (mutated("flag before the piece") && laneOf() == 0) tellPiece(a, piece + part.of, n);
+    if (mutated("flag before the piece") && laneOf() == 0) tellPiece(a, gone, piece + part.of, n);
 `}},
 	{"a row before the one before has left", edit{"moe/stage.cuh", "      copies.perform(memory);\n      copyVectors",
 		`      if (!mutated("a row before the one before has left")) copies.perform(memory);
@@ -27,9 +27,9 @@ var moeEdits = []breakage{
 #endif
     if (!mutated("stores before the lists")) __syncwarp();`}},
 	{"ranks in ascending order", edit{"moe/notify.cuh",
-		"const int64_t x = a.index[static_cast<uint64_t>(token) * a.topK + k];\n",
-		`const int64_t x = a.index[static_cast<uint64_t>(token) * a.topK +
-                              (mutated("ranks in ascending order") ? a.topK - 1 - k : k)];
+		"const int64_t x = expertOf(a, a.index[static_cast<uint64_t>(token) * a.topK + k]);\n",
+		`const int64_t x = expertOf(a, a.index[static_cast<uint64_t>(token) * a.topK +
+                                          (mutated("ranks in ascending order") ? a.topK - 1 - k : k)]);
 `}},
 	{"piece of another launch", edit{"moe/warps.cuh", "loadAcquire<Scope::sys>(word) == n; }",
 		`loadAcquire<Scope::sys>(word) == n || mutated("piece of another launch"); }`}},
@@ -45,6 +45,11 @@ var moeEdits = []breakage{
 		`uint32_t{1}) + (mutated("the first block ends the launch") ? gridDim.x : 1) == gridDim.x`}},
 	{"lines of another launch", edit{"moe/memory.cuh", "static_cast<uint64_t>(n) << 32 | n; }",
 		`mutated("lines of another launch") ? 1 : static_cast<uint64_t>(n) << 32 | n; }`}},
+	{"a masked rank is waited for", edit{"moe/memory.cuh", "threadIdx.x < a.nranks && !masked(maskOf(a), threadIdx.x)) {",
+		`threadIdx.x < a.nranks &&
+      (mutated("a masked rank is waited for") || !masked(maskOf(a), threadIdx.x))) {`}},
+	{"no replica", edit{"moe/memory.cuh", "a.state[3] == experts ?",
+		`!mutated("no replica") && a.state[3] == experts ?`}},
 	{"weights of another launch", edit{"moe/combine.cuh", "return in->tryRead(n, v); }",
 		`return in->tryRead(n, v) || mutated("weights of another launch"); }`}},
 }

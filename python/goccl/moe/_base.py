@@ -14,7 +14,7 @@ from ._engine import Engine
 from ._event import EventOverlap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
     from typing import Any
 
 _PACKET_TOKENS = 256  # of a rank that sends packets, at most
@@ -46,6 +46,13 @@ class Base:
     def destroy(self) -> None:
         """Frees the memory. The work that uses it has ended, or the communicator was aborted."""
         self._engine.close()
+
+    def set_mask(self, gone: Collection[int], replicas: Sequence[int] | None = None) -> None:
+        """Leaves out ranks: dispatches and combines neither write to them nor wait for them. replicas has, for each
+        expert, the one that serves its tokens if its rank is left out, or -1: then its part is missing in the sums. All
+        ranks that remain call it together between two steps, with the same arguments. Graphs remain valid; handles of
+        earlier dispatches do not. An empty gone takes all ranks back, if they live."""
+        self._engine.set_mask(gone, replicas)
 
     @classmethod
     def set_num_sms(cls, new_num_sms: int) -> None:

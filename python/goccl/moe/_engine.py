@@ -15,6 +15,7 @@ from ..nccl import Communicator
 from . import _calls
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
     from typing import Any
 
 
@@ -54,6 +55,14 @@ class Engine:
             interruptible(getattr(lib, what), self.handle, ctypes.byref(args), on_interrupt=self.comm.abort)
         else:
             getattr(lib, what)(self.handle, ctypes.byref(args))
+
+    def set_mask(self, gone: Collection[int], replicas: Sequence[int] | None) -> None:
+        if any(not 0 <= r < self.size for r in gone):
+            raise errors.InvalidArgument(f"ranks {sorted(gone)} of {self.size}")
+        flags = (ctypes.c_uint8 * self.size)(*(r in gone for r in range(self.size)))
+        table = (ctypes.c_int32 * len(replicas))(*replicas) if replicas is not None else None
+        interruptible(lib.moe_set_mask, self.handle, flags, self.size, table, len(table or ()),
+                      on_interrupt=self.comm.abort)
 
     def local(self, experts: int) -> int:
         if experts < 1 or experts % self.size:

@@ -8,6 +8,8 @@
 #include <moe/receive.cuh>
 #include <moe/stage.cuh>
 
+#include <algorithm>
+#include <barrier>
 #include <random>
 
 using namespace ranks;
@@ -29,13 +31,20 @@ void jitter(uint32_t seed) { std::this_thread::sleep_for(std::chrono::microsecon
 // Case is what all ranks do in a round.
 struct Case {
   bool byExpert, eight, lists;
-  uint32_t topK, hidden, tokens[size];
-  std::vector<int64_t> index[size];
+  uint32_t topK, hidden, tokens[size], gone;
+  std::vector<int64_t> given[size], index[size];  // experts, and those that serve them
+  std::vector<int32_t> replicas;
   std::vector<float> weights[size];
   std::vector<uint8_t> x[size];
 
-  Case(uint32_t seed) {
+  // gone is a set of masked ranks.
+  Case(uint32_t seed, uint32_t masked) : gone(masked) {
     std::mt19937 random(seed);
+    for (uint32_t x = 0; gone != 0 && x < size * local; ++x) {
+      uint32_t y = random() % (size * local);
+      while (isGone(y / local)) y = random() % (size * local);
+      replicas.push_back(random() % 4 == 0 ? -1 : static_cast<int32_t>(y));
+    }
     byExpert = seed % 2 == 1;
     eight = seed / 2 % 2 == 1;
     topK = 1 + random() % 3;
@@ -43,19 +52,21 @@ struct Case {
     hidden = eight ? 128 : 8 * (1 + random() % 12);
     for (uint32_t s = 0; s < size; ++s) {
       tokens[s] = random() % (seed % 3 == 0 ? packets + 1 : most + 1);
-      if (seed % 7 == 6 && s == 1) tokens[s] = 0;
+      if ((seed % 7 == 6 && s == 1) || isGone(s)) tokens[s] = 0;
       for (uint32_t t = 0; t < tokens[s]; ++t)
         for (uint32_t k = 0; k < topK; ++k) {
           int64_t x = random() % (size * local);
           if (seed % 5 == 1) x = local + 1;           // all to one expert
           if (seed % 5 == 2) x = -1;                  // none
           if (seed % 5 == 3 && random() % 2) x = -1;  // some
-          index[s].push_back(x);
+          given[s].push_back(x);
+          index[s].push_back(x >= 0 && isGone(static_cast<uint32_t>(x / local)) ? replicas[x] : x);
           weights[s].push_back(static_cast<float>(random() % 1000) / 333.0f - 1.0f);
         }
       for (uint32_t i = 0; i < tokens[s] * bytes(); ++i) x[s].push_back(static_cast<uint8_t>(random()));
     }
   }
+  bool isGone(uint32_t rank) const { return (gone >> rank & 1) != 0; }
   uint32_t data() const { return eight ? hidden : hidden * 2; }
   uint32_t groups() const { return eight ? 1 : 0; }
   uint32_t scales() const { return eight ? 8 : 0; }
@@ -110,14 +121,31 @@ struct Case {
 
 struct World {
   std::vector<std::unique_ptr<Memory>> arenas;
-  std::vector<std::vector<uint32_t>> state;
+  std::vector<std::vector<uint32_t>> state;  // by rank: four words of each kind
+  std::barrier<> meet{size};
   World() {
     for (uint32_t r = 0; r < size; ++r) {
       arenas.push_back(std::make_unique<Memory>(arenaBytes));
-      state.emplace_back(6);
+      state.emplace_back(12);
     }
   }
 };
+
+// setMask is what the host does between operations, on all ranks together.
+void setMask(World& w, uint32_t rank, const Case& c, uint32_t number) {
+  w.meet.arrive_and_wait();
+  uint32_t latest = 0;
+  for (auto& s : w.state)
+    for (uint32_t kind = 0; kind < 3; ++kind) latest = std::max(latest, s[4 * kind]);
+  w.meet.arrive_and_wait();
+  for (uint32_t kind = 0; kind < 3; ++kind) {
+    const uint32_t all[] = {latest + 1, 0, c.gone | number << maxRanks, static_cast<uint32_t>(c.replicas.size())};
+    std::copy_n(all, 4, w.state[rank].begin() + 4 * kind);
+    for (uint32_t p = 0; p < size; ++p)
+      *reinterpret_cast<uint32_t*>(w.arenas[rank]->data + endedAt[kind] + p * 64) = latest + 1;
+  }
+  w.meet.arrive_and_wait();
+}
 
 // Rank is a rank's round.
 struct Rank {
@@ -133,7 +161,7 @@ struct Rank {
     Head a{};
     a.abort = abortBlock();
     for (uint32_t r = 0; r < size; ++r) a.arena[r] = w.arenas[r]->data;
-    a.state = w.state[rank].data() + 2 * kind;
+    a.state = w.state[rank].data() + 4 * kind;
     a.rank = rank, a.nranks = size, a.tokens = c.tokens[rank], a.places = most;
     a.byExpert = c.byExpert, a.entries = c.topK, a.topK = c.topK, a.local = local;
     uint8_t* h = handle.data;
@@ -144,6 +172,7 @@ struct Rank {
     a.routes = reinterpret_cast<Route*>(h + 4096);
     a.place = reinterpret_cast<int32_t*>(h + 8192);
     a.ended = endedAt[kind];
+    a.replicas = c.replicas.data();
     return a;
   }
   Row row(uint32_t kind, uint32_t data, uint32_t scales, uint32_t lists) {
@@ -162,7 +191,7 @@ struct Rank {
     NotifyArgs n{};
     static_cast<Head&>(n) = head(2);
     n.notes = notes, n.parityStride = size * notes.stride;
-    n.index = c.index[rank].data(), n.signature = 77;
+    n.index = c.given[rank].data(), n.signature = 77;
     for (uint32_t again = round % 3; again < 3; again += 2) {  // notes may follow each other
       Launch(size, round % 4 == 0 ? 64 : 32, [&n] { notify(n); }).join();
       ended();
@@ -204,7 +233,7 @@ struct Rank {
     static_cast<Head&>(a) = head(0);
     a.row = row(0, c.data(), c.scales(), c.lists ? c.topK * 8 : 0);
     a.x = in.data, a.scales = inScales.data, a.xStride = c.data(), a.scaleStride = 4;
-    a.index = c.index[rank].data(), a.weights = c.weights[rank].data();
+    a.index = c.given[rank].data(), a.weights = c.weights[rank].data();
     a.recvX = x.data, a.recvScales = reinterpret_cast<float*>(scales.data);
     a.recvIndex = reinterpret_cast<int64_t*>(index.data), a.recvWeights = reinterpret_cast<float*>(lists.data);
     a.recvSource = reinterpret_cast<int32_t*>(source.data);
@@ -306,12 +335,21 @@ int main(int argc, char** argv) {
   }
   World w;
   std::vector<Case> cases;
-  for (uint32_t i = 0; i < rounds; ++i) cases.emplace_back(first + i);
+  for (uint32_t i = 0; i < rounds; ++i) cases.emplace_back(first + i, 0);
+  const uint32_t masks[] = {1 << 2, 1 << 2, 1 << 0 | 1 << 1, 0};
+  for (uint32_t gone : masks) cases.emplace_back(first + static_cast<uint32_t>(cases.size()), gone);
   std::vector<std::thread> ranks;
   for (uint32_t n = 0; n < size; ++n)
-    ranks.emplace_back([&w, &cases, n] {
-      for (uint32_t round = 0; round < cases.size(); ++round)
-        Rank{w, cases[round], n, round % 3 == 1 || (round + n) % 3 == 1}.run(round);
+    ranks.emplace_back([&w, &cases, rounds, n] {
+      for (uint32_t round = 0; round < cases.size(); ++round) {
+        if (round >= rounds) setMask(w, n, cases[round], round);
+        if (!cases[round].isGone(n)) Rank{w, cases[round], n, round % 3 == 1 || (round + n) % 3 == 1}.run(round);
+      }
     });
   for (auto& t : ranks) t.join();
+  Rank old{w, cases[0], 0, false};  // whose handle has no mask
+  const Head h = old.head(0);
+  bool taken = true;
+  Launch(1, 1, [&] { taken = current(h); }).join();
+  CHECK(!taken && loadRelaxed<Scope::sys>(&abortBlock()->reported) == statusMismatch, "an old handle is taken");
 }

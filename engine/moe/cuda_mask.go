@@ -1,0 +1,55 @@
+package moe
+
+import (
+	"context"
+	"errors"
+	"unsafe"
+
+	"github.com/goccl/goccl/device"
+)
+
+// kindState is what the kernels of a kind keep, and the mask. A block reads all of it with its number.
+type kindState struct {
+	number   uint32 // launches
+	_        uint32 // blocks of the running launch that have ended
+	mask     word
+	replicas uint32 // experts that the table of replicas is for; 0: there is none
+}
+
+func (e *cudaEngine) state(kind int) uint64 {
+	return uint64(e.launcher.State.Ptr()) + stateTicket + uint64(kind)*uint64(unsafe.Sizeof(kindState{}))
+}
+
+func (e *cudaEngine) replicas() uint64 { return uint64(e.launcher.State.Ptr()) + stateReplicas }
+
+// idle waits for all work of the communicator.
+func (e *cudaEngine) idle(ctx context.Context) error { return e.launcher.Order.Wait(ctx) }
+
+func (e *cudaEngine) latest() (n uint32, err error) {
+	var states [kinds + 1]kindState
+	err = e.dev.CopyOut(bytesOf(states[:]), device.Ptr(e.state(0)))
+	for _, s := range states {
+		n = max(n, s.number)
+	}
+	return n, err
+}
+
+func (e *cudaEngine) restart(n uint32, w word, replicas []int32) error {
+	var states [kinds + 1]kindState
+	for k := range states {
+		states[k] = kindState{number: n, mask: w, replicas: uint32(len(replicas))}
+	}
+	ended := make([]uint32, kinds*MaxRanks*64/4) // of which the first of each line counts
+	for i := range ended {
+		ended[i] = n
+	}
+	e.launcher.Abort.Clear()
+	return errors.Join(e.dev.CopyIn(device.Ptr(e.state(0)), bytesOf(states[:])),
+		e.dev.CopyIn(device.Ptr(e.replicas()), bytesOf(replicas)),
+		e.dev.CopyIn(e.b.memory.Ptr[e.b.rank].Add(e.b.arena.ended(0, 0)), bytesOf(ended)))
+}
+
+func bytesOf[T any](s []T) []byte {
+	var zero T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(zero)))
+}
