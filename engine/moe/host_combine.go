@@ -2,6 +2,7 @@ package moe
 
 import (
 	"encoding/binary"
+	"slices"
 	"unsafe"
 
 	"github.com/goccl/goccl/internal/hostreduce"
@@ -40,7 +41,7 @@ func (t *task) combine(a *CombineArgs) error {
 	}
 	for s := range t.peers() {
 		for i := range int(v.tokens[s]) {
-			if places := v.places(s, i); present(places) {
+			if places := v.places(s, i); slices.Max(places) >= 0 {
 				out := t.slot(s, kindCombine, b.rank, r, i)
 				if err := t.giveBack(a, v, r, s, i, n, places, out); err != nil {
 					return err
@@ -66,22 +67,14 @@ func (t *task) combine(a *CombineArgs) error {
 	return nil
 }
 
-// weightWords are a rank's words for the weights of a source's tokens: the value below, the number of the combine
-// above.
-func (t *task) weightWords(rank, source, tokens, topK int) []uint64 {
-	return at[uint64](t.b.memory.Ptr[rank], t.b.arena.weights(source), tokens*topK)
-}
-
-// sendWeights is step 2. The last word is stored last.
+// sendWeights is step 2: words of a value below and the number of the combine above, which is stored last.
 func (t *task) sendWeights(a *CombineArgs, p int, n uint32) {
-	words := t.weightWords(p, t.b.rank, a.Tokens, a.TopK)
+	to := t.b.arena.weights(t.b.rank)
 	for i, w := range at[uint32](a.Weights, 0, a.Tokens*a.TopK) {
-		t.word(p, t.b.arena.weights(t.b.rank)+int64(i)*wordBytes).Store(w)
-		t.word(p, t.b.arena.weights(t.b.rank)+int64(i)*wordBytes+4).Store(n)
+		t.word(p, to+int64(i)*wordBytes).Store(w)
+		t.word(p, to+int64(i)*wordBytes+4).Store(n)
 	}
-	if len(words) > 0 {
-		t.door(p).Wake()
-	}
+	t.door(p).Wake()
 }
 
 // weight waits for a weight of a source's token.

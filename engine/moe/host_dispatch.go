@@ -3,6 +3,7 @@ package moe
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
@@ -33,16 +34,6 @@ func (t *task) view(h *Handle) *view {
 func (v *view) places(source, i int) []int32 {
 	n := v.entries()
 	return at[int32](v.memory, v.handle.places()+int64((source*v.handle.tokens+i)*n)*4, n)
-}
-
-// present reports whether the token has come.
-func present(places []int32) bool {
-	for _, p := range places {
-		if p >= 0 {
-			return true
-		}
-	}
-	return false
 }
 
 func (e *hostEngine) dispatch(seq uint64, args *DispatchArgs) error {
@@ -88,7 +79,7 @@ func (t *task) dispatch(a *DispatchArgs) error {
 				}
 			}
 			places := v.places(s, i)
-			if !present(places) {
+			if slices.Max(places) < 0 { // the token does not come here
 				continue
 			}
 			from := t.slot(b.rank, kindDispatch, s, r, i)
