@@ -70,7 +70,7 @@ GOCCL_DEVICE void count(const CountArgs& a) {
     for (uint32_t k = 0; k < a.topK; ++k) {
       const int64_t x = expertOf(a, list[k]);
       if (x < 0) continue;
-      mask |= 1u << static_cast<uint32_t>(x / a.local);
+      mask |= 1u << (static_cast<uint32_t>(x) / a.local);
       bool first = true;
       for (uint32_t j = 0; j < k; ++j) first = first && expertOf(a, list[j]) != x;
       if (first && a.experts != nullptr) addRelaxed<Scope::gpu>(a.experts + x, uint32_t{1});

@@ -96,10 +96,9 @@ GOCCL_DEVICE uint32_t& maskOfHandle(const Head& a) { return reinterpret_cast<uin
 // expertOf is the expert that serves x, or -1: x itself, or its replica if its rank is masked.
 template <class Args>
 GOCCL_DEVICE int64_t expertOf(const Args& a, int64_t x) {
-  const int64_t experts = static_cast<int64_t>(a.local) * a.nranks;
-  const uint32_t mask = a.state[2] & ((1u << maxRanks) - 1);
+  const uint32_t experts = a.local * a.nranks, mask = a.state[2] & ((1u << maxRanks) - 1);
   if (x < 0 || x >= experts) return -1;
-  if (mask == 0 || !masked(mask, static_cast<uint32_t>(x / a.local))) return x;
+  if (mask == 0 || !masked(mask, static_cast<uint32_t>(x) / a.local)) return x;
   return a.state[3] == experts ? a.replicas[x] : -1;
 }
 

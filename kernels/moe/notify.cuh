@@ -59,7 +59,7 @@ GOCCL_DEVICE Route routeOf(const NotifyArgs& a, uint32_t token) {
   }
   for (uint32_t k = 0; k < a.topK; ++k) {
     const int64_t x = expertOf(a, a.index[static_cast<uint64_t>(token) * a.topK + k]);
-    if (x >= 0) add(static_cast<uint32_t>(x / a.local));
+    if (x >= 0) add(static_cast<uint32_t>(x) / a.local);
   }
   return r;
 }

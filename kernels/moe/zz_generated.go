@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "45aeef8e234c6cc03e2130a7d893e1c9030f921e89636a29eb0ecc732dbebd12",
+	Source:   "ccf6ecbf6a9941c804e7f815613491ec4d957d54066f26266eb447d62960d16d",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",
