@@ -88,9 +88,20 @@ func masked(r *Rank, random *rand.Rand, gone []bool, most int) error {
 
 // Masks change between steps: ranks are masked, do other things, and come back.
 func TestMasks(t *testing.T) {
-	const n = 4
-	comms := commtest.New(t, n, commtest.Host, nil)
-	seed := rand.Uint64()
+	change(t, commtest.New(t, 4, commtest.Host, nil), false)
+}
+
+// TestGPUMasks is TestMasks on GPUs: eager, and as graphs that are replayed.
+func TestGPUMasks(t *testing.T) {
+	n, open := commtest.GPUs(t)
+	for _, graph := range []bool{false, true} {
+		change(t, commtest.New(t, n, open, nil), graph)
+	}
+}
+
+func change(t *testing.T, comms []*goccl.Comm, graph bool) {
+	t.Helper()
+	n, seed := len(comms), rand.Uint64()
 	rounds := make([][]bool, 6)
 	random := rand.New(rand.NewPCG(seed, 9))
 	for i := range rounds {
@@ -106,6 +117,7 @@ func TestMasks(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		rank.Graph = graph
 		err = all(rank, seed, 8)
 		for i, gone := range rounds {
 			if err == nil && !gone[r] {
@@ -114,7 +126,7 @@ func TestMasks(t *testing.T) {
 		}
 		return errors.Join(err, rank.Close())
 	}); err != nil {
-		t.Fatalf("seed %d: %v", seed, err)
+		t.Fatalf("graph %v, seed %d: %v", graph, seed, err)
 	}
 }
 
