@@ -1,5 +1,11 @@
 package dsl
 
+import (
+	"slices"
+
+	"github.com/goccl/goccl/plan/internal/sets"
+)
+
 // assignBlocks chooses thread blocks for operations without one.
 //
 // Operations of a rank that must keep their order share a block; the others are distributed over blocks. These must
@@ -85,7 +91,7 @@ func (o *operation) peers(shared map[int][]reach, ranks int) []int {
 }
 
 func (p *CollectiveProgram) assignRank(id int, r *rankState, shared map[int][]reach) {
-	g := newGroups(r.ops)
+	g := &groups{r.ops, sets.New(len(r.ops))}
 	byChannel := map[*channel]int{}
 	touched := map[int][]int{} // peer → operations on common memory so far
 	waits := map[int][]int{}   // peer → waits so far
@@ -142,7 +148,7 @@ func (p *CollectiveProgram) number(id int, r *rankState, g *groups) {
 			continue
 		}
 		next = max(next, o.tb+1)
-		root := g.find(i)
+		root := g.Of(i)
 		if first, ok := named[root]; ok && first.tb != o.tb {
 			p.fail(o.pos, ErrAssignment, "name the block of the operations between them with TB",
 				"rank %d: an operation without a block depends on block %d (%v) and on block %d", id, first.tb, first.pos, o.tb)
@@ -155,7 +161,7 @@ func (p *CollectiveProgram) number(id int, r *rankState, g *groups) {
 		if o.tb != Auto {
 			continue
 		}
-		root := g.find(i)
+		root := g.Of(i)
 		if first, ok := named[root]; ok {
 			o.tb = first.tb
 			continue
@@ -175,52 +181,27 @@ func conflict(a, b *operation) bool {
 }
 
 func overlap(x, y []operand) bool {
-	for _, a := range x {
-		if a.channel != nil {
-			continue
-		}
-		for _, b := range y {
-			if b.channel == nil && a.chunk.Overlaps(b.chunk) {
-				return true
-			}
-		}
-	}
-	return false
+	return meeting(x, y, func(a, b operand) bool {
+		return a.channel == nil && b.channel == nil && a.chunk.Overlaps(b.chunk)
+	})
 }
 
-// groups is a union-find over the operations of a rank. Two operations with named blocks are not joined: the author
+// meeting reports whether some element of x meets one of y.
+func meeting[T any](x, y []T, meets func(a, b T) bool) bool {
+	return slices.ContainsFunc(x, func(a T) bool {
+		return slices.ContainsFunc(y, func(b T) bool { return meets(a, b) })
+	})
+}
+
+// groups are sets of the operations of a rank. Two operations with named blocks are not joined: the author
 // determines their order.
 type groups struct {
-	ops    []*operation
-	parent []int
-}
-
-func newGroups(ops []*operation) *groups {
-	g := &groups{ops: ops, parent: make([]int, len(ops))}
-	for i := range ops {
-		g.parent[i] = i
-	}
-	return g
-}
-
-func (g *groups) find(i int) int {
-	for g.parent[i] != i {
-		g.parent[i] = g.parent[g.parent[i]]
-		i = g.parent[i]
-	}
-	return i
+	ops []*operation
+	sets.Sets
 }
 
 func (g *groups) join(i, j int) {
-	if g.ops[i].tb != Auto && g.ops[j].tb != Auto {
-		return
+	if g.ops[i].tb == Auto || g.ops[j].tb == Auto {
+		g.Join(i, j)
 	}
-	a, b := g.find(i), g.find(j)
-	if a == b {
-		return
-	}
-	if a > b {
-		a, b = b, a
-	}
-	g.parent[b] = a
 }

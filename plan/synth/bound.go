@@ -214,10 +214,10 @@ func partitions(g *fabric.Graph) (out [][]int) {
 		o := newOrbits(len(g.Nodes))
 		for _, x := range g.Edges {
 			if x.GBps >= e.GBps {
-				o.join(x.From, x.To)
+				o.Join(x.From, x.To)
 			}
 		}
-		add(func(r int) int { return o.of(g.Node(r)) })
+		add(func(r int) int { return o.Of(g.Node(r)) })
 	}
 	return out
 }

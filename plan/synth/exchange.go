@@ -55,9 +55,9 @@ func newFlows(g *fabric.Graph) *flows {
 	for _, p := range newSymmetry(g).generators {
 		for s := range f.n {
 			for a := range f.n {
-				f.pairs.join(s*f.n+a, p[s]*f.n+p[a])
+				f.pairs.Join(s*f.n+a, p[s]*f.n+p[a])
 				for b := range f.n {
-					f.orbits.join(f.at(s, a, b), f.at(p[s], p[a], p[b]))
+					f.orbits.Join(f.at(s, a, b), f.at(p[s], p[a], p[b]))
 				}
 			}
 		}
@@ -65,7 +65,7 @@ func newFlows(g *fabric.Graph) *flows {
 	f.column = make([]int, f.n*f.n*f.n)
 	for i := range f.column {
 		f.column[i] = -1
-		if s, a, b := i/f.n/f.n, i/f.n%f.n, i%f.n; f.orbits.of(i) == i && a != b && b != s {
+		if s, a, b := i/f.n/f.n, i/f.n%f.n, i%f.n; f.orbits.Of(i) == i && a != b && b != s {
 			if route, _ := g.Route(a, b); len(route) > 0 {
 				f.column[i] = f.count
 				f.count++
@@ -76,7 +76,7 @@ func newFlows(g *fabric.Graph) *flows {
 }
 
 // variable returns the column of a flow, or -1.
-func (f *flows) variable(s, a, b int) int { return f.column[f.orbits.of(f.at(s, a, b))] }
+func (f *flows) variable(s, a, b int) int { return f.column[f.orbits.Of(f.at(s, a, b))] }
 
 // solve returns the optimal rate of a pair.
 func (f *flows) solve() (float64, error) {
@@ -85,7 +85,7 @@ func (f *flows) solve() (float64, error) {
 	rate := f.count // the column of the pairs' rate
 	for s := range f.n {
 		for v := range f.n {
-			if s == v || f.pairs.of(s*f.n+v) != s*f.n+v {
+			if s == v || f.pairs.Of(s*f.n+v) != s*f.n+v {
 				continue
 			}
 			row := make([]float64, f.count+1) // what leaves, and what stays, is at most what enters
@@ -122,7 +122,7 @@ func (f *flows) solve() (float64, error) {
 	}
 	cost := make([]float64, n+m)
 	for i := range f.column { // among equal rates the fewest hops
-		if c := f.column[f.orbits.of(i)]; c >= 0 {
+		if c := f.column[f.orbits.Of(i)]; c >= 0 {
 			cost[c] += 1e-6 / float64(len(f.column))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/goccl/goccl/plan/fabric"
+	"github.com/goccl/goccl/plan/internal/sets"
 )
 
 // symmetry is a group of permutations of ranks that keep every link of a topology in place, given by generators. A
@@ -62,34 +63,15 @@ func (s *symmetry) add(g *fabric.Graph, nodes []int, orbits *orbits) {
 }
 
 // orbits joins things that a symmetry maps to each other.
-type orbits struct{ parent []int32 }
+type orbits struct{ sets.Sets }
 
-func newOrbits(n int) *orbits {
-	o := &orbits{parent: make([]int32, n)}
-	for i := range o.parent {
-		o.parent[i] = int32(i)
-	}
-	return o
-}
+func newOrbits(n int) *orbits { return &orbits{sets.New(n)} }
 
-func (o *orbits) of(x int) int {
-	for int(o.parent[x]) != x {
-		o.parent[x] = o.parent[o.parent[x]]
-		x = int(o.parent[x])
-	}
-	return x
-}
-
-func (o *orbits) same(a, b int) bool { return o.of(a) == o.of(b) }
-
-func (o *orbits) join(a, b int) {
-	a, b = o.of(a), o.of(b)
-	o.parent[max(a, b)] = int32(min(a, b)) // the least is the representative
-}
+func (o *orbits) same(a, b int) bool { return o.Of(a) == o.Of(b) }
 
 func (o *orbits) joinAll(p []int) {
 	for x, y := range p {
-		o.join(x, y)
+		o.Join(x, y)
 	}
 }
 

@@ -22,13 +22,13 @@ func TestSymmetry(t *testing.T) {
 			ranks.joinAll(p)
 			for a := range n {
 				for b := range n {
-					pairs.join(a*n+b, p[a]*n+p[b])
+					pairs.Join(a*n+b, p[a]*n+p[b])
 				}
 			}
 		}
 		count := func(o *orbits, is func(x int) bool) (k int) {
-			for x := range o.parent {
-				if o.of(x) == x && is(x) {
+			for x := range o.Sets {
+				if o.Of(x) == x && is(x) {
 					k++
 				}
 			}

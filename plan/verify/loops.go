@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/internal/sets"
 	"github.com/goccl/goccl/plan/symmetry"
 )
 
@@ -18,7 +19,7 @@ import (
 type loops struct {
 	classes []loopClass
 	class   map[*plan.Op]int // of a pipeline
-	parent  []int32          // union-find over chunks in memory, by chunkID: chunks between which data moves
+	sets    sets.Sets        // of chunks in memory, by number: chunks between which data moves
 	walks   []walk           // by chunkID of a representative
 	start   [][plan.NumPlanes]int32
 	used    bool
@@ -75,17 +76,13 @@ func findLoops(p *plan.Plan, r *resolved, lo, hi int64) (*loops, error) {
 		return l, nil
 	}
 	l.number(p, r.symmetry)
-	for b, prog := range r.programs {
-		for i := range prog {
-			if err := l.connect(p, r, b, prog[i:i+1]); err != nil {
-				return nil, err
-			}
-		}
+	for _, prog := range r.programs {
+		l.connect(p, r, prog)
 	}
-	for b, prog := range r.programs {
+	for _, prog := range r.programs {
 		for i := range prog {
 			if s := &prog[i]; s.Does.Has(plan.Loops) {
-				if err := l.divide(p, r, b, s); err != nil {
+				if err := l.divide(p, r, s); err != nil {
 					return nil, err
 				}
 			}
@@ -110,55 +107,41 @@ func (l *loops) number(p *plan.Plan, s *symmetry.Group) {
 		}
 		l.start = append(l.start, start)
 	}
-	l.parent = make([]int32, n)
-	for i := range l.parent {
-		l.parent[i] = int32(i)
-	}
+	l.sets = sets.New(int(n))
 	l.walks = make([]walk, n)
-}
-
-func (l *loops) find(i int32) int32 {
-	for l.parent[i] != i {
-		l.parent[i] = l.parent[l.parent[i]]
-		i = l.parent[i]
-	}
-	return i
 }
 
 // chunk returns the representative of chunk j of a place. With a symmetry, this is a chunk of the rank that
 // stands for the place's rank: pipelines divide it in the same way there.
-func (l *loops) chunk(p *plan.Plan, r *resolved, pl *plan.Place, j int) int32 {
+func (l *loops) chunk(p *plan.Plan, r *resolved, pl *plan.Place, j int) int {
 	rank, k := pl.Rank, pl.Index+j
 	if s := r.symmetry; s != nil {
 		rank, k = s.Representative(rank), s.Home(rank, pl.Plane, k)
 	}
 	plane, k := p.MemoryAt(rank, pl.Plane, k, r.period)
-	return l.find(l.start[rank][plane] + int32(k))
+	return l.sets.Of(int(l.start[rank][plane]) + k)
 }
 
 // connect unites the chunks between which data moves.
-func (l *loops) connect(p *plan.Plan, r *resolved, block int, steps []plan.Step) error {
+func (l *loops) connect(p *plan.Plan, r *resolved, steps []plan.Step) {
 	for i := range steps {
-		if err := l.connect(p, r, block, steps[i].Body); err != nil {
-			return err
-		}
+		l.connect(p, r, steps[i].Body)
 		for m := range steps[i].Moves {
 			move := &steps[i].Moves[m]
 			for j := range move.Src[0].Size {
 				to := l.chunk(p, r, &move.Src[0], j)
 				for _, list := range [2][]plan.Place{move.Src, move.Dst} {
 					for k := range list {
-						l.parent[l.chunk(p, r, &list[k], j)] = to
+						l.sets.Join(to, l.chunk(p, r, &list[k], j))
 					}
 				}
 			}
 		}
 	}
-	return nil
 }
 
 // divide notes how a pipeline divides the chunks that it touches.
-func (l *loops) divide(p *plan.Plan, r *resolved, block int, loop *plan.Step) error {
+func (l *loops) divide(p *plan.Plan, r *resolved, loop *plan.Step) error {
 	for i := range loop.Body {
 		s := &loop.Body[i]
 		for m := range s.Moves {

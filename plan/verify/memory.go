@@ -164,7 +164,7 @@ func (v *verifier) classOf(rank int, pl plan.Plane, k int) int {
 	if n := v.p.GPUs[rank].ScratchChunks; pl >= plan.ScratchPlane && n > 0 {
 		k %= n // both halves
 	}
-	if w := &l.walks[l.find(l.start[rank][pl]+int32(k))]; w.unit > 0 {
+	if w := &l.walks[l.sets.Of(int(l.start[rank][pl])+k)]; w.unit > 0 {
 		return w.class
 	}
 	return -1
