@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/goccl/goccl/plan"
@@ -119,10 +120,7 @@ func (p *CollectiveProgram) remoteBuffers(g *plan.GPU, blocks [][]*operation) ma
 		}
 	}
 	slices.SortFunc(keys, func(a, b remoteKey) int {
-		if a.rank != b.rank {
-			return a.rank - b.rank
-		}
-		return slices.Index(bufferOrder, a.buffer) - slices.Index(bufferOrder, b.buffer)
+		return cmp.Or(a.rank-b.rank, slices.Index(bufferOrder, a.buffer)-slices.Index(bufferOrder, b.buffer))
 	})
 	at := map[remoteKey]int{}
 	for i, k := range keys {

@@ -117,10 +117,8 @@ func mergeReductions(a, b *operation) *operation {
 	if len(a.src)+len(b.src)-1 > limit {
 		return nil
 	}
-	for _, x := range b.src[1:] {
-		if overlapPlaces(x, a.dst[0]) {
-			return nil
-		}
+	if meeting(b.src[1:], a.dst[:1], overlapPlaces) {
+		return nil
 	}
 	a.src = append(a.src, b.src[1:]...)
 	return a
@@ -147,17 +145,9 @@ func mergeStores(a, b *operation) *operation {
 		return nil
 	}
 	// Operations run element by element, so an element of a source may be overwritten only by its own result.
-	for _, d := range b.dst {
-		for _, s := range a.src {
-			if overlapPlaces(d, s) && d.chunk != s.chunk {
-				return nil
-			}
-		}
-		for _, e := range a.dst {
-			if overlapPlaces(d, e) {
-				return nil
-			}
-		}
+	if meeting(b.dst, a.dst, overlapPlaces) ||
+		meeting(b.dst, a.src, func(d, s operand) bool { return d.chunk != s.chunk && overlapPlaces(d, s) }) {
+		return nil
 	}
 	at := len(a.dst)
 	if b.channelType == plan.NoChannel { // destinations on the rank come first
@@ -212,56 +202,23 @@ func (p *CollectiveProgram) mergeSwitch(a, b *operation) *operation {
 }
 
 func sameMembers(a, b *SwitchChannel) bool {
-	if a.buffer != b.buffer || len(a.ranks) != len(b.ranks) {
-		return false
-	}
-	for _, r := range a.ranks {
-		if b.member(r) < 0 {
-			return false
-		}
-	}
-	return true
+	return a.buffer == b.buffer && len(a.ranks) == len(b.ranks) &&
+		!slices.ContainsFunc(a.ranks, func(r int) bool { return b.member(r) < 0 })
 }
 
 // touched reports whether an operation other than a and b reads or writes c.
 func (p *CollectiveProgram) touched(c Chunk, a, b *operation) bool {
-	for _, r := range p.ranks {
-		for _, o := range r.ops {
-			if o == a.origin || o == b.origin {
-				continue
-			}
-			for _, d := range o.places() {
-				if d.Overlaps(c) {
-					return true
-				}
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.ranks, func(r *rankState) bool {
+		return slices.ContainsFunc(r.ops, func(o *operation) bool {
+			return o != a.origin && o != b.origin && slices.ContainsFunc(o.places(), c.Overlaps)
+		})
+	})
 }
 
-func overlapPlaces(x, y operand) bool {
-	for _, a := range x.places() {
-		for _, b := range y.places() {
-			if a.Overlaps(b) {
-				return true
-			}
-		}
-	}
-	return false
-}
+func overlapPlaces(x, y operand) bool { return meeting(x.places(), y.places(), Chunk.Overlaps) }
 
 // conflictAnywhere reports whether two operations access a common chunk, on whatever rank, and one of them writes it.
 func conflictAnywhere(a, b *operation) bool {
-	any := func(xs, ys []operand) bool {
-		for _, x := range xs {
-			for _, y := range ys {
-				if overlapPlaces(x, y) {
-					return true
-				}
-			}
-		}
-		return false
-	}
+	any := func(x, y []operand) bool { return meeting(x, y, overlapPlaces) }
 	return any(a.dst, b.dst) || any(a.dst, b.src) || any(a.src, b.dst)
 }

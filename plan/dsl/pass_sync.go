@@ -161,14 +161,7 @@ func (s *pending) note(o *operation) {
 // clash reports whether two accesses need an order that they do not have. Iterations of a pipeline work on different
 // slices of a chunk, so the order that this adds between them is unnecessary but harmless.
 func clash(a, b []access) bool {
-	for _, x := range a {
-		for _, y := range b {
-			if !(x.async && y.async) && x.chunk.Overlaps(y.chunk) {
-				return true
-			}
-		}
-	}
-	return false
+	return meeting(a, b, func(x, y access) bool { return !(x.async && y.async) && x.chunk.Overlaps(y.chunk) })
 }
 
 // accesses returns the chunks read and written, on all ranks.
