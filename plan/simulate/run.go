@@ -3,6 +3,7 @@ package simulate
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goccl/goccl/plan"
@@ -91,13 +92,7 @@ type runner struct {
 	linkEnd, linkLeft []float64
 }
 
-func filled(n int) []int32 {
-	out := make([]int32, n)
-	for i := range out {
-		out[i] = none
-	}
-	return out
-}
+func filled(n int) []int32 { return slices.Repeat([]int32{none}, n) }
 
 func newRunner(m *model) *runner {
 	r := &runner{

@@ -114,12 +114,7 @@ func (f *finder) findRanks(image int) bool {
 			}
 		}
 	}
-	for _, to := range f.ranks {
-		if to < 0 {
-			return false
-		}
-	}
-	return f.p.Collective != plan.SendRecv || f.shifts()
+	return !slices.Contains(f.ranks, -1) && (f.p.Collective != plan.SendRecv || f.shifts())
 }
 
 // shifts reports whether the renaming takes each message of a sendrecv, with its sender and receiver, to another
@@ -134,13 +129,7 @@ func (f *finder) shifts() bool {
 	return true
 }
 
-func unknown(n int) []int32 {
-	out := make([]int32, n)
-	for i := range out {
-		out[i] = -1
-	}
-	return out
-}
+func unknown(n int) []int32 { return slices.Repeat([]int32{-1}, n) }
 
 // fixChunks fills in the chunks whose image the collective determines: those that belong to a rank follow it.
 func (f *finder) fixChunks() bool {

@@ -126,10 +126,7 @@ func Generate(gens []*Renaming) *Group {
 	for pl := range id.Chunks {
 		id.Chunks[pl] = identityMap(len(gens[0].Chunks[pl]))
 	}
-	s := &Group{elements: []*Renaming{id}, at: make([]int32, n)}
-	for r := range s.at {
-		s.at[r] = -1
-	}
+	s := &Group{elements: []*Renaming{id}, at: unknown(n)}
 	s.at[0] = 0
 	for i := 0; i < len(s.elements); i++ {
 		for _, g := range gens {
@@ -153,10 +150,7 @@ func Generate(gens []*Renaming) *Group {
 
 // divide fills in orbits and inverses.
 func (s *Group) divide(n int) *Group {
-	s.rep, s.frame, s.inverse = make([]int32, n), make([]int32, n), make([]int32, len(s.elements))
-	for r := range s.rep {
-		s.rep[r] = -1
-	}
+	s.rep, s.frame, s.inverse = unknown(n), make([]int32, n), make([]int32, len(s.elements))
 	for r := range n {
 		if s.rep[r] >= 0 {
 			continue
@@ -190,10 +184,7 @@ func (s *Group) Home(rank int, pl plan.Plane, k int) int {
 // subgroup returns the renamings of ranks that keep approves of. They must form a group.
 func (s *Group) subgroup(keep func(ranks []int32) bool) *Group {
 	n := len(s.rep)
-	out := &Group{at: make([]int32, n)}
-	for r := range out.at {
-		out.at[r] = -1
-	}
+	out := &Group{at: unknown(n)}
 	for _, e := range s.elements {
 		if keep(e.Ranks) {
 			out.at[e.Ranks[0]] = int32(len(out.elements))

@@ -60,11 +60,8 @@ func (m *mesh) pack() ([]tree, error) {
 // grow builds the trees of one root, edge by edge, and splits a class where an edge has room for some of its trees
 // only. Edges near the root come first, and those with the most room, so that trees are shallow.
 func (p *packer) grow(root int) ([]tree, error) {
-	first := &class{tree: tree{root: root, count: int(p.k), parent: make([]int, p.n), depth: make([]int, p.n)},
-		in: make([]bool, p.n), size: 1, nodes: []int{root}}
-	for i := range first.parent {
-		first.parent[i] = -1
-	}
+	first := &class{tree: tree{root: root, count: int(p.k), parent: slices.Repeat([]int{-1}, p.n),
+		depth: make([]int, p.n)}, in: make([]bool, p.n), size: 1, nodes: []int{root}}
 	first.in[root] = true
 	var out []tree
 	for queue := []*class{first}; len(queue) > 0; {
@@ -178,8 +175,8 @@ func (p *packer) slack(c *class, others []*class, x, y int) int64 {
 	return min(most, spare)
 }
 
-// flow computes maximum flows by Dinic's algorithm. The same network serves many pairs of ends: capacities are restored
-// by reset.
+// flow computes maximum flows by Dinic's algorithm. The same network serves many pairs of ends: max restores the
+// capacities.
 type flow struct {
 	head  []int32 // first arc of each node, -1: none
 	next  []int32
@@ -194,11 +191,7 @@ type flow struct {
 const endless = math.MaxInt64 / 4
 
 func newFlow(nodes int) *flow {
-	f := &flow{head: make([]int32, nodes), level: make([]int32, nodes), at: make([]int32, nodes)}
-	for i := range f.head {
-		f.head[i] = -1
-	}
-	return f
+	return &flow{head: slices.Repeat([]int32{-1}, nodes), level: make([]int32, nodes), at: make([]int32, nodes)}
 }
 
 // arc adds an arc and returns its index; its reverse has the next index.
@@ -223,12 +216,10 @@ func (f *flow) cut(n int) {
 // set changes the capacity of an arc.
 func (f *flow) set(arc int, capacity int64) { f.whole[arc] = capacity }
 
-func (f *flow) reset() { copy(f.cap, f.whole) }
-
 // max returns the maximum flow from s to t, or limit if it is at least that. It begins with unused capacities. After a
 // flow below the limit, level is -1 at exactly the nodes on t's side of a minimum cut.
 func (f *flow) max(s, t int, limit int64) int64 {
-	f.reset()
+	copy(f.cap, f.whole)
 	total := int64(0)
 	for total < limit && f.levels(s, t) {
 		copy(f.at, f.head)

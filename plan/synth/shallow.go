@@ -111,20 +111,14 @@ func (s *shallow) search() {
 		}
 	}
 	slices.SortStableFunc(s.order, func(a, b int) int { return cmp.Compare(distance[a], distance[b]) })
-	s.parent, s.depth = make([]int, s.n), make([]int, s.n)
-	for i := range s.parent {
-		s.parent[i] = -1
-	}
+	s.parent, s.depth = slices.Repeat([]int{-1}, s.n), make([]int, s.n)
 	s.cost, s.triedEdges = math.Inf(1), triedEdges
 	s.extend(0)
 }
 
 // distances counts hops between ranks.
 func (s *shallow) distances(root int) []int {
-	d := make([]int, s.n)
-	for i := range d {
-		d[i] = math.MaxInt
-	}
+	d := slices.Repeat([]int{math.MaxInt}, s.n)
 	d[root] = 0
 	for queue := []int{root}; len(queue) > 0; queue = queue[1:] {
 		for v := range s.n {
