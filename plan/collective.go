@@ -203,10 +203,7 @@ func (p *Plan) Demands(rank int) []Demand {
 				of[j].Index += k
 			}
 			slices.SortFunc(of, func(a, b Contribution) int {
-				if a.Rank != b.Rank {
-					return a.Rank - b.Rank
-				}
-				return a.Index - b.Index
+				return cmp.Or(a.Rank-b.Rank, a.Index-b.Index)
 			})
 			out[c.Index+k] = Demand{Of: of, Op: c.Op}
 		}

@@ -3,6 +3,7 @@ package verify
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,14 +64,9 @@ func sliceKeys(r *resolved) []partKey {
 	for _, prog := range r.programs {
 		note(prog)
 	}
-	keys := make([]partKey, 0, len(parts))
-	for k := range parts {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b partKey) int {
+	return slices.SortedFunc(maps.Keys(parts), func(a, b partKey) int {
 		return cmp.Or(a.size-b.size, a.slice.Count-b.slice.Count)
 	})
-	return keys
 }
 
 // cutAtoms divides a chunk of the given size at every start and end of a part of an op.

@@ -207,10 +207,7 @@ func (s *snapshot) state() {
 			s.counter(c)
 		}
 	}
-	ids := slices.SortedFunc(maps.Keys(v.barriers), func(a, b [2]int) int {
-		return cmp.Or(a[0]-b[0], a[1]-b[1])
-	})
-	for _, id := range ids {
+	for _, id := range v.barrierIDs() {
 		s.num(len(v.barriers[id].arrived))
 		s.num(slices.Sorted(slices.Values(v.barriers[id].arrived))...)
 	}
@@ -292,12 +289,8 @@ func (s *snapshot) plane(p *planeState) {
 			s.stamp(uses[comp].last.stamp)
 		}
 	}
-	var known [][2]int32
-	for who := range p.checked {
-		known = append(known, who)
-	}
-	slices.SortFunc(known, func(a, b [2]int32) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
-	for _, who := range known {
+	byNumbers := func(a, b [2]int32) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) }
+	for _, who := range slices.SortedFunc(maps.Keys(p.checked), byNumbers) {
 		s.num(int(who[0]), int(who[1]), int(p.checked[who]))
 	}
 }

@@ -235,13 +235,7 @@ func (v *values) collect(out []leaf, id int32, limit int) []leaf {
 }
 
 func compareLeaf(a, b leaf) int {
-	switch {
-	case a.launch != b.launch:
-		return int(a.launch - b.launch)
-	case a.rank != b.rank:
-		return int(a.rank - b.rank)
-	}
-	return int(a.chunk - b.chunk)
+	return int(cmp.Or(a.launch-b.launch, a.rank-b.rank, a.chunk-b.chunk))
 }
 
 // describe returns a description of the value, for a launch.

@@ -1,7 +1,9 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -192,12 +194,17 @@ func (v *verifier) nameOf(c *counter) string {
 // wrongBarrier returns the first barrier, by rank and id, whose number of users differs from its number of thread
 // blocks.
 func (v *verifier) wrongBarrier() (first [2]int, found bool) {
-	for id, b := range v.barriers {
-		if len(b.users) != b.size && (!found || id[0] < first[0] || id[0] == first[0] && id[1] < first[1]) {
-			first, found = id, true
+	for _, id := range v.barrierIDs() {
+		if b := v.barriers[id]; len(b.users) != b.size {
+			return id, true
 		}
 	}
-	return first, found
+	return first, false
+}
+
+// barrierIDs returns the barriers in order.
+func (v *verifier) barrierIDs() [][2]int {
+	return slices.SortedFunc(maps.Keys(v.barriers), func(a, b [2]int) int { return cmp.Or(a[0]-b[0], a[1]-b[1]) })
 }
 
 func (v *verifier) barrierUsers(id [2]int, b *barrier) error {

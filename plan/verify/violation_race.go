@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/goccl/goccl/plan"
@@ -8,10 +9,14 @@ import (
 
 // does returns the verb for a recorded access.
 func (v *verifier) does(a *access, wrote bool) string {
-	switch {
-	case a.at.block < 0:
+	if a.at.block < 0 {
 		return "uses"
-	case wrote:
+	}
+	return verb(wrote)
+}
+
+func verb(write bool) string {
+	if write {
 		return "writes"
 	}
 	return "reads"
@@ -122,10 +127,6 @@ func (w *walker) rewritten(c *cell, pl *plan.Place, part sub) error {
 // late reports an access to scratch that another thread block already uses in a later launch.
 func (w *walker) late(s *planeState, pl *plan.Place, part sub, write bool) error {
 	v := w.v
-	does := "reads"
-	if write {
-		does = "writes"
-	}
 	var events []Event
 	for _, uses := range []map[int32]usage{s.now.writes, s.now.reads} {
 		for _, u := range uses {
@@ -137,33 +138,22 @@ func (w *walker) late(s *planeState, pl *plan.Place, part sub, write bool) error
 			break
 		}
 	}
-	events = append(events, v.event(w.at, does, v.where(pl, part)))
+	events = append(events, v.event(w.at, verb(write), v.where(pl, part)))
 	return v.violation(DataRace, fmt.Sprintf("launch %d reaches this scratch while launch %d is still at work on it",
 		s.launch+1, w.b.launch+1), events...)
 }
 
 // before orders events, so that messages do not depend on the order of a map.
 func (v *verifier) before(a *event, e *Event) bool {
-	x := v.event(*a, "", nil)
-	p, q := x.Pos, e.Pos
-	switch {
-	case p.Rank != q.Rank:
-		return p.Rank < q.Rank
-	case p.Block != q.Block:
-		return p.Block < q.Block
-	}
-	return p.Op < q.Op
+	p, q := v.event(*a, "", nil).Pos, e.Pos
+	return cmp.Or(p.Rank-q.Rank, p.Block-q.Block, p.Op-q.Op) < 0
 }
 
 // reused reports an access to scratch that may overtake one of an earlier launch.
 func (w *walker) reused(a *access, wrote, write bool, pl *plan.Place, part sub) error {
 	v := w.v
-	does := "reads"
-	if write {
-		does = "writes"
-	}
 	e := v.violation(DataRace, "", v.event(a.at, v.does(a, wrote)+" scratch of rank "+fmt.Sprint(pl.Rank), nil),
-		v.event(w.at, does, v.where(pl, part)))
+		v.event(w.at, verb(write), v.where(pl, part)))
 	e.Detail = "the later launch reuses the scratch, and nothing makes the first come before the second" + w.lacks(a)
 	if e.Hint = "an entry handshake with that rank"; !v.p.DoubleScratch {
 		e.Hint += ", or use_double_scratch_buffer when every launch hears from every rank that reads its packets"
