@@ -40,11 +40,15 @@ type Candidate struct {
 
 // Prove builds the plan and verifies it.
 func (c *Candidate) Prove() (*plan.Plan, error) {
-	p, err := c.build()
-	if err == nil {
-		_, err = verify.Check(p, verify.Options{})
-	}
+	p, _, err := c.prove()
 	return p, err
+}
+
+func (c *Candidate) prove() (p *plan.Plan, r *verify.Report, err error) {
+	if p, err = c.build(); err == nil {
+		r, err = verify.Check(p, verify.Options{})
+	}
+	return p, r, err
 }
 
 // Result is the outcome of a search.
@@ -149,11 +153,9 @@ func (r *Result) choose(o Options, m *simulate.Machine) error {
 		if c.Err != nil {
 			break
 		}
-		p, err := c.build()
+		p, report, err := c.prove()
 		if err == nil {
-			r.Checked, err = verify.Check(p, verify.Options{})
-		}
-		if err == nil {
+			r.Checked = report
 			r.Simulated, err = simulate.Run(p, m, o.Size)
 		}
 		if err != nil {
