@@ -33,7 +33,7 @@ type member struct {
 func (q *Question) newest() (list []*Report) {
 	var add func(r *Report)
 	add = func(r *Report) {
-		if r == nil || !r.answered() {
+		if !r.answered() {
 			return
 		}
 		list = append(list, r)
@@ -112,7 +112,7 @@ func atOnce(path []edge) bool {
 // cycle finds a circle of waits through this rank with two communicators or more.
 func (q *Question) cycle() *fault.Verdict {
 	me := q.Reports[q.Me]
-	if me == nil || !me.answered() {
+	if !me.answered() {
 		return nil
 	}
 	graph, start := q.graph(), me.Scope()

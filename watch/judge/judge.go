@@ -54,12 +54,12 @@ func (q *Question) complete(v *fault.Verdict) {
 	if q.Me < 0 {
 		return
 	}
-	if me := q.Reports[q.Me]; me != nil && me.Record != nil {
+	if me := q.Reports[q.Me]; me.answered() {
 		v.Communicator = me.Record.ID
 	}
 	blamed := v.Blamed()
 	for i, r := range q.Reports {
-		if r == nil || !r.answered() || r.Dead != "" || slices.Contains(blamed, i) {
+		if !r.answered() || r.Dead != "" || slices.Contains(blamed, i) {
 			continue
 		}
 		if o := q.theirs(r); i == q.Me || !q.Op.Message && o != nil && o.IsOpen() {
@@ -72,7 +72,7 @@ func (q *Question) complete(v *fault.Verdict) {
 // there is no lower one. It tells the job.
 func (q *Question) First(v *fault.Verdict) int {
 	for i, r := range q.Reports[:q.Me] {
-		if r == nil || !r.answered() || r.Dead != "" || slices.Contains(v.Blamed(), i) {
+		if !r.answered() || r.Dead != "" || slices.Contains(v.Blamed(), i) {
 			continue
 		}
 		o := q.theirs(r)
@@ -240,7 +240,7 @@ func (q *Question) silent() *fault.Verdict {
 			plural(list, "lives", "live"), verb, r.State),
 			fmt.Sprintf("look at the load and the limits of its cgroup, and at /proc/%d/stack", r.PID))
 	}
-	if slices.ContainsFunc(q.Reports, func(o *Report) bool { return o != nil && o.answered() && o.Host == r.Host }) {
+	if slices.ContainsFunc(q.Reports, func(o *Report) bool { return o.answered() && o.Host == r.Host }) {
 		return q.blame(fault.VerdictStarved, list, plural(list, verb, verb)+" no questions, but others on its host do",
 			"see whether the process is stopped or gets no processor")
 	}
@@ -287,7 +287,7 @@ func (q *Question) differs() *fault.Verdict {
 		q.Op.Name())
 	mend := "all ranks must call the same operations with the same arguments in the same order; GOCCL_CHECK=1 refuses " +
 		"other calls"
-	if me := q.Reports[q.Me]; me != nil && me.answered() && later(me.Record, o) != nil {
+	if me := q.Reports[q.Me]; me.answered() && later(me.Record, o) != nil {
 		if p := later(first.Record, &q.Op); p != nil {
 			what += fmt.Sprintf("; there it is #%d: the order differs", p.Number)
 		}
@@ -322,7 +322,7 @@ func (q *Question) partner() (*Report, *record.Operation) {
 		return nil, nil
 	}
 	r := q.Reports[q.Op.Peer]
-	if r == nil || !r.answered() {
+	if !r.answered() {
 		return nil, nil
 	}
 	other := map[string]string{"send": "recv", "recv": "send"}[q.Op.Collective]

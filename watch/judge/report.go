@@ -42,8 +42,13 @@ type Link struct {
 	Lost        uint32 `json:"lost"`
 }
 
-// answered reports whether the rank's records are known.
-func (r *Report) answered() bool { return r.Record != nil }
+// answered reports whether the rank is known, and its records.
+func (r *Report) answered() bool { return r != nil && r.Record != nil }
+
+// heard lists the reports of ranks whose records are known.
+func heard(reports []*Report) []*Report {
+	return slices.DeleteFunc(slices.Clone(reports), func(r *Report) bool { return !r.answered() })
+}
 
 // sampled reports whether nobody sees the start of the rank's work.
 func (r *Report) sampled() bool {
@@ -103,7 +108,7 @@ func called(c *record.Communicator, eager, number uint64) bool {
 
 // number is the number of the operation among collectives that were not captured.
 func (q *Question) number() uint64 {
-	if me := q.Reports[q.Me]; me != nil && me.answered() {
+	if me := q.Reports[q.Me]; me.answered() {
 		return eager(me.Record, q.Op.Number)
 	}
 	return q.Op.Number

@@ -3,6 +3,7 @@ package judge
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -27,13 +28,8 @@ const slowMend = "compare that rank's work with the others': clocks and throttli
 // Slow compares the latest operations that all reporting ranks have finished. A rank that arrives last waits least: its
 // own time from start to end is the shortest. No clocks are compared.
 func Slow(me int, reports []*Report) *fault.Verdict {
-	var all []*Report
-	for _, r := range reports {
-		if r != nil && r.answered() && !r.sampled() {
-			all = append(all, r)
-		}
-	}
-	if len(all) < 2 || reports[me] == nil || reports[me].Record == nil {
+	all := slices.DeleteFunc(heard(reports), (*Report).sampled)
+	if len(all) < 2 || !reports[me].answered() {
 		return nil
 	}
 	last, waited := make([]int, len(all)), make([]time.Duration, len(all))
@@ -91,7 +87,7 @@ func finished(all []*Report, number uint64, times []time.Duration) bool {
 // queue, it compares the times of calls.
 func (v *View) slow() *fault.Verdict {
 	for i, r := range v.Reports {
-		if r != nil && r.answered() {
+		if r.answered() {
 			return cmp.Or(Slow(i, v.Reports), v.slowCalls())
 		}
 	}
@@ -104,11 +100,7 @@ func (v *View) slowCalls() *fault.Verdict {
 	if compared < slowCalls || len(late) < 2 {
 		return nil
 	}
-	ranks := make([]int, 0, len(late))
-	for r := range late {
-		ranks = append(ranks, r)
-	}
-	slices.SortFunc(ranks, func(a, b int) int {
+	ranks := slices.SortedFunc(maps.Keys(late), func(a, b int) int {
 		return cmp.Or(cmp.Compare(late[b].Late, late[a].Late), cmp.Compare(a, b))
 	})
 	worst, next := late[ranks[0]].Late, late[ranks[1]].Late
@@ -132,12 +124,9 @@ func Arrivals(reports []*Report) (by map[int]Arrival, compared int) {
 		seen        int
 		first, last int64
 	}
-	all, ranks := map[uint64]*calls{}, []*Report{}
-	for _, r := range reports {
-		if r == nil || !r.answered() {
-			continue
-		}
-		if ranks = append(ranks, r); r.Host != ranks[0].Host {
+	all, ranks := map[uint64]*calls{}, heard(reports)
+	for _, r := range ranks {
+		if r.Host != ranks[0].Host {
 			return nil, 0
 		}
 		for i := range r.Record.Operations {

@@ -93,7 +93,7 @@ func (q *Question) complied() bool {
 		return o != nil
 	}
 	return !slices.ContainsFunc(q.Reports, func(r *Report) bool {
-		return r != nil && r.answered() && q.theirs(r) == nil && (r.Record.Captured > 0 ||
+		return r.answered() && q.theirs(r) == nil && (r.Record.Captured > 0 ||
 			r.Record.Collectives < q.Op.Number || find(r.Record, false, q.Op.Number) != nil)
 	})
 }
@@ -101,14 +101,14 @@ func (q *Question) complied() bool {
 // resent reports whether a connection of a rank sends something again now.
 func (q *Question) resent() bool {
 	return slices.ContainsFunc(q.Reports, func(r *Report) bool {
-		return r != nil && r.answered() && slices.ContainsFunc(r.Links, func(l Link) bool { return l.Retransmits > 0 })
+		return r.answered() && slices.ContainsFunc(r.Links, func(l Link) bool { return l.Retransmits > 0 })
 	})
 }
 
 // graphs reports whether a rank has captured collectives: nobody sees when their graphs run.
 func (q *Question) graphs() bool {
 	return slices.ContainsFunc(q.Reports, func(r *Report) bool {
-		return r != nil && r.answered() && r.Record.Captured > 0
+		return r.answered() && r.Record.Captured > 0
 	})
 }
 
@@ -122,10 +122,7 @@ func (q *Question) all() string {
 
 // proxies names the first proxy that has waited for a peer for half of the time of the operation.
 func (q *Question) proxies() string {
-	for _, r := range q.Reports {
-		if r == nil || !r.answered() {
-			continue
-		}
+	for _, r := range heard(q.Reports) {
 		for _, w := range r.Record.Waits {
 			if w.Network && w.For > q.Waited/2 {
 				return fmt.Sprintf("rank %d waits for rank %d: %v", r.Rank, w.Peer, &w)
@@ -140,10 +137,7 @@ const freshFor = 200 * time.Millisecond
 
 // fresh reports whether a rank has only just begun the operation, so that the reported waits may be over.
 func (q *Question) fresh() bool {
-	return slices.ContainsFunc(q.Reports, func(r *Report) bool {
-		if r == nil || !r.answered() {
-			return false
-		}
+	return slices.ContainsFunc(heard(q.Reports), func(r *Report) bool {
 		o := q.theirs(r)
 		return !q.Op.Message && o != nil && time.Duration(r.Time-max(o.Started, o.Enqueued)) < freshFor
 	})
@@ -151,15 +145,12 @@ func (q *Question) fresh() bool {
 
 // behind lists the ranks that others wait for and that wait for nobody themselves.
 func (q *Question) behind() (list []int) {
-	for _, r := range q.Reports {
-		if r == nil || !r.answered() {
-			continue
-		}
+	for _, r := range heard(q.Reports) {
 		for _, w := range r.Record.Waits {
 			if w.Peer < 0 || w.Peer >= len(q.Reports) || slices.Contains(list, w.Peer) {
 				continue
 			}
-			if p := q.Reports[w.Peer]; p == nil || !p.answered() || len(p.Record.Waits) == 0 || len(q.Reports) == 2 {
+			if p := q.Reports[w.Peer]; !p.answered() || len(p.Record.Waits) == 0 || len(q.Reports) == 2 {
 				list = append(list, w.Peer)
 			}
 		}
@@ -170,10 +161,7 @@ func (q *Question) behind() (list []int) {
 
 // waits lists who waits for what, as evidence.
 func (q *Question) waits() (list []string) {
-	for _, r := range q.Reports {
-		if r == nil || !r.answered() {
-			continue
-		}
+	for _, r := range heard(q.Reports) {
 		for _, w := range r.Record.Waits {
 			list = append(list, fmt.Sprintf("rank %d waits for rank %d: %v", r.Rank, w.Peer, &w))
 		}
@@ -184,10 +172,7 @@ func (q *Question) waits() (list []string) {
 func (q *Question) network(behind []int) *fault.Verdict {
 	worst, from := Link{Peer: -1}, q.Me
 	var evidence []string
-	for _, r := range q.Reports {
-		if r == nil || !r.answered() {
-			continue
-		}
+	for _, r := range heard(q.Reports) {
 		for _, l := range r.Links {
 			if l.Retransmits == 0 && l.Unacked == 0 {
 				continue

@@ -64,7 +64,7 @@ func (v *View) Judge() *fault.Verdict {
 // held lists the operations that are held up in ranks that can wait: of the collectives the earliest, then messages.
 func (v *View) held() (all []held) {
 	for _, r := range v.Reports {
-		if r == nil || !r.answered() || r.Dead != "" || r.State != "" || r.Record.State == record.CommunicatorFailed {
+		if !r.answered() || r.Dead != "" || r.State != "" || r.Record.State == record.CommunicatorFailed {
 			continue
 		}
 		for _, message := range []bool{false, true} {
