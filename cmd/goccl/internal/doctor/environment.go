@@ -1,8 +1,8 @@
 package doctor
 
 import (
+	"maps"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -59,7 +59,7 @@ func has(part string) func(string, *topo.Machine) bool {
 var rules = []rule{
 	{"CUDA_VISIBLE_DEVICES", func(r *report, v string, _ map[string]string, m *topo.Machine) {
 		list := strings.Split(v, ",")
-		sort.Strings(list)
+		slices.Sort(list)
 		switch {
 		case v == "" || v == "-1" || v == "NoDevFiles":
 			r.warn("CUDA_VISIBLE_DEVICES", "unset CUDA_VISIBLE_DEVICES, or list the GPUs to use", "is %q: it hides every GPU", v)
@@ -155,25 +155,15 @@ func unprotected(name string) func(*report, string, map[string]string, *topo.Mac
 
 // mixed reports whether the GPUs are of different kinds.
 func mixed(m *topo.Machine) bool {
-	if m == nil {
-		return false
-	}
-	for _, g := range m.GPUs {
-		if g.Name != m.GPUs[0].Name {
-			return true
-		}
-	}
-	return false
+	return m != nil && slices.ContainsFunc(m.GPUs, func(g topo.GPU) bool { return g.Name != m.GPUs[0].Name })
 }
 
 // outOfRange reports whether a number in list is not the number of a GPU; it ignores names (GPU-…, MIG-…).
 func outOfRange(list []string, n int) bool {
-	for _, s := range list {
-		if i, err := strconv.Atoi(strings.TrimSpace(s)); err == nil && (i < 0 || i >= n) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(s string) bool {
+		i, err := strconv.Atoi(strings.TrimSpace(s))
+		return err == nil && (i < 0 || i >= n)
+	})
 }
 
 // variables returns the variables of the process.
@@ -207,14 +197,10 @@ func (s Source) environment(r *report, m *topo.Machine) {
 			rule.check(r, v, env, m)
 		}
 	}
-	var rest []string
-	for k := range env {
-		if !done[k] && (strings.HasPrefix(k, "GOCCL_") || strings.HasPrefix(k, "NCCL_")) {
-			rest = append(rest, k)
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		if done[k] || !strings.HasPrefix(k, "GOCCL_") && !strings.HasPrefix(k, "NCCL_") {
+			continue
 		}
-	}
-	sort.Strings(rest)
-	for _, k := range rest {
 		what, ok := known[k]
 		switch want := setting.Wanted(k, env[k]); {
 		case want != "":
@@ -245,12 +231,7 @@ func refused(r *report, name, value, want string) {
 // nearest returns the known variable with the smallest edit distance, if that is small.
 func nearest(name string) string {
 	best, distance := "", 4
-	names := make([]string, 0, len(known))
-	for k := range known {
-		names = append(names, k)
-	}
-	sort.Strings(names)
-	for _, k := range names {
+	for _, k := range slices.Sorted(maps.Keys(known)) {
 		if d := edits(name, k); d < distance {
 			best, distance = k, d
 		}
