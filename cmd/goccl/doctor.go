@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"time"
@@ -37,15 +36,11 @@ func (c *doctorCommand) Run(ctx context.Context, s *streams) error {
 	} else {
 		findings = doctor.Check(ctx)
 	}
+	write := func() error { return doctor.Write(s.out, findings) }
 	if c.JSON {
-		b, err := json.MarshalIndent(findings, "", " ")
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(s.out, "%s\n", b); err != nil {
-			return err
-		}
-	} else if err := doctor.Write(s.out, findings); err != nil {
+		write = func() error { return s.writeJSON(findings) }
+	}
+	if err := write(); err != nil {
 		return err
 	}
 	if doctor.Worst(findings) == doctor.Fail {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -44,6 +45,13 @@ type cli struct {
 type streams struct {
 	out    io.Writer
 	stderr *os.File
+}
+
+// writeJSON prints v, indented.
+func (s *streams) writeJSON(v any) error {
+	e := json.NewEncoder(s.out)
+	e.SetIndent("", " ")
+	return e.Encode(v)
 }
 
 // exitError selects an exit status. Its text, if any, is printed.
@@ -172,23 +180,6 @@ func status(ctx context.Context, err error) int {
 		fmt.Fprintf(os.Stderr, "goccl: %v\n", text)
 	}
 	return status
-}
-
-// compute calls f, which nothing stops. When ctx ends first it returns without f, for a program that is about to exit.
-func compute[T any](ctx context.Context, f func() (T, error)) (v T, err error) {
-	done := make(chan struct{})
-	var got T
-	var failed error
-	go func() {
-		defer close(done)
-		got, failed = f()
-	}()
-	select {
-	case <-done:
-		return got, failed
-	case <-ctx.Done():
-		return v, &exitError{1, errors.New("interrupted")}
-	}
 }
 
 // busy names the running step and its duration in a terminal, from the third second on, until end is called.

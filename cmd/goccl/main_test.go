@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"github.com/goccl/goccl/cmd/goccl/internal/doctor"
 )
 
 // A signal ends commands that compute: those that take no context at once, a search when it is told.
@@ -26,7 +28,7 @@ func TestSignalsEndComputations(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	never := make(chan int)
 	stop()
-	if _, err := compute(ctx, func() (int, error) { return <-never, nil }); err == nil {
+	if _, err := doctor.Ask(ctx, func() (int, error) { return <-never, nil }); err == nil {
 		t.Error("a computation that never ends outlives its context")
 	}
 }

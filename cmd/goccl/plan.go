@@ -168,26 +168,21 @@ func (c *planList) Run(s *streams) error {
 		rows = append(rows, row{p.Name, of, first})
 		wide = max(wide, len(p.Name))
 	}
-	var b bytes.Buffer
 	if c.JSON {
-		e := json.NewEncoder(&b)
-		e.SetIndent("", " ")
-		if err := e.Encode(rows); err != nil {
-			return err
-		}
-	} else {
-		for _, r := range rows {
-			fmt.Fprintf(&b, "%-*s  %s\n", wide, r.Name, r.Collective)
-			line := "   "
-			for _, word := range strings.Fields(r.Doc) {
-				if len(line)+1+len(word) > 100 {
-					fmt.Fprintln(&b, line)
-					line = "   "
-				}
-				line += " " + word
+		return s.writeJSON(rows)
+	}
+	var b bytes.Buffer
+	for _, r := range rows {
+		fmt.Fprintf(&b, "%-*s  %s\n", wide, r.Name, r.Collective)
+		line := "   "
+		for _, word := range strings.Fields(r.Doc) {
+			if len(line)+1+len(word) > 100 {
+				fmt.Fprintln(&b, line)
+				line = "   "
 			}
-			fmt.Fprintln(&b, line)
+			line += " " + word
 		}
+		fmt.Fprintln(&b, line)
 	}
 	_, err := s.out.Write(b.Bytes())
 	return err

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,15 +28,10 @@ type versionCommand struct {
 func (c *versionCommand) Run(s *streams) error {
 	i := buildinfo.Read()
 	if c.JSON {
-		b, err := json.MarshalIndent(struct {
+		return s.writeJSON(struct {
 			buildinfo.Info
 			Interfaces map[string][2]string `json:"interfaces"`
-		}{i, interfaces}, "", " ")
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(s.out, "%s\n", b)
-		return err
+		}{i, interfaces})
 	}
 	cgo := "without cgo: no CUDA device"
 	if i.Cgo {

@@ -68,8 +68,8 @@ func (s Source) Check(ctx context.Context) []Finding {
 	return r.findings
 }
 
-// ask runs a query that may hang. Its goroutine outlives ctx if the query does.
-func ask[T any](ctx context.Context, f func() (T, error)) (T, error) {
+// Ask runs a query that may hang. Its goroutine outlives ctx if the query does.
+func Ask[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	type answer struct {
 		v   T
 		err error

@@ -26,7 +26,7 @@ func (s Source) driver(ctx context.Context, r *report) bool {
 		return false
 	}
 	r.area = "driver"
-	cuda, err := ask(ctx, s.Driver)
+	cuda, err := Ask(ctx, s.Driver)
 	hardware := s.Hardware != nil && s.Hardware()
 	switch {
 	case err == nil:
@@ -91,7 +91,7 @@ func (s Source) gpus(ctx context.Context, r *report, usable bool) *topo.Machine 
 	if !usable || s.Visible == nil {
 		return m
 	}
-	n, err := ask(ctx, s.Visible)
+	n, err := Ask(ctx, s.Visible)
 	if err != nil || n == 0 {
 		r.fail("visible", "check CUDA_VISIBLE_DEVICES, and in a container that it was started with --gpus",
 			"this process sees no GPU (%v)", err)
@@ -127,7 +127,7 @@ func (s Source) peers(ctx context.Context, r *report, n int) {
 	if n < 2 || s.PeerAccess == nil {
 		return
 	}
-	without, err := ask(ctx, func() (without []string, err error) {
+	without, err := Ask(ctx, func() (without []string, err error) {
 		for a := range n {
 			for b := range n {
 				if a == b {
@@ -187,7 +187,7 @@ func (s Source) sharing(ctx context.Context, r *report) {
 	}
 	r.area = "sharing"
 	type both struct{ vmm, legacy error }
-	b, err := ask(ctx, func() (b both, err error) {
+	b, err := Ask(ctx, func() (b both, err error) {
 		b.vmm, b.legacy = s.Share(ctx)
 		return b, nil
 	})

@@ -156,7 +156,7 @@ func (s Source) health(ctx context.Context, r *report) {
 		return
 	}
 	r.area = "health"
-	gpus, err := ask(ctx, s.Health)
+	gpus, err := Ask(ctx, s.Health)
 	if err != nil && len(gpus) > 0 {
 		r.fail(fmt.Sprintf("GPU %d", len(gpus)),
 			"see dmesg for Xid errors; the GPU may have to be reset by the administrator", "%v", err)

@@ -44,7 +44,7 @@ func (s Source) plugin(ctx context.Context, r *report) {
 	}
 	short, cancel := context.WithTimeout(ctx, 2*nicLimit)
 	defer cancel()
-	a, err := ask(short, func() (answer, error) {
+	a, err := Ask(short, func() (answer, error) {
 		text, ok, err := s.Plugin()
 		return answer{text, ok}, err
 	})
