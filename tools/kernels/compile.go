@@ -71,7 +71,7 @@ func (g *group) process(lib *nvrtc.Library, cfg config) error {
 // A check rebuilds the images of one architecture and this number of groups, unless it rebuilds all.
 const (
 	checked = 90
-	rebuilt = 2
+	rebuilt = 1
 )
 
 // check compares the sources, and rebuilds images and compares them.

@@ -11,10 +11,10 @@
 //     each in a separate process, because NVRTC compiles one program at a time;
 //  4. write the images, <group>/zz_generated.go and kernels/zz_groups.go; name every kernel that uses local memory.
 //
-// With -check nothing is written: the source hashes must be the committed ones. Of two groups, chosen at random, the
-// images of sm_90 are rebuilt in memory and must equal the committed ones byte for byte. With -all every group is built
-// anew for every architecture. A different compiler build cannot be expected to give the same bytes; then only the
-// source hash is compared and the skipped half is said.
+// With -check nothing is written: the source hashes must be the committed ones. The images of sm_90 of one group,
+// chosen at random, are rebuilt in memory and must equal the committed ones byte for byte. With -all every group is
+// built anew for every architecture. A different compiler build cannot be expected to give the same bytes; then only
+// the source hash is compared and the skipped half is said.
 package main
 
 import (
