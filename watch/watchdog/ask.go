@@ -97,11 +97,7 @@ func (w *Watchdog) ask(most int) (reports []*judge.Report, ok bool) {
 		if len(open) == 0 {
 			break
 		}
-		limit := w.patience()
-		if !slices.ContainsFunc(open, func(p int) bool { return !strings.ContainsAny(reports[p].State, "TtZ") }) {
-			limit = answerLimit // nobody else is awaited
-		}
-		left := limit - time.Since(begun)
+		left := w.patience(open, reports) - time.Since(begun)
 		if left <= 0 {
 			break
 		}
@@ -120,9 +116,18 @@ func (w *Watchdog) ask(most int) (reports []*judge.Report, ok bool) {
 	return reports, true
 }
 
-// patience is how long ask waits for answers. A rank of a busy host may answer late.
-func (w *Watchdog) patience() time.Duration {
-	if t := w.OpTimeout; t > 0 {
+// patience is how long ask waits for the answers of ranks. One of a busy host may answer late, one that is stopped
+// cannot, and the notice of a death follows.
+func (w *Watchdog) patience(open []int, reports []*judge.Report) time.Duration {
+	all := func(states string) bool {
+		return !slices.ContainsFunc(open, func(p int) bool { return !strings.ContainsAny(reports[p].State, states) })
+	}
+	switch t := w.OpTimeout; {
+	case all("Tt"):
+		return stoppedLimit
+	case all("TtZ"):
+		return answerLimit
+	case t > 0:
 		return min(mostPatience, max(answerLimit, t/4))
 	}
 	return mostPatience

@@ -3,10 +3,12 @@ package watchdog
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/membership"
+	"github.com/goccl/goccl/watch/judge"
 )
 
 // TestLateNamesTheRankThatEndedTheCommunicator: two ranks of a host wait for each other and one of them for another
@@ -25,5 +27,29 @@ func TestLateNamesTheRankThatEndedTheCommunicator(t *testing.T) {
 	group.Status.End(&fault.Error{Op: "communicator", Rank: 1, Peer: 2, Err: fault.ErrTimeout, Verdict: verdict})
 	if v := w.ExplainLate(e); v != verdict || e.Peer != 2 || !errors.Is(e, fault.ErrTimeout) {
 		t.Errorf("rank 2 has ended it: %v, %v", e, v)
+	}
+}
+
+// A rank waits for answers that can come, and not for stopped ranks: the error of its operation waits as long.
+func TestPatience(t *testing.T) {
+	for _, c := range []struct {
+		states    []string
+		opTimeout time.Duration
+		want      time.Duration
+	}{
+		{[]string{"T", "t"}, time.Second, stoppedLimit},
+		{[]string{"T", "Z"}, time.Second, answerLimit},
+		{[]string{"T", "S"}, time.Second, answerLimit},
+		{[]string{"T", ""}, 12 * time.Second, 3 * time.Second},
+		{[]string{"R"}, time.Minute, mostPatience},
+		{[]string{""}, 0, mostPatience},
+	} {
+		w, reports, open := New(Config{OpTimeout: c.opTimeout}), []*judge.Report{nil}, []int(nil)
+		for i, state := range c.states {
+			reports, open = append(reports, &judge.Report{State: state}), append(open, i+1)
+		}
+		if got := w.patience(open, reports); got != c.want {
+			t.Errorf("states %q: %v, want %v", c.states, got, c.want)
+		}
 	}
 }

@@ -65,6 +65,8 @@ const (
 	mostNote = 4 << 20
 	// A rank waits at least answerLimit, and at most mostPatience, for the records of its peers.
 	answerLimit, mostPatience = time.Second, 4 * time.Second
+	// stoppedLimit is how long a rank waits if the others are stopped: then it looks again whether they still are.
+	stoppedLimit = 100 * time.Millisecond
 	// Operations in an answer, of the communicator in question and of each other one.
 	mostOperations, mostOthers = 128, 8
 	// slowFrom is the part of the time in operations from which it is worth while to look for a slow rank.
