@@ -65,7 +65,7 @@ type Comm struct {
 	flats     *share.Windows   // flat windows; nil: none was registered
 	signals   onesided.Signals // made with flats; nil if the ranks cannot have them
 	resources []resource       // closed with the communicator
-	apart     sync.Map         // of *MoE: what may go on after the end of the communicator
+	detached  sync.Map         // of *MoE: their operations may run after the end of the communicator
 
 	registered *registered // registered algorithms; nil if there are none
 	extended   atomic.Bool // an algorithm is registered, so the engine does not see all work
@@ -291,7 +291,7 @@ func (c *Comm) abort(cause error) {
 	}
 	tell, cut := c.notices.Leaving(c.AsyncError())
 	c.status.End(cause)
-	c.endApart(cause)
+	c.endDetached(cause)
 	if tell {
 		c.notices.Send(membership.LeftAborted, cut || c.extended.Load())
 		c.notices.Follow()
@@ -356,7 +356,7 @@ func (c *Comm) Close() error {
 	// The abort unblocks calls that hold mu while they wait inside the engine or for a peer's call.
 	end := c.group.Fault("communicator", -1, fmt.Errorf("%w: %w", ErrAborted, ErrClosed))
 	c.status.End(end)
-	c.endApart(end)
+	c.endDetached(end)
 	if tell {
 		c.notices.Send(membership.LeftClosed, cut)
 	}

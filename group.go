@@ -233,7 +233,7 @@ type part struct {
 	collectives int
 	work        collective.Operation // what runs the only request; nil: the communicator's engine runs all
 	data        *check.Data          // nil: data is not compared
-	apart       bool                 // see runLocked
+	detached    bool                 // see runLocked
 }
 
 // together runs f for all parts, the chains concurrently. A chain stops at its first error.
@@ -326,7 +326,7 @@ func (p *part) blocks() bool {
 // check compares the requests with the peers' if checking is on. The caller holds c.mu until the requests are enqueued.
 func (p *part) check() error {
 	c := p.c
-	if p.apart {
+	if p.detached {
 		return nil
 	}
 	if err := c.usable("submit"); err != nil {
@@ -362,7 +362,7 @@ func peerOf(r *collective.Request) (peer int, sends bool) {
 // have the same numbers on all ranks. Sends and receives differ between ranks and have a separate, local numbering.
 func (p *part) enqueue() error {
 	c, n := p.c, p.collectives
-	if !p.apart && c.notices.Counts() {
+	if !p.detached && c.notices.Counts() {
 		if err := membership.Count(c.notices, n, p.reqs[n:], peerOf); err != nil {
 			c.status.End(err)
 			return err

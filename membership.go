@@ -148,7 +148,7 @@ func (c *Comm) Revoke() {
 	cause := c.group.Fault("communicator", -1, fmt.Errorf("%w: it was revoked", ErrAborted))
 	c.engine.Abort(cause)
 	c.status.Revoke(cause) // aborts the registered algorithms
-	c.endApart(cause)
+	c.endDetached(cause)
 }
 
 // whole returns nil if another communicator can be made from this one.

@@ -31,7 +31,7 @@ func (c *Comm) NewMoE(ctx context.Context, size moe.Size) (*MoE, error) {
 		}
 		c.own(m)
 		c.status.OnEnd(m.b.JobEnded)
-		c.apart.Store(m, nil)
+		c.detached.Store(m, nil)
 		c.status.AlsoAsk(m.failed)
 		c.extended.Store(true)
 		return nil
@@ -63,7 +63,7 @@ func (m *MoE) Combine(a moe.CombineArgs) error { return m.run(m.b.Combine(a)) }
 func (m *MoE) run(op collective.Operation) error {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
-	return m.c.runLocked(op, m.b.Apart())
+	return m.c.runLocked(op, m.b.Detached())
 }
 
 // SetMask changes the mask, as moe.Buffer.SetMask describes. From then on the operations do not end with the
@@ -106,9 +106,9 @@ func (m *MoE) end(cause error) {
 	m.b.Abort(cause)
 }
 
-// endApart ends the work that does not end with the communicator.
-func (c *Comm) endApart(cause error) {
-	c.apart.Range(func(m, _ any) bool {
+// endDetached ends the work that does not end with the communicator.
+func (c *Comm) endDetached(cause error) {
+	c.detached.Range(func(m, _ any) bool {
 		m.(*MoE).end(cause)
 		return true
 	})
@@ -120,11 +120,11 @@ func (m *MoE) Count(a moe.CountArgs) error {
 	c := m.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	apart := m.b.Apart()
-	if err := c.begin(op, &a.Stream, apart); err != nil {
+	detached := m.b.Detached()
+	if err := c.begin(op, &a.Stream, detached); err != nil {
 		return err
 	}
-	if err := c.follow(a.Stream, apart); err != nil {
+	if err := c.follow(a.Stream, detached); err != nil {
 		return c.wrap(op, err)
 	}
 	return m.b.Count(&a)
@@ -141,7 +141,7 @@ func (m *MoE) Offsets(s moe.Shape) moe.HandleOffsets { return m.b.Offsets(s) }
 func (m *MoE) Close() error { return m.c.disown(m) }
 
 func (m *MoE) close() error {
-	m.c.apart.Delete(m)
+	m.c.detached.Delete(m)
 	if m.c.closed.Load() { // and with it the engine, whose order the operations have
 		return m.b.Free()
 	}

@@ -8,19 +8,19 @@ import (
 )
 
 // runLocked enqueues an operation of another engine than the communicator's, on the path of all requests: part.check
-// compares it with the peers', part.enqueue numbers and records it. An operation that is apart may leave out ranks, and
-// the communicator may have ended. The caller holds mu.
-func (c *Comm) runLocked(op collective.Operation, apart bool) error {
+// compares it with the peers', part.enqueue numbers and records it. A detached operation may leave out ranks, and may
+// run after the end of the communicator. The caller holds mu.
+func (c *Comm) runLocked(op collective.Operation, detached bool) error {
 	r, wrong := op.Request()
 	name := r.Called().String()
-	if err := c.begin(name, &r.Stream, apart); err != nil {
+	if err := c.begin(name, &r.Stream, detached); err != nil {
 		return err
 	}
 	if wrong != nil {
 		return c.wrap(name, wrong)
 	}
 	c.single[0] = r
-	p := part{c: c, reqs: c.single[:], collectives: 1, work: op, apart: apart}
+	p := part{c: c, reqs: c.single[:], collectives: 1, work: op, detached: detached}
 	if err := p.check(); err != nil {
 		return err
 	}
@@ -29,9 +29,9 @@ func (c *Comm) runLocked(op collective.Operation, apart bool) error {
 
 // begin checks that the communicator can be used, on stream s, and makes s the default stream if it is nil. The caller
 // holds mu.
-func (c *Comm) begin(op string, s *device.Stream, apart bool) error {
+func (c *Comm) begin(op string, s *device.Stream, detached bool) error {
 	usable := c.usable
-	if apart {
+	if detached {
 		usable = c.open
 	}
 	if err := usable(op); err != nil {
@@ -70,8 +70,8 @@ func (c *Comm) bounded(ctx context.Context, op string, f func(context.Context) e
 }
 
 // follow orders work on s behind the communicator's. Of one that has ended nothing runs.
-func (c *Comm) follow(s device.Stream, apart bool) error {
-	if apart && c.engine.Err() != nil {
+func (c *Comm) follow(s device.Stream, detached bool) error {
+	if detached && c.engine.Err() != nil {
 		return nil
 	}
 	return c.engine.Follow(s)
@@ -86,7 +86,7 @@ func (p *part) enqueueWork(seq uint64) error {
 	case q.PartOf != 0: // the communicator's engine orders it, and stamps its parts
 		err = c.record.Passes(seq, p.reqs, enqueue())
 	default:
-		if err = c.follow(q.Stream, p.apart); err != nil {
+		if err = c.follow(q.Stream, p.detached); err != nil {
 			break
 		}
 		if c.stream0 != nil {

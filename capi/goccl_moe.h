@@ -110,8 +110,8 @@ goccl_result goccl_moe_destroy(goccl_moe moe);
 goccl_result goccl_moe_layout(goccl_moe moe, const goccl_moe_shape *shape, goccl_moe_offsets *offsets);
 /* Changes the mask between two operations: gone, [ranks], is not 0 for a rank that takes no part any more; replicas,
  * [experts], is the expert that serves the tokens of an expert on such a rank, -1: none, or NULL. All ranks that remain
- * call it together, with the same mask; it waits for them. From then on operations do not end with the communicator:
- * its death does not fail them, and goccl_moe_error has their failure. */
+ * call it together, with the same mask; it waits for them. From then on a failure of the communicator
+ * does not end the operations; goccl_moe_error returns their own failure. */
 goccl_result goccl_moe_set_mask(goccl_moe moe, const uint8_t *gone, uint32_t ranks, const int32_t *replicas,
 				uint32_t experts);
 /* The failure that has ended the operations. */

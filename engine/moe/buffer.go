@@ -80,15 +80,15 @@ type Buffer struct {
 	memory     *share.Arena
 	engine     engine
 
-	aborted atomic.Uint32 // abort word of waits on the host; nonzero once cause is set
-	cause   abort.Cause
-	mu      sync.Mutex // guards the fields below, the setting of cause, and the arena against an Abort during its end
-	closed  bool
-	apart   bool                // SetMask was called
-	live    bootstrap.Bootstrap // of the ranks that the latest SetMask has left; nil before the first one
-	members []int               // rank of live → rank
-	watch   sync.WaitGroup      // what looks at live
-	masks   uint32              // the latest SetMask of all ranks; used by SetMask only
+	aborted  atomic.Uint32 // abort word of waits on the host; nonzero once cause is set
+	cause    abort.Cause
+	mu       sync.Mutex // guards the fields below, the setting of cause, and the arena against an Abort during its end
+	closed   bool
+	detached bool                // SetMask was called
+	live     bootstrap.Bootstrap // the group of the ranks that the latest SetMask has left; nil before the first
+	members  []int               // rank of live → rank
+	watch    sync.WaitGroup      // the goroutines that watch live
+	masks    uint32              // the latest SetMask of all ranks; used by SetMask only
 }
 
 // engine runs the operations on a device. A call enqueues; arguments are valid.

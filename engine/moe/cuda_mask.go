@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/launcher"
 )
 
 // kindState is what the kernels of a kind keep, and the mask. A block reads all of it with its number.
@@ -27,7 +28,7 @@ func (e *cudaEngine) idle(ctx context.Context) error { return e.launcher.Order.W
 
 func (e *cudaEngine) latest() (n uint32, err error) {
 	var states [kinds + 1]kindState
-	err = e.dev.CopyOut(bytesOf(states[:]), device.Ptr(e.state(0)))
+	err = e.dev.CopyOut(launcher.Raw(&states), device.Ptr(e.state(0)))
 	for _, s := range states {
 		n = max(n, s.number)
 	}
@@ -44,12 +45,7 @@ func (e *cudaEngine) restart(n uint32, w word, replicas []int32) error {
 		ended[i] = n
 	}
 	e.launcher.Abort.Clear()
-	return errors.Join(e.dev.CopyIn(device.Ptr(e.state(0)), bytesOf(states[:])),
-		e.dev.CopyIn(device.Ptr(e.replicas()), bytesOf(replicas)),
-		e.dev.CopyIn(e.b.memory.Ptr[e.b.rank].Add(e.b.arena.ended(0, 0)), bytesOf(ended)))
-}
-
-func bytesOf[T any](s []T) []byte {
-	var zero T
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(zero)))
+	return errors.Join(e.dev.CopyIn(device.Ptr(e.state(0)), launcher.Raw(&states)),
+		e.dev.CopyIn(device.Ptr(e.replicas()), device.BytesOf(replicas)),
+		e.dev.CopyIn(e.b.memory.Ptr[e.b.rank].Add(e.b.arena.ended(0, 0)), device.BytesOf(ended)))
 }

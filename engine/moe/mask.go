@@ -80,7 +80,7 @@ func (b *Buffer) SetMask(ctx context.Context, m Mask) error {
 		return b.error("moe_mask", 0, -1, err)
 	}
 	b.mu.Lock()
-	b.apart = true
+	b.detached = true
 	b.mu.Unlock()
 	if err = b.setMask(ctx, gone, slices.Clone(m.Replicas)); err == nil {
 		return nil
@@ -92,17 +92,17 @@ func (b *Buffer) SetMask(ctx context.Context, m Mask) error {
 	return err
 }
 
-// Apart reports whether SetMask was called. Since then the Buffer does not end with the communicator.
-func (b *Buffer) Apart() bool {
+// Detached reports whether SetMask was called. Since then the Buffer does not end with the communicator.
+func (b *Buffer) Detached() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.apart
+	return b.detached
 }
 
 // JobEnded is Abort for the end of the communicator, before SetMask.
 func (b *Buffer) JobEnded(cause error) {
 	b.mu.Lock()
-	first := !b.apart && b.abort(cause)
+	first := !b.detached && b.abort(cause)
 	b.mu.Unlock()
 	b.report(first, cause)
 }
