@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccl/goccl/cmd/goccl/internal/doctor"
+	"github.com/goccl/goccl/cmd/goccl/internal/query"
 )
 
 // A signal ends commands that compute: those that take no context at once, a search when it is told.
@@ -28,7 +28,7 @@ func TestSignalsEndComputations(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	never := make(chan int)
 	stop()
-	if _, err := doctor.Ask(ctx, func() (int, error) { return <-never, nil }); err == nil {
+	if _, err := query.Ask(ctx, func() (int, error) { return <-never, nil }); err == nil {
 		t.Error("a computation that never ends outlives its context")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccl/goccl/cmd/goccl/internal/doctor"
+	"github.com/goccl/goccl/cmd/goccl/internal/query"
 	"github.com/goccl/goccl/internal/printable"
 	"github.com/goccl/goccl/job/topo"
 	"github.com/goccl/goccl/plan"
@@ -54,7 +54,7 @@ func (c *synthCommand) Run(ctx context.Context, s *streams) error {
 	}
 	start := time.Now()
 	done := s.busy("searching")
-	r, err := doctor.Ask(ctx, func() (*synth.Result, error) {
+	r, err := query.Ask(ctx, func() (*synth.Result, error) {
 		return synth.Run(synth.Options{Graph: g, Collective: collective, Root: c.Root, InPlace: c.InPlace, Only: c.Only,
 			Size: int64(c.Size), Machine: m})
 	})

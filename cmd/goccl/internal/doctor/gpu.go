@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/goccl/goccl/cmd/goccl/internal/query"
 	"github.com/goccl/goccl/internal/driver"
 	"github.com/goccl/goccl/job/topo"
 )
@@ -26,7 +27,7 @@ func (s Source) driver(ctx context.Context, r *report) bool {
 		return false
 	}
 	r.area = "driver"
-	cuda, err := Ask(ctx, s.Driver)
+	cuda, err := query.Ask(ctx, s.Driver)
 	hardware := s.Hardware != nil && s.Hardware()
 	switch {
 	case err == nil:
@@ -91,7 +92,7 @@ func (s Source) gpus(ctx context.Context, r *report, usable bool) *topo.Machine 
 	if !usable || s.Visible == nil {
 		return m
 	}
-	n, err := Ask(ctx, s.Visible)
+	n, err := query.Ask(ctx, s.Visible)
 	if err != nil || n == 0 {
 		r.fail("visible", "check CUDA_VISIBLE_DEVICES, and in a container that it was started with --gpus",
 			"this process sees no GPU (%v)", err)
@@ -127,7 +128,7 @@ func (s Source) peers(ctx context.Context, r *report, n int) {
 	if n < 2 || s.PeerAccess == nil {
 		return
 	}
-	without, err := Ask(ctx, func() (without []string, err error) {
+	without, err := query.Ask(ctx, func() (without []string, err error) {
 		for a := range n {
 			for b := range n {
 				if a == b {
@@ -187,7 +188,7 @@ func (s Source) sharing(ctx context.Context, r *report) {
 	}
 	r.area = "sharing"
 	type both struct{ vmm, legacy error }
-	b, err := Ask(ctx, func() (b both, err error) {
+	b, err := query.Ask(ctx, func() (b both, err error) {
 		b.vmm, b.legacy = s.Share(ctx)
 		return b, nil
 	})

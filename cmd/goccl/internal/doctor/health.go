@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goccl/goccl/cmd/goccl/internal/query"
 	"github.com/goccl/goccl/internal/driver/nvml"
 )
 
@@ -156,7 +157,7 @@ func (s Source) health(ctx context.Context, r *report) {
 		return
 	}
 	r.area = "health"
-	gpus, err := Ask(ctx, s.Health)
+	gpus, err := query.Ask(ctx, s.Health)
 	if err != nil && len(gpus) > 0 {
 		r.fail(fmt.Sprintf("GPU %d", len(gpus)),
 			"see dmesg for Xid errors; the GPU may have to be reset by the administrator", "%v", err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/goccl/goccl/cmd/goccl/internal/query"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/job/topo"
 	"github.com/goccl/goccl/transport"
@@ -44,7 +45,7 @@ func (s Source) plugin(ctx context.Context, r *report) {
 	}
 	short, cancel := context.WithTimeout(ctx, 2*nicLimit)
 	defer cancel()
-	a, err := Ask(short, func() (answer, error) {
+	a, err := query.Ask(short, func() (answer, error) {
 		text, ok, err := s.Plugin()
 		return answer{text, ok}, err
 	})
