@@ -238,11 +238,12 @@ func (r *reader) begin(p *packet) error {
 func (r *reader) applied() {
 	p := &r.packet
 	r.active, r.dst = false, nil
-	r.lane.received.Add(1)
 	whole := p.parts == 1 || r.lane.peer.parts.arrived(p.value, p.parts)
 	if whole {
 		r.lane.peer.Arrive(uint32(p.imm))
 	}
+	// After the arrival: other goroutines acknowledge this number as soon as it grows, and a flush means arrival.
+	r.lane.received.Add(1)
 	r.packets++
 	r.nbytes += int(p.length)
 	if whole && p.status != 0 || r.packets >= ackPackets || r.nbytes >= ackBytes {
