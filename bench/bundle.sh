@@ -42,7 +42,7 @@ done
 echo "${packages[*]}" >"$tree/packages"
 
 # 3. Texts: what git knows of these places. No Go sources; kernels as they were compiled are in the programs.
-places=(docs python ':(glob)bench/*.sh' bench/inference bench/moe bench/overlap
+places=(docs python ':(glob)bench/*.sh' bench/communicator bench/inference bench/moe bench/overlap
         bench/training bench/turns bench/watch capi/testdata/torch capi/testdata/cpp
         capi/testdata/devapi
         plan/testdata/foreign plan/dsl/testdata

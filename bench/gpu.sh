@@ -12,7 +12,8 @@
 #   fault        killed, absent, disagreeing and aborting ranks; fault.survivors: stops, kills in splits and shrinks
 #   tutorial     the tutorials, as programs of one command and as a process per rank
 #   primitives   signals, puts, all-to-all push, proxy, set-up of a mesh, beside their targets
-#   communicator start-up, GPU memory, CPU time and allocations of eager calls, beside their targets
+#   communicator start-up, GPU memory, CPU time and allocations of eager calls, beside their targets; .beside: memory of
+#                1, 8 and 64 communicators and of cycles, beside NCCL (needs torch)
 #   correct      every collective, type and operator, odd and unaligned; .1G: all-reduce; .large: ring and streams
 #   sanitizer    small collectives under compute-sanitizer (needs it)
 #   perf         time beside NCCL's library in the same run, eager and in graphs
@@ -343,6 +344,7 @@ else
   at python.suite 590 "$work" bash python/tests/gpu/run.sh "$n"
 fi
 . "$work/bench/training.sh"
+turns communicator.beside 150 communicator/run.py
 . "$work/bench/overlap.sh"
 for s in collectives expandable faults order ddp fsdp graph bf16 decode; do
   if [ $device = host ]; then

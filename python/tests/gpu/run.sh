@@ -11,7 +11,7 @@ job() {
 	echo "== $*"
 	timeout 300 torchrun --nproc_per_node="$n" "$@" || { status=1; echo "FAILED: $*"; }
 }
-for t in collectives algorithms backend overhead; do job python/tests/gpu/$t.py; done
+for t in collectives algorithms backend exact overhead; do job python/tests/gpu/$t.py; done
 for e in mesh 03_alltoallv default_allreduce dsl_allreduce native_allgather; do job python/examples/$e.py; done
 for a in GOCCL CUDA; do job python/tests/gpu/symmetric.py $a; done
 job python/tests/gpu/ddp_transformer.py goccl
