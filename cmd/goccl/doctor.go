@@ -36,7 +36,7 @@ func (c *doctorCommand) Run(ctx context.Context, s *streams) error {
 	} else {
 		findings = doctor.Check(ctx)
 	}
-	write := func() error { return doctor.Write(s.out, findings) }
+	write := func() error { return doctor.Write(s.out, findings, colored(s)) }
 	if c.JSON {
 		write = func() error { return s.writeJSON(findings) }
 	}

@@ -28,7 +28,9 @@ func (c *runCommand) Run(ctx context.Context, s *streams) error {
 // start starts ranks, on hosts of this machine if there are to be some. An exit status of a rank becomes the status of
 // this program.
 func (s *streams) start(ctx context.Context, hosts int, o launch.Options) error {
-	o.Stdout, o.Stderr = s.out, s.stderr
+	if o.Stdout = s.out; o.Stderr == nil {
+		o.Stderr = s.stderr
+	}
 	if hosts > 0 {
 		w, err := netns.New(hosts)
 		if err != nil {

@@ -6,6 +6,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // terminal reports whether the output is a terminal.
@@ -17,6 +19,9 @@ func terminal(s *streams) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
 }
+
+// colored reports whether the output takes colours.
+func colored(s *streams) bool { return terminal(s) && !setting.Lenient().NoColor }
 
 // width is the number of columns of the terminal; 0: not known.
 func width(s *streams) int {

@@ -114,11 +114,11 @@ func (c *watchCommand) show(s *streams, now, before *observe.Snapshot, full bool
 		return json.NewEncoder(s.out).Encode(now)
 	}
 	if !full {
-		return observe.Table(s.out, now, before, terminal(s))
+		return observe.Table(s.out, now, before, colored(s))
 	}
 	var b bytes.Buffer
 	b.WriteString("\x1b[H\x1b[2J")
-	err := observe.Table(&b, now, before, true)
+	err := observe.Table(&b, now, before, colored(s))
 	b.WriteString("q ends\n")
 	for line := range bytes.Lines(b.Bytes()) {
 		if _, e := s.out.Write(cut(line, width(s))); err == nil {

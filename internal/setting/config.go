@@ -70,6 +70,7 @@ type Config struct {
 	MasterAddr string
 	Terminal   string // a file of goccl perf
 	NoProgress bool   // no progress line on a terminal
+	NoColor    bool   // no colours there
 	Full       string // not empty: long tests run
 }
 

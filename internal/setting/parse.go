@@ -163,10 +163,16 @@ func addToolkit(c *Config, s string) bool {
 	return true
 }
 
-// noProgress switches the progress line off for some values.
-func noProgress(off func(string) bool) setter {
-	return func(c *Config, s string) bool {
-		c.NoProgress = c.NoProgress || off(s)
+// setTerm obeys TERM=dumb: such a terminal has neither a cursor that moves nor colours.
+func setTerm(c *Config, s string) bool {
+	c.NoProgress, c.NoColor = c.NoProgress || s == "dumb", c.NoColor || s == "dumb"
+	return true
+}
+
+// given is a variable whose value does not matter.
+func given(field func(*Config) *bool) setter {
+	return func(c *Config, _ string) bool {
+		*field(c) = true
 		return true
 	}
 }

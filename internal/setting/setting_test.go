@@ -136,14 +136,22 @@ func TestRegister(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	c, err := Parse(from())
 	if err != nil || c.StallWarning != 30*time.Second || !c.Overlap || c.CopyEngine != CopyLarge ||
-		c.Device != AnyDevice || c.SeparateGraphs || c.NoProgress {
+		c.Device != AnyDevice || c.SeparateGraphs || c.NoProgress || c.NoColor {
 		t.Errorf("%+v, %v", c, err)
 	}
 	c, err = Parse(from("GOCCL_OVERLAP", "0", "GOCCL_COPY_ENGINE", "1", "NCCL_GRAPH_MIXING_SUPPORT", "0", "CUDA_HOME",
 		"/a", "CUDA_PATH", "/b", "TERM", "dumb"))
 	if err != nil || c.Overlap || c.CopyEngine != CopyAlways || !c.SeparateGraphs || !c.NoProgress ||
-		!slices.Equal(c.Toolkits, []string{"/a", "/b"}) {
+		!c.NoColor || !slices.Equal(c.Toolkits, []string{"/a", "/b"}) {
 		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestWithoutColors(t *testing.T) {
+	for name, progress := range map[string]bool{"NO_COLOR": true, "CI": false} {
+		if c, err := Parse(from(name, "1")); err != nil || c.NoColor != progress || c.NoProgress == progress {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
 	}
 }
 

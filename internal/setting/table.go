@@ -215,9 +215,11 @@ var table = []Variable{
 	{Name: "GOGC", Section: Foreign, Default: "`400` in `libgoccl.so`",
 		set: text(func(c *Config) *string { return &c.GOGC }),
 		Doc: "how much garbage Go's collector lets grow"},
-	{Name: "CI", Section: Foreign, set: noProgress(func(string) bool { return true }),
+	{Name: "CI", Section: Foreign, set: given(func(c *Config) *bool { return &c.NoProgress }),
 		Doc: "set to anything: `goccl perf` shows no progress"},
-	{Name: "TERM", Section: Foreign, set: noProgress(func(s string) bool { return s == "dumb" }), Doc: "`dumb`: the same"},
+	{Name: "NO_COLOR", Section: Foreign, set: given(func(c *Config) *bool { return &c.NoColor }),
+		Doc: "set to anything: no colours in a terminal"},
+	{Name: "TERM", Section: Foreign, set: setTerm, Doc: "`dumb`: neither progress nor colours"},
 
 	{Name: "GOCCL_DEVICE", Section: Doors, Default: "`cuda` where there is a GPU, else `host`", Want: "cuda or host",
 		Brief: "host device or GPU, for C and Python",

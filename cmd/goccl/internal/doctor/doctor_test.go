@@ -115,7 +115,7 @@ func TestReports(t *testing.T) {
 			t.Errorf("%s is not deterministic: %s", name, d)
 		}
 		var b bytes.Buffer
-		if err := Write(&b, fs); err != nil {
+		if err := Write(&b, fs, false); err != nil {
 			t.Fatal(err)
 		}
 		golden := filepath.Join("testdata", name+".txt")
@@ -128,6 +128,16 @@ func TestReports(t *testing.T) {
 		if d := cmp.Diff(string(want), b.String()); d != "" {
 			t.Errorf("%s: %s", golden, d)
 		}
+	}
+}
+
+// Grades that need a reader are coloured in a terminal, and everything stays in its column.
+func TestColors(t *testing.T) {
+	fs := []Finding{{"gpu", "a", OK, "b", ""}, {"gpu", "a", Warn, "b", "c"}, {"gpu", "a", Fail, "b", ""}}
+	var b bytes.Buffer
+	want := "gpu\n  ok    a  b\n  \x1b[33mwarn\x1b[0m  a  b\n           → c\n  \x1b[1;31mfail\x1b[0m  a  b\n"
+	if err := Write(&b, fs, true); err != nil || b.String() != want {
+		t.Errorf("%q, %v, want %q", b.String(), err, want)
 	}
 }
 
@@ -262,7 +272,7 @@ func TestThisHost(t *testing.T) {
 	defer cancel()
 	fs := Check(ctx)
 	var b bytes.Buffer
-	_ = Write(&b, fs)
+	_ = Write(&b, fs, false)
 	t.Log("\n" + b.String())
 	if len(fs) < 5 {
 		t.Error("too few findings")

@@ -39,8 +39,11 @@ func Worst(fs []Finding) Status {
 	return worst
 }
 
-// Write prints a report as text, grouped by area, each fix under its finding.
-func Write(w io.Writer, fs []Finding) error {
+// shades are the colours of grades in a terminal.
+var shades = map[Status]string{Warn: "\x1b[33m", Fail: "\x1b[1;31m"}
+
+// Write prints a report as text, grouped by area, each fix under its finding. color uses the terminal's colours.
+func Write(w io.Writer, fs []Finding, color bool) error {
 	width := 0
 	for _, f := range fs {
 		width = max(width, len(f.Name))
@@ -52,7 +55,11 @@ func Write(w io.Writer, fs []Finding) error {
 			area = f.Area
 			b.WriteString(area + "\n")
 		}
-		fmt.Fprintf(&b, "  %-4s  %-*s  %s\n", f.Status, width, f.Name, f.Detail)
+		grade := fmt.Sprintf("%-4s", f.Status)
+		if shade := shades[f.Status]; color && shade != "" {
+			grade = shade + grade + "\x1b[0m"
+		}
+		fmt.Fprintf(&b, "  %s  %-*s  %s\n", grade, width, f.Name, f.Detail)
 		if f.Fix != "" {
 			fmt.Fprintf(&b, "  %-4s  %-*s  → %s\n", "", width, "", f.Fix)
 		}

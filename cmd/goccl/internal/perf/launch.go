@@ -180,12 +180,12 @@ func (l *Launch) start(ctx context.Context, n int, hosts ...launch.Host) error {
 	if NewProgress(l.Stderr) != nil {
 		env = append(env, fmt.Sprintf("%s=/proc/%d/fd/%d", terminalVariable, os.Getpid(), l.Stderr.Fd()))
 	}
-	stderr := io.Writer(os.Stderr)
-	if l.Stderr != nil {
-		stderr = l.Stderr
+	stderr := l.Stderr
+	if stderr == nil {
+		stderr = os.Stderr
 	}
 	err = launch.Run(ctx, launch.Options{N: n, Program: append([]string{program}, l.Command[1:]...), Env: env,
-		Hosts: hosts, Stdout: &leadWriter{w: l.files}, Stderr: stderr})
+		Hosts: hosts, Stdout: &leadWriter{w: l.files}, Stderr: NewErrorWriter(stderr)})
 	var exit *launch.ExitError
 	if errors.As(err, &exit) && exit.Code == ExitFailed {
 		return ErrFailed
@@ -209,6 +209,27 @@ func (l *leadWriter) Write(line []byte) (int, error) {
 		return 0, err
 	}
 	return len(line), nil
+}
+
+// ErrorWriter copies lines of ranks that a launcher has started. An error of this program, which all ranks may have for
+// the same reason, is copied once.
+type ErrorWriter struct {
+	w    io.Writer
+	seen map[string]bool
+}
+
+// NewErrorWriter copies to w.
+func NewErrorWriter(w io.Writer) *ErrorWriter { return &ErrorWriter{w, map[string]bool{}} }
+
+// Write takes one line, with the launcher's "[0] ". The launcher calls it from one goroutine at a time.
+func (e *ErrorWriter) Write(line []byte) (int, error) {
+	if _, text, _ := strings.Cut(string(line), "] "); strings.HasPrefix(text, "goccl: ") {
+		if e.seen[text] {
+			return len(line), nil
+		}
+		e.seen[text] = true
+	}
+	return e.w.Write(line)
 }
 
 // RanksAsThreads runs n ranks as goroutines of this process, each of which closes boot. When one fails, the context of
