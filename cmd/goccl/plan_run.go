@@ -144,7 +144,7 @@ func (c *planRun) start(ctx context.Context, s *streams, n int) error {
 		hosts = 0 // this one
 	}
 	return s.start(ctx, hosts, launch.Options{N: n, Program: append([]string{self}, os.Args[1:]...),
-		Stderr: perf.NewErrorWriter(s.stderr)})
+		Stderr: perf.NewErrorWriter(ctx, s.stderr)})
 }
 
 func (c *planRun) open(n int) (func(int) (device.Device, error), error) {

@@ -185,7 +185,7 @@ func (l *Launch) start(ctx context.Context, n int, hosts ...launch.Host) error {
 		stderr = os.Stderr
 	}
 	err = launch.Run(ctx, launch.Options{N: n, Program: append([]string{program}, l.Command[1:]...), Env: env,
-		Hosts: hosts, Stdout: &leadWriter{w: l.files}, Stderr: NewErrorWriter(stderr)})
+		Hosts: hosts, Stdout: &leadWriter{w: l.files}, Stderr: NewErrorWriter(ctx, stderr)})
 	var exit *launch.ExitError
 	if errors.As(err, &exit) && exit.Code == ExitFailed {
 		return ErrFailed
@@ -212,19 +212,22 @@ func (l *leadWriter) Write(line []byte) (int, error) {
 }
 
 // ErrorWriter copies lines of ranks that a launcher has started. An error of this program, which all ranks may have for
-// the same reason, is copied once.
+// the same reason, is copied once; one after an interruption is not: the ranks end one before the other.
 type ErrorWriter struct {
+	ctx  context.Context // ends with an interruption, before the launcher ends the ranks
 	w    io.Writer
 	seen map[string]bool
 }
 
-// NewErrorWriter copies to w.
-func NewErrorWriter(w io.Writer) *ErrorWriter { return &ErrorWriter{w, map[string]bool{}} }
+// NewErrorWriter copies to w until ctx ends.
+func NewErrorWriter(ctx context.Context, w io.Writer) *ErrorWriter {
+	return &ErrorWriter{ctx, w, map[string]bool{}}
+}
 
 // Write takes one line, with the launcher's "[0] ". The launcher calls it from one goroutine at a time.
 func (e *ErrorWriter) Write(line []byte) (int, error) {
 	if _, text, _ := strings.Cut(string(line), "] "); strings.HasPrefix(text, "goccl: ") {
-		if e.seen[text] {
+		if e.seen[text] || e.ctx.Err() != nil {
 			return len(line), nil
 		}
 		e.seen[text] = true
