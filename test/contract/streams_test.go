@@ -20,23 +20,25 @@ import (
 
 // Operations of one communicator on several streams in rotation, which only the communicator orders: each operation has
 // its own buffers, so only the communicator's internal memory could be corrupted. With destroy, a stream is closed
-// directly after its work is enqueued.
+// directly after its work is enqueued. Ranks that share a GPU then wait for their work from time to time: the streams of
+// a process share the GPU's hardware queues, and a rank's operation must not stand behind one that waits for it.
 func TestGPUStreams(t *testing.T) {
 	n, open := commtest.GPUs(t)
 	for _, destroy := range []bool{false, true} {
 		t.Run(map[bool]string{false: "kept", true: "destroyed"}[destroy], func(t *testing.T) {
-			alternate(t, commtest.New(t, n, open, nil), 12, destroy)
+			comms := commtest.New(t, n, open, nil)
+			alternate(t, comms, 12, destroy, comms[0].Device().ID() == comms[n-1].Device().ID())
 		})
 	}
 }
 
 // The same on the host device; it also validates the checks.
 func TestHostStreams(t *testing.T) {
-	alternate(t, commtest.New(t, 3, commtest.Host, nil), 4, false)
+	alternate(t, commtest.New(t, 3, commtest.Host, nil), 4, false, false)
 }
 
 // alternate runs on every rank at once; the order in which operations use the three streams differs between ranks.
-func alternate(t *testing.T, comms []*goccl.Comm, rounds int, destroy bool) {
+func alternate(t *testing.T, comms []*goccl.Comm, rounds int, destroy, shared bool) {
 	t.Helper()
 	var all []*alternator
 	for _, c := range comms { // no allocation is allowed while a kernel waits for its rank
@@ -44,12 +46,13 @@ func alternate(t *testing.T, comms []*goccl.Comm, rounds int, destroy bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		a.destroy, a.shared = destroy, shared
 		all = append(all, a)
 	}
 	var wg sync.WaitGroup
 	for _, a := range all {
 		wg.Go(func() {
-			if err := a.run(destroy); err != nil {
+			if err := a.run(); err != nil {
 				t.Errorf("rank %d: %v", a.c.Rank(), err)
 			}
 		})
@@ -71,6 +74,9 @@ type alternator struct {
 	in     device.Allocation // of the largest count, for each rank
 	jobs   []turn
 	stream [3]device.Stream
+
+	destroy bool // streams are closed with work on them
+	shared  bool // with destroy: of a GPU with several ranks
 }
 
 type turn struct {
@@ -115,24 +121,28 @@ func newAlternator(c *goccl.Comm, rounds int) (*alternator, error) {
 func (a *alternator) value(r int, i int64) float32 { return float32((int64(r)*31 + i*7 + i>>6) % 97) }
 
 // run enqueues all work before it checks any.
-func (a *alternator) run(destroy bool) error {
+func (a *alternator) run() error {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
 	for i, j := range a.jobs {
 		k := (i + a.c.Rank()) % len(a.stream)
 		if err := a.enqueue(j.what, i, j.count, j.out.Ptr(), a.stream[k]); err != nil {
 			return err
 		}
-		if destroy {
-			if err := a.stream[k].Close(); err != nil {
-				return err
-			}
-			var err error
-			if a.stream[k], err = a.c.Device().NewStream(); err != nil {
-				return err
-			}
+		if !a.destroy {
+			continue
+		}
+		err := a.stream[k].Close()
+		if a.shared && i%3 == 2 {
+			err = errors.Join(err, a.c.Drain(ctx))
+		}
+		if err != nil {
+			return err
+		}
+		if a.stream[k], err = a.c.Device().NewStream(); err != nil {
+			return err
 		}
 	}
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
-	defer stop()
 	if err := a.c.Drain(ctx); err != nil {
 		return err
 	}

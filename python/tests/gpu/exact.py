@@ -47,7 +47,7 @@ def main() -> int:
             captured = step(batch)
         for place in sorted({0, batch // 2, batch - 1}):
             order = torch.randperm(ROWS, generator=same)[:batch]
-            order[order == 0] = order[place]
+            order[order == 0] = order[place].item()
             order[place] = 0
             first[:batch] = requests[order]
             graph.replay()
