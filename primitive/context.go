@@ -251,10 +251,13 @@ func (c *Context) stopped() error {
 
 // rankOfClosing returns the order of closing: a smaller number is closed earlier.
 func rankOfClosing(r closer) int {
-	if _, ok := r.(*Proxy); ok {
+	switch r.(type) {
+	case *Proxy:
 		return 0
+	case *Connection:
+		return 1
 	}
-	return 1
+	return 2
 }
 
 // drainTimeout is how long Close waits for waiting kernels. A kernel leaves at its next poll of the abort word; on a
@@ -282,7 +285,6 @@ func (c *Context) Close() error {
 	networks := c.networks
 	c.mu.Unlock()
 
-	var errs []error
 	if c.abort != nil && !c.abort.drain(drainTimeout) {
 		// Unmapping memory that a kernel polls would crash the process, so all memory stays mapped.
 		return c.wrap(fmt.Errorf("%w: a kernel of the host device still waits; its memory is kept", ErrTimeout),
@@ -300,9 +302,17 @@ func (c *Context) Close() error {
 			}
 		}
 	}
-	for _, r := range owned {
-		errs = append(errs, r.Close())
+	errs := make([]error, len(owned))
+	var connections sync.WaitGroup // a peer that does not answer the goodbye holds up its connection alone
+	for i, r := range owned {
+		if rankOfClosing(r) == 1 {
+			connections.Go(func() { errs[i] = r.Close() })
+			continue
+		}
+		connections.Wait()
+		errs[i] = r.Close()
 	}
+	connections.Wait()
 	return errors.Join(append(errs, c.release(networks))...)
 }
 
