@@ -20,8 +20,8 @@ import (
 
 // Operations of one communicator on several streams in rotation, which only the communicator orders: each operation has
 // its own buffers, so only the communicator's internal memory could be corrupted. With destroy, a stream is closed
-// directly after its work is enqueued. Ranks that share a GPU then wait for their work from time to time: the streams of
-// a process share the GPU's hardware queues, and a rank's operation must not stand behind one that waits for it.
+// directly after its work is enqueued. Ranks that share a GPU then wait for their work from time to time: the streams
+// of a process share the GPU's hardware queues, and a rank's operation must not stand behind one that waits for it.
 func TestGPUStreams(t *testing.T) {
 	n, open := commtest.GPUs(t)
 	for _, destroy := range []bool{false, true} {

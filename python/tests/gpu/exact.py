@@ -1,5 +1,5 @@
-"""A decode loop on the fused all-reduce: one request has the same bits in every batch of 1 to 256, at every place in it,
-call by call and in a CUDA graph.
+"""A decode loop on the fused all-reduce: one request has the same bits in every batch of 1 to 256 and at every place in
+it, call by call and in a CUDA graph.
 
     torchrun --nproc_per_node=8 python/tests/gpu/exact.py
 
