@@ -2,7 +2,6 @@
 """One rank of the benchmark of communicators. run.py starts it."""
 
 import argparse
-import os
 import pathlib
 import sys
 import time
@@ -33,16 +32,19 @@ def resident():
 
 class Rank:
     def __init__(self, options):
-        if torch.cuda.is_available():
-            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-            torch.ones(1, device="cuda").sum().item()  # the context, and PyTorch's first kernels
-        before = gpu()
-        self.job = ranks.Job()
+        self.alone = 0
+        self.job = ranks.Job(self.first)
         self.x = torch.ones(256, device=self.job.device)
-        self.tell("first", "MiB", gpu() - before)
+        self.tell("first", "MiB", gpu() - self.alone)
         self.further([int(n) for n in options.counts.split(",")])
         self.cycles(options.cycles)
         self.job.close()
+
+    def first(self):
+        """Notes what a process has without a communicator: the context, and PyTorch's first kernels."""
+        if torch.cuda.is_available():
+            torch.ones(1, device="cuda").sum().item()
+        self.alone = gpu()
 
     def tell(self, figure, unit, value):
         self.job.row(kind="communicator", figure=figure, unit=unit, value=max(self.job.exchange(value)))
@@ -85,5 +87,5 @@ class Rank:
 if __name__ == "__main__":
     p = argparse.ArgumentParser()
     p.add_argument("--counts", default="1,8,64")
-    p.add_argument("--cycles", type=int, default=50)
+    p.add_argument("--cycles", type=int, default=10)
     Rank(p.parse_args())

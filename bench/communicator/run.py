@@ -30,7 +30,7 @@ def show(result):
 def main():
     p = turns.parser(__doc__)
     p.add_argument("--counts", default="1,8,64", help="further communicators (default: %(default)s)")
-    p.add_argument("--cycles", type=int, default=50, help="of new_group and destroy (default: %(default)s)")
+    p.add_argument("--cycles", type=int, default=10, help="of new_group and destroy (default: %(default)s)")
     options = p.parse_args()
     result = turns.take(options, "goccl-communicator/1", HERE / "rank.py",
                         ["--counts", options.counts, "--cycles", str(options.cycles)])

@@ -10,9 +10,10 @@ import torch.distributed as dist
 
 
 class Job:
-    """Joins the ranks: NCCL's backend on GPUs, gloo without. The ranks talk about figures through gloo."""
+    """Joins the ranks: NCCL's backend on GPUs, gloo without. The ranks talk about figures through gloo. before() is
+    called when this turn may use the GPU, before they join."""
 
-    def __init__(self):
+    def __init__(self, before=lambda: None):
         seconds = sys.stdin.readline() if "TURN_ROWS" in os.environ else "600"
         self.end = time.monotonic() + float(seconds)
         self.rank, self.n = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -20,6 +21,7 @@ class Job:
         self.device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if self.cuda else torch.device("cpu")
         if self.cuda:
             torch.cuda.set_device(self.device)
+        before()
         dist.init_process_group("nccl" if self.cuda else "gloo")
         self.talk = dist.new_group(backend="gloo")
         self.rows = open(os.environ["TURN_ROWS"], "a") if "TURN_ROWS" in os.environ and self.rank == 0 else None
