@@ -137,7 +137,7 @@ func New(ctx context.Context, cfg Config) (*Buffer, error) {
 	case *host.Device:
 		b.engine = newHostEngine(b)
 	case *cuda.Device:
-		b.engine, err = newCUDAEngine(ctx, b)
+		err = openCUDA(ctx, b)
 	default:
 		err = fmt.Errorf("%w: device %v", collective.ErrUnsupported, cfg.Device.ID())
 	}

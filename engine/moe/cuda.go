@@ -40,16 +40,18 @@ type cudaEngine struct {
 	name atomic.Pointer[string]
 }
 
-func newCUDAEngine(ctx context.Context, b *Buffer) (engine, error) {
+// openCUDA sets b.engine before the goroutine begins that reads it.
+func openCUDA(ctx context.Context, b *Buffer) error {
 	e := &cudaEngine{b: b, dev: b.cfg.Device.(*cuda.Device)}
 	if err := e.open(ctx); err != nil {
-		return nil, errors.Join(err, e.launcher.Free())
+		return errors.Join(err, e.launcher.Free())
 	}
+	b.engine = e
 	e.launcher.Watch(reportEvery, func() bool {
 		_ = b.Err()
 		return true // SetMask may end the failure
 	})
-	return e, nil
+	return nil
 }
 
 func (e *cudaEngine) open(ctx context.Context) error {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
@@ -43,6 +44,17 @@ func onMock(t *testing.T) ([]*goccl.MoE, []*goccl.Comm) {
 		t.Fatal(err)
 	}
 	return all, comms
+}
+
+// A goroutine looks for failures of the device while nothing else uses the buffer, from its first moment on.
+func TestOnMockWatch(t *testing.T) {
+	all, _ := onMock(t)
+	time.Sleep(200 * time.Millisecond) // a few looks, so that the race detector has something to see
+	for r, m := range all {
+		if err := m.Err(); err != nil {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
 }
 
 // The launches of a step: no copy, no wait of the host. A kernel that moves few rows has 64 blocks, or the number that
