@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tools=$PWD/.tools/rdma
 root=$tools/root
 build=$PWD/build/rdma
-limit=${RDMA_SECONDS:-150} # of each of the two parts
+limit=${RDMA_SECONDS:-400} # of each of the two parts
 rm -rf "$build"
 mkdir -p "$build/work"
 
