@@ -187,12 +187,12 @@ func (c *fusedCase) expectQuantised(b *fusedBuffers) error {
 		hostreduce.Decode(quant, raw, c.quantType)
 	}
 	most := map[datatype.Type]float64{datatype.Int8: 127, datatype.Float8E4M3: 448}[c.quantType]
+	scale := 0.05
 	for i, v := range norm {
-		row, scale := int64(i)/c.hidden, 0.05
-		if c.quantisation == 2 {
+		if row := int64(i) / c.hidden; c.quantisation == 2 && int64(i) == row*c.hidden {
 			scale = float64(math.Float32frombits(binary.NativeEndian.Uint32(b.bytes(r.ScaleOut.Add(4*row), 4))))
 			largest := 0.0
-			for _, x := range norm[row*c.hidden:][:c.hidden] {
+			for _, x := range norm[i:][:c.hidden] {
 				largest = math.Max(largest, math.Abs(float64(x)))
 			}
 			if math.Abs(scale-largest/most) > 1e-6*scale {
