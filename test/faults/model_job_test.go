@@ -13,7 +13,7 @@ import (
 )
 
 func TestModel(t *testing.T) {
-	rounds := 24
+	rounds := 12
 	if os.Getenv("GOCCL_FULL") != "" {
 		rounds = 2000
 	}
