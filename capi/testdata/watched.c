@@ -2,7 +2,8 @@
 //   late      it never calls the 21st       stop, kill   so it is treated by the test while it waits to call it
 //   order     it uses two communicators in the other order
 //   message   it does not send               end          all end well
-// With "slow" rank 2 calls each of 60 all-reduces 10 ms later, and all wait at the end. The job is killed by the test.
+// With "slow" rank 2 calls each of 30 all-reduces 100 ms later, more than a busy machine delays others, and all wait at
+// the end. The job is killed by the test.
 #include "test.h"
 
 static float in[1000], out[1000], in2[1000], out2[1000];
@@ -17,8 +18,8 @@ int main(int argc, char **argv) {
 	OK(ncclCommInitRankConfig(&a, n, id, rank, &config));
 	OK(ncclCommSplit(a, 0, rank, &b, NULL));
 	int slow = !strcmp(what, "slow");
-	for (int i = 0; i < (slow ? 60 : 20); i++) {
-		if (slow && rank == 2) usleep(10000);
+	for (int i = 0; i < (slow ? 30 : 20); i++) {
+		if (slow && rank == 2) usleep(100000);
 		OK(ncclAllReduce(in, out, 1000, ncclFloat, ncclSum, a, NULL));
 	}
 	printf("ready\n");
