@@ -232,9 +232,6 @@ func (c *Comm) setUp(ctx context.Context) (err error) {
 	if c.record != nil {
 		c.leaveRAS = ras.Join(c.cfg.settings, c.watchdog)
 	}
-	if err = c.addLamport(ctx); err != nil {
-		return err
-	}
 	if err = c.readForced(c.cfg.forced); err != nil {
 		return err
 	}

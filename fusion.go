@@ -107,23 +107,3 @@ type FusionShape = fused.Shape
 func (f *Fusion) Tune(ctx context.Context, shape FusionShape) error {
 	return f.c.bounded(ctx, "tune fusion", func(ctx context.Context) error { return f.inner.Tune(ctx, shape, f.run) })
 }
-
-// addLamport gives the engine its all-reduce by packets without flags, if it wants to choose that. The communicator
-// closes the workspace after its engine.
-func (c *Comm) addLamport(ctx context.Context) error {
-	e, ok := c.engine.(fused.Engine)
-	if !ok || !e.WantsLamport() || !e.Reaches() {
-		return nil
-	}
-	bounded, stop := c.status.Bound(ctx)
-	defer stop()
-	f, err := c.newFusion(bounded, FusionConfig{})
-	if err != nil {
-		return err
-	}
-	l, err := f.inner.Lamport()
-	if err == nil {
-		e.SetLamport(l)
-	}
-	return err
-}

@@ -5,7 +5,6 @@ if [ $device = host ]; then
 else
   sizes=(-d bfloat16 -b 1K -e 8M -f 2 --out-of-place --graph 20 -i 3 -c 30 ${beside[@]+"${beside[@]}"})
   perf inference.algorithms 60 all_reduce "${sizes[@]}" --algo all
-  perf inference.lamport 40 all_reduce "${sizes[@]}" --algo one_shot_lamport
 fi
 if [ -z "$torch" ]; then
   skip inference "python3 has no torch"

@@ -31,8 +31,6 @@ def contenders(options):
     """All of them, those that others are made of first."""
     if options.preloaded:
         return [torchs.ProcessGroup("goccl preloaded", "nccl")]
-    if options.name:
-        return [ours.library(options.name)]
     goccl, others = ours.library(), peers()
     nccl = [ABI("NCCL", options.against)] if options.against else []
     norms = next((p for p in others if hasattr(p, "norm")), None)
@@ -173,7 +171,6 @@ def main():
     p.add_argument("--parts", required=True)
     p.add_argument("--device", choices=("cuda", "cpu"), required=True)
     p.add_argument("--against", default="", help="NVIDIA's libnccl.so.2")
-    p.add_argument("--name", default="", help="only goccl's libnccl.so.2, by this name")
     p.add_argument("--preloaded", action="store_true", help="only the process group of nccl")
     p.add_argument("--only", type=lambda s: s.split(","), default=[""])
     p.add_argument("--steps", type=int, default=100000)

@@ -6,7 +6,7 @@
 Parts: all_reduce, alone; fused, with residual, RMSNorm and FP8; step, inside a decode step of GEMMs, and step_fused;
 captured, 10^5 captured steps with fresh data, and captured_fused. Every result is checked before it is timed.
 
-Groups are processes of one environment: main; lamport, with that algorithm forced; preloaded, goccl in PyTorch.
+Groups are processes of one environment: main; preloaded, goccl in PyTorch.
 
 Peers are NVIDIA's NCCL and symmetric memory, which PyTorch brings, and those of the folder that GOCCL_PEERS names
 (contender.py has their interface). What hangs or crashes is left out, and the file says so. Without GPUs the host
@@ -33,7 +33,7 @@ import report
 BEGIN = time.monotonic()  # PyTorch's import counts, too
 HERE = pathlib.Path(__file__).resolve().parent
 PARTS = ("all_reduce", "fused", "step", "step_fused", "captured", "captured_fused")
-GROUPS = ("main", "lamport", "preloaded")
+GROUPS = ("main", "preloaded")
 # No multicast: a program that creates multicast objects can take the host's GPUs out of service.
 NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
 # Seconds without a unit done before a group is ended, for its start (and without GPUs) and then; and how often it is
@@ -126,7 +126,7 @@ class Group:
 
 
 def groups(options):
-    """The main group, and those whose environment differs: one algorithm forced, and goccl preloaded in PyTorch."""
+    """The main group, and goccl preloaded in PyTorch, whose environment differs."""
     common = ["--device", options.device, "--steps", str(options.steps), "--only", options.only,
               *(["--quick"] if options.quick else [])]
 
@@ -135,9 +135,6 @@ def groups(options):
     host = {} if options.device == "cuda" else {"GOCCL_DEVICE": "host"}
     found = [Group("main", options, [*common, *parts(*PARTS), "--against", options.against], host)]
     if options.device == "cuda":
-        found.append(Group("lamport", options, [*common, *parts("all_reduce", "step", "captured"), "--name",
-                                                "goccl one_shot_lamport"],
-                           {"GOCCL_ALGO": "all_reduce:one_shot_lamport"}))
         found.append(Group("preloaded", options, [*common, *parts("all_reduce", "step"), "--preloaded"],
                            {"LD_PRELOAD": os.path.join(options.library, "libnccl.so.2")}))
     return [g for g in found if g.name in options.groups]

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"slices"
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
@@ -22,7 +21,6 @@ type gpu struct {
 	dev    *cuda.Device
 	engine Engine                         // nil: the communicator has another engine, and nothing runs in its order
 	rows   [numWhats][3][3]*cuda.Function // by type and by groups a thread: 1, 2, 4
-	reduce [3]*cuda.Function              // by type, for this number of ranks
 	blocks int64                          // of kernels that wait for peers
 	arena  *share.Arena                   // nil: ranks do not reach each other's memory
 	states device.Allocation
@@ -64,7 +62,7 @@ func newGPU(ctx context.Context, dev *cuda.Device, comm *Comm, cfg Config) (g *g
 			err = errors.Join(err, g.close())
 		}
 	}()
-	if err = g.load(boot.WorldSize()); err != nil || engine == nil || !engine.Reaches() {
+	if err = g.load(); err != nil || engine == nil || !engine.Reaches() {
 		return g, err
 	}
 	n := boot.WorldSize()
@@ -93,7 +91,7 @@ func newGPU(ctx context.Context, dev *cuda.Device, comm *Comm, cfg Config) (g *g
 	return g, boot.Barrier(ctx)
 }
 
-func (g *gpu) load(ranks int) (err error) {
+func (g *gpu) load() (err error) {
 	module, err := launcher.Load(g.dev, "fused")
 	if err != nil {
 		return err
@@ -104,17 +102,12 @@ func (g *gpu) load(ranks int) (err error) {
 		}
 		return f
 	}
-	made := fmt.Sprintf("_n%d", ranks)
-	if !slices.Contains(kernels.Names("fused"), kernels.Entry("fused_reduce_float32"+made)) {
-		made = "" // for any number of ranks
-	}
 	for t, name := range typeNames {
 		for w := range numWhats {
 			for k := range 3 {
 				g.rows[w][t][k] = find(fmt.Sprintf("%s_%s_g%d", whatNames[w], name, 1<<k))
 			}
 		}
-		g.reduce[t] = find("reduce_" + name + made)
 	}
 	return err
 }

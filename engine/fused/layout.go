@@ -16,10 +16,8 @@ type kernelArgs struct {
 	abort, states                           uint64
 	input, sum, residual, residualOut       uint64
 	weight, norm, quant, scale, scaleOut    uint64
-	bytes                                   uint64
 	slotBytes, rank, nranks, tokens, hidden uint32
 	quantisation, quantType, stage, divided uint32
-	average                                 uint32
 	epsilon                                 float32
 	first, end, slice                       uint32
 }

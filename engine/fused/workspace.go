@@ -7,7 +7,6 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/engine/nvlink"
 )
 
 // The algorithms of a Request: see the package's documentation.
@@ -58,13 +57,9 @@ type Engine interface {
 	// ForeignBlocks is the largest grid of a kernel that waits for peers. Such a kernel polls the AbortBlock.
 	ForeignBlocks() int
 	AbortBlock() device.Ptr
-	// LaunchForeign launches a kernel as request seq, Submit as a part of the engine's request.
+	// LaunchForeign launches a kernel as request seq.
 	LaunchForeign(seq uint64, op collective.Collective, s *cuda.Stream, f *cuda.Function, blocks, threads int,
 		params []byte) error
-	Submit(s *cuda.Stream, f *cuda.Function, blocks, threads int, params []byte) error
-	// WantsLamport reports whether the engine would choose the all-reduce that SetLamport gives it.
-	WantsLamport() bool
-	SetLamport(nvlink.Lamport)
 }
 
 // Workspace is one rank's memory and kernels for fused all-reduces.

@@ -58,7 +58,7 @@ func (e *Engine) usable(v variant, r *collective.Request) variant {
 			v = variant{protocol: direct, threads: directOrdered}
 		}
 	}
-	return e.without(v, r)
+	return v
 }
 
 // reduce runs all-reduce and reduce.
@@ -76,9 +76,6 @@ func (e *Engine) reduce(r *collective.Request, s *cuda.Stream) error {
 	}
 	if v.protocol == ring {
 		return e.ringReduce(r, s, root, v)
-	}
-	if v.protocol == lamport {
-		return e.launchLamport(r, s, v)
 	}
 	a := e.args
 	a.operands(r)

@@ -59,7 +59,6 @@ type Engine struct {
 	side          *cuda.Side     // for own slices of windows; made with the first one
 	tokens        *tokens        // nil: copies are between barriers of kernels only
 	stage         int64          // bytes of a stage in the arena; 0: there is none
-	lamport       Lamport        // nil: there is none
 	exact         collective.Exact
 
 	// Parameters of the next launch; the constant fields are filled once. They are separate objects without Go

@@ -339,19 +339,8 @@ func (s *selection) allows(c collective.Collective, v variant) error {
 	return nil
 }
 
-// set makes one variant the only choice for a collective; one_shot_lamport, which has a largest size, up to that.
+// set makes one variant the only choice for a collective.
 func (s *selection) set(c collective.Collective, v variant) {
-	if v.protocol == lamport {
-		for m := range s.rows[c] {
-			for w, rows := range s.rows[c][m] {
-				above := slices.DeleteFunc(slices.Clone(rows), func(r choice) bool {
-					return r.bytes != 0 && r.bytes <= lamportForced
-				})
-				s.rows[c][m][w] = append([]choice{{lamportForced, v}}, above...)
-			}
-		}
-		return
-	}
 	list := []choice{{0, v}}
 	for m := range s.rows[c] {
 		for w := range s.rows[c][m] {

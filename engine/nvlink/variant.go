@@ -18,11 +18,10 @@ const (
 	ll128
 	numProtocols                // packet protocols
 	ring         = numProtocols // whole lines, to the next rank: ring.go
-	lamport      = ring + 1     // packets without flags: lamport.go
-	direct       = ring + 2     // in the users' buffers: direct.go
+	direct       = ring + 1     // in the users' buffers: direct.go
 )
 
-func (p protocol) String() string { return [...]string{"ll", "ll128", "ring", "lamport", "direct"}[p] }
+func (p protocol) String() string { return [...]string{"ll", "ll128", "ring", "direct"}[p] }
 
 // units is the number of threads that carry bytes of one slice as packets: P::units in the kernels.
 func (p protocol) units(bytes int64) int64 {
@@ -56,13 +55,9 @@ func (v variant) String() string {
 	return fmt.Sprintf("%s_%s/%d", shots, v.protocol, v.threads)
 }
 
-// LamportName is the name of the all-reduce by packets without flags.
-const LamportName = "one_shot_lamport"
-
 // variantNames are the names without numbers. The index is numProtocols·twoShot + protocol for packets with flags; the
 // others follow.
-var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring", LamportName,
-	"direct"}
+var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring", "direct"}
 
 // Variants lists the selectable algorithms of a collective. A collective without any has one fixed algorithm for each
 // size.
@@ -79,13 +74,10 @@ var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two
 // direct is for large messages of float32, float16 and bfloat16 (sum and avg), and all-gathers: ranks load from each
 // other's send buffers, and store to each other's receive buffers, where all ranks have mapped them, else through their
 // windows. The number after its slash is the number of blocks. Other requests run on a ring of 32 channels.
-//
-// one_shot_lamport is one_shot by packets of 16 bytes of data without a flag (lamport.go). Requests that it does not
-// support run as one_shot_ll128.
 func Variants(c collective.Collective) []string {
 	switch c {
 	case collective.AllReduce:
-		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring", "direct", LamportName}
+		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring", "direct"}
 	case collective.Reduce:
 		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll128", "ring"}
 	case collective.Broadcast:
@@ -98,12 +90,11 @@ func Variants(c collective.Collective) []string {
 	return nil
 }
 
-// Variants lists the algorithms of the package's Variants that the links of these ranks allow, one_shot_lamport after
-// SetLamport only.
+// Variants lists the algorithms of the package's Variants that the links of these ranks allow.
 func (e *Engine) Variants(c collective.Collective) []string {
 	return slices.DeleteFunc(Variants(c), func(name string) bool {
 		v, err := parseVariant(c, name)
-		return err != nil || e.table.allows(c, v) != nil || v.protocol == lamport && e.lamport == nil
+		return err != nil || e.table.allows(c, v) != nil
 	})
 }
 
@@ -137,8 +128,6 @@ func parseVariant(c collective.Collective, s string) (variant, error) {
 	v := variant{twoShot: i >= int(numProtocols), protocol: protocol(i % int(numProtocols)), threads: 256}
 	least, most, step, what := 32, 512, 32, "threads"
 	switch name {
-	case LamportName:
-		v = variant{protocol: lamport, threads: 512}
 	case "ring":
 		v, least, most, step, what = variant{protocol: ring, threads: ringChannels}, 8, ringChannels, 8, "channels"
 	case "direct":

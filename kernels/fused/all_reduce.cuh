@@ -190,50 +190,5 @@ GOCCL_DEVICE void finishRows(const Args& a, uint32_t* shared) {
   }
 }
 
-// reduceFlat is an all-reduce of a.bytes at a.input, of any alignment, to a.sum: units of 16 bytes, of which the last
-// may be short.
-template <Type T>
-GOCCL_DEVICE void reduceFlat(const Args& a) {
-  using Sum = Accumulator<T, Op::sum>;
-  const Pass pass(a);
-  auto term = [&](uint64_t u) {
-    const uint4 x = loadVector(a.input + u * 16, a.bytes - u * 16);
-    return sendable(a.average ? Sum::averageTerm(x, a.nranks) : x);
-  };
-  const uint64_t units = (a.bytes + 15) / 16;
-  uint32_t used = 0;
-  for (uint64_t base = static_cast<uint64_t>(blockIdx.x) * blockDim.x; base < units;
-       base += static_cast<uint64_t>(gridDim.x) * blockDim.x, used += blockDim.x) {
-    const uint64_t u = base + threadIdx.x;
-    if (u >= units) continue;
-    const uint4 own = term(u);
-    for (uint32_t k = 1; k < a.nranks; ++k)
-      send(targetSlot(a, pass.area, 0, peerAt(a, k)), used + threadIdx.x, own);
-  }
-  pass.clear();
-  Status s = statusOk;
-  for (uint32_t i = 0; i < used && s == statusOk; i += blockDim.x) {
-    const uint64_t u =
-        static_cast<uint64_t>(blockIdx.x) * blockDim.x + static_cast<uint64_t>(i) * gridDim.x + threadIdx.x;
-    if (u >= units) break;
-    const uint4 own = term(u);
-    Sum sum;
-    const uint32_t places[1] = {i + threadIdx.x};
-    for (uint32_t first = 0; first < a.nranks && s == statusOk; first += batch(1))
-      s = receive<1>(a, pass.area, first, places, [&](uint32_t r, const uint4* v) {
-        const uint4 x = r == a.rank ? own : v[0];
-        if (r == 0)
-          sum.load(x);
-        else
-          sum.add(x);
-      });
-    if (s != statusOk) break;
-    if (a.average) sum.divide(sumOverflows<T> ? a.nranks | scaledTerms : a.nranks);
-    storeVector(a.sum + u * 16, a.bytes - u * 16, sum.result());
-  }
-  if (__syncthreads_or(s != statusOk)) return;
-  pass.end(used, 0);
-}
-
 }  // namespace fused
 }  // namespace goccl

@@ -61,7 +61,6 @@ struct Args {
   uint8_t* quant;
   const float* scale;
   float* scaleOut;
-  uint64_t bytes;      // of an all-reduce without rows
   uint32_t slotBytes;  // a multiple of 16
   uint32_t rank, nranks;
   uint32_t tokens, hidden;
@@ -69,13 +68,12 @@ struct Args {
   uint32_t quantType;     // Type
   uint32_t stage;         // Stage
   uint32_t divided;       // the residual is divided among the ranks
-  uint32_t average;       // an all-reduce without rows divides by the number of ranks
   float epsilon;
   uint32_t first, end;  // the rows of this launch; two-shot: of each slice
   uint32_t slice;       // two-shot: the rows of a rank
 };
 
-static_assert(sizeof(Args) == 288, "Args is filled by the host");
+static_assert(sizeof(Args) == 280, "Args is filled by the host");
 
 GOCCL_DEVICE uint64_t slotOffset(const Args& a, uint32_t area, uint32_t half, uint32_t source) {
   return (((static_cast<uint64_t>(blockIdx.x) * areas + area) * 2 + half) * a.nranks + source) * a.slotBytes;

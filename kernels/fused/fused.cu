@@ -3,8 +3,6 @@
 //
 //   one_shot, two_shot   fused all-reduces by packets
 //   finish               the steps after an all-reduce
-//
-// fused_reduce_<type> is an all-reduce by the same packets, without rows.
 #include <fused/all_reduce.cuh>
 
 using namespace goccl;
@@ -20,9 +18,7 @@ using namespace goccl;
   ROWS(one_shot, type, groups, oneShot)     \
   ROWS(two_shot, type, groups, twoShot)     \
   ROWS(finish, type, groups, finishRows)
-#define KERNELS(type)                                     \
-  GROUPS(type, 1) GROUPS(type, 2) GROUPS(type, 4)         \
-  GOCCL_KERNEL(fused_reduce_##type, 512, 1, fused::Args) { fused::reduceFlat<Type::type>(a); }
+#define KERNELS(type) GROUPS(type, 1) GROUPS(type, 2) GROUPS(type, 4)
 KERNELS(float16)
 KERNELS(bfloat16)
 KERNELS(float32)

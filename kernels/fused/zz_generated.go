@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "fused",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "a9f205f7861f7a1b56b5823e827d8a26bbdc40f6f74b0fe8bf2dc56bb3beb747",
+	Source:   "5be2a017f712a7141c9d9c060571a396c02188e007756ab3f4cc6ce735ab1afb",
 	Kernels: []string{
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g1",
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g2",
@@ -44,9 +44,6 @@ var Group = artifact.Group{
 		"ncclDevKernel_goccl_fused_one_shot_float32_g1",
 		"ncclDevKernel_goccl_fused_one_shot_float32_g2",
 		"ncclDevKernel_goccl_fused_one_shot_float32_g4",
-		"ncclDevKernel_goccl_fused_reduce_bfloat16",
-		"ncclDevKernel_goccl_fused_reduce_float16",
-		"ncclDevKernel_goccl_fused_reduce_float32",
 		"ncclDevKernel_goccl_fused_two_shot_bfloat16_g1",
 		"ncclDevKernel_goccl_fused_two_shot_bfloat16_g2",
 		"ncclDevKernel_goccl_fused_two_shot_bfloat16_g4",

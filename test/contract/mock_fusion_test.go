@@ -3,13 +3,10 @@ package contract_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/test/commtest"
@@ -171,80 +168,4 @@ func TestOnMockFusedTune(t *testing.T) {
 	if n, want := strings.Count(got, "graph"), sizes*algorithms*launches*len(comms); n != want {
 		t.Errorf("%d launches of graphs, want %d", n, want)
 	}
-}
-
-// GOCCL_ALGO=all_reduce:one_shot_lamport runs the all-reduces that the packets without flags take, and no other ones.
-func TestOnMockLamport(t *testing.T) {
-	t.Setenv("GOCCL_ALGO", "all_reduce:one_shot_lamport/256")
-	comms := commtest.OnMock(t, 4, nil)
-	s, p := commtest.MockStream(t, comms[0]), commtest.Scratch(t, comms[0])
-	for _, c := range []struct {
-		count int64
-		typ   datatype.Type
-		op    datatype.Op
-		want  string
-	}{
-		{256, datatype.Bfloat16, datatype.Sum, "fused_reduce_bfloat16 1x32+"},
-		{32 << 10, datatype.Bfloat16, datatype.Avg, "fused_reduce_bfloat16 16x256+"},
-		{32 << 10, datatype.Float32, datatype.Sum, "fused_reduce_float32 32x256+"},
-		{33, datatype.Float16, datatype.Sum, "fused_reduce_float16 1x32+"},
-		{256, datatype.Int32, datatype.Sum, "all_reduce_one_shot_ll128_int32"},
-		{256, datatype.Float32, datatype.Max, "all_reduce_one_shot_ll128_float32"},
-		{4 << 20, datatype.Float32, datatype.Sum, "all_reduce_ring_float32_sum"},
-	} {
-		got := launched(t, func() error { return comms[0].AllReduce(p, p, c.count, c.typ, c.op, s) })
-		if got != c.want && !strings.HasPrefix(got, c.want+" ") {
-			t.Errorf("%+v launches %s", c, got)
-		}
-	}
-	for most, want := range map[uint16]string{3: "all_reduce_one_shot_ll128_bfloat16_sum_n4 3x256+",
-		10: "fused_reduce_bfloat16 10x256+"} { // packets without flags have less room in a block
-		r := collective.Request{Collective: collective.AllReduce, Send: p, Recv: p, Count: 32 << 10,
-			Type: datatype.Bfloat16, Stream: s, MaxCTAs: most}
-		if got := launched(t, func() error { return comms[0].Submit(r) }); got != want {
-			t.Errorf("in %d blocks it launches %s, want %s", most, got, want)
-		}
-	}
-	if i := lamportOf(comms[0]); i == nil || i.Most < 512<<10 || !i.Forceable {
-		t.Errorf("the catalog has %+v", i)
-	}
-}
-
-// A table that chooses the packets without flags has them set up; without one they take no memory.
-func TestOnMockLamportByTable(t *testing.T) {
-	if comms := commtest.OnMock(t, 4, nil); lamportOf(comms[0]) != nil {
-		t.Error("the embedded table sets it up")
-	}
-	file := filepath.Join(t.TempDir(), "table.json")
-	if err := os.WriteFile(file, []byte(`{"version": 2, "gpu": "mock", "ranks": 4, "collectives": {"all_reduce": [
-		{"bytes": 65536, "algorithm": "one_shot_ll/64"}, {"bytes": 262144, "algorithm": "one_shot_lamport/128"},
-		{"bytes": 0, "algorithm": "ring"}]}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("GOCCL_TUNING", file)
-	comms := commtest.OnMock(t, 4, nil)
-	s, p := commtest.MockStream(t, comms[0]), commtest.Scratch(t, comms[0])
-	for bytes, want := range map[int64]string{1 << 10: "all_reduce_one_shot_ll_bfloat16_sum_n4 2x64+",
-		128 << 10: "fused_reduce_bfloat16 64x128+"} {
-		got := launched(t, func() error {
-			return comms[0].AllReduce(p, p, bytes/2, datatype.Bfloat16, datatype.Sum, s)
-		})
-		if got != want {
-			t.Errorf("%d bytes launch %s, want %s", bytes, got, want)
-		}
-	}
-	i := lamportOf(comms[0])
-	if i == nil || len(i.Chosen) != 1 || i.Chosen[0] != (collective.Span{Least: 65537, Most: 262144}) {
-		t.Errorf("the catalog has %+v", i)
-	}
-}
-
-// lamportOf finds the packets without flags in a communicator's catalog.
-func lamportOf(c *goccl.Comm) *collective.Info {
-	for _, i := range c.Catalog() {
-		if i.Name == "one_shot_lamport" {
-			return &i
-		}
-	}
-	return nil
 }

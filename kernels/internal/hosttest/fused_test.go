@@ -26,9 +26,9 @@ var fusedEdits = []mutation{
 		`state->used[0] = mutated("cleared as much as now") ? 1 : inputs;`}},
 	{"area not kept", "drifting", edit{"fused/packets.cuh", "state->area = area;",
 		`if (!mutated("area not kept")) state->area = area;`}},
-	{"data like no packet", "flat", edit{"fused/packets.cuh", "v.x = v.x == absent ?",
+	{"data like no packet", "mixed", edit{"fused/packets.cuh", "v.x = v.x == absent ?",
 		`v.x = v.x == absent && !mutated("data like no packet") ?`}},
-	{"own data as it is", "flat", edit{"fused/packets.cuh", "v.z = v.z == absent ?",
+	{"own data as it is", "mixed", edit{"fused/packets.cuh", "v.z = v.z == absent ?",
 		`v.z = v.z == absent && !mutated("own data as it is") ?`}},
 	{"half a packet", "drifting", edit{"fused/packets.cuh", "&& v.z != absent;",
 		`&& (v.z != absent || mutated("half a packet"));`}},
@@ -55,7 +55,7 @@ func TestFused(t *testing.T) {
 		edits = append(edits, m.edit)
 	}
 	program := buildSanitized(t, "fused", "-I"+brokenHeaders(t, paths, edits))
-	for _, name := range []string{"mixed", "flat", "drifting", "aborted"} {
+	for _, name := range []string{"mixed", "drifting", "aborted"} {
 		t.Run(name, func(t *testing.T) {
 			if out, ok := run(t, program, name); !ok {
 				t.Fatalf("as it is:\n%s", out)

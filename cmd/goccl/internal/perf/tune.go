@@ -192,11 +192,6 @@ func (t *tuning) onGPUs(ctx context.Context, sweeps []sweep) (err error) {
 		return fmt.Errorf("tune: rank %d: %w", t.boot.Rank(), err)
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	lamport, closer, err := lamportOf(ctx, engine, t.boot, dev)
-	if err != nil {
-		return fmt.Errorf("tune: rank %d: %w", t.boot.Rank(), err)
-	}
-	defer func() { err = errors.Join(err, closer()) }()
 	table, err := engine.Table()
 	if err != nil {
 		return err
@@ -207,13 +202,10 @@ func (t *tuning) onGPUs(ctx context.Context, sweeps []sweep) (err error) {
 	best := make([][]nvlink.Row, len(sweeps))
 	shared := &tuned{engine: engine}
 	for i, w := range sweeps {
-		rows, err := t.measure(ctx, w.String(), "table", t.config(w), shared.libraries(w, lamport))
+		rows, err := t.measure(ctx, w.String(), "table", t.config(w), shared.libraries(w))
 		if err != nil {
 			return err
 		}
-		rows = slices.DeleteFunc(rows, func(r Row) bool { // goccl ran something else
-			return collective.BaseName(r.Library) == nvlink.LamportName && !lamport.takes(w, r.Count)
-		})
 		t.measured[w.String()], best[i] = rows, fastest(rows)
 	}
 	enter(table, sweeps, best)

@@ -19,11 +19,8 @@ type tuned struct {
 }
 
 // libraries are the algorithms of a sweep, with each number of threads or channels.
-func (t *tuned) libraries(w sweep, lamport lamportTuned) (list []Library) {
+func (t *tuned) libraries(w sweep) (list []Library) {
 	for _, name := range t.engine.Variants(w.kind.Collective) {
-		if name == nvlink.LamportName && !lamport.takes(w, 1) {
-			continue
-		}
 		for _, n := range nvlink.Numbers(name) {
 			list = append(list, &tuneLibrary{name: fmt.Sprintf("%s/%d", name, n), kind: w.kind, shared: t})
 		}

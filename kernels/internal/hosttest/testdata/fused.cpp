@@ -229,38 +229,8 @@ void runRank(World& w, uint32_t rank, const Case& c, const Twin<T>& twin, uint32
             a.scaleOut[t], twin.scales[t]);
 }
 
-// reduceRank is the all-reduce without rows, of any size and alignment. Every other one is an average of elements near
-// the limit of the type.
 template <Type T>
-void reduceRank(World& w, uint32_t rank, const Case& c, const Twin<T>& twin, uint32_t launch, uint32_t shift) {
-  const bool average = launch % 2 == 1;
-  const float lift = T == Type::float16 ? 0x1p13f : 0x1p125f;
-  std::vector<uint8_t> given = twin.inputs[rank], want = twin.sum;
-  for (size_t i = 0; average && i < twin.count(); ++i) {
-    float y = valueOf<T>(twin.inputs[0].data(), i);
-    for (uint32_t r = 1; r < w.n; ++r) y = y + valueOf<T>(twin.inputs[r].data(), i);
-    setValue<T>(given.data(), i, valueOf<T>(twin.inputs[rank].data(), i) * lift);
-    setValue<T>(want.data(), i, y * (lift / 8) * (1.0f / static_cast<float>(w.n)) * 8);
-  }
-  const size_t bytes = twin.count() * sizeof(Storage<T>) - shift * sizeof(Storage<T>);
-  Memory input(bytes + 64), sum(bytes + 64);
-  uint8_t *in = input.data + rank % 2 * sizeof(Storage<T>), *out = sum.data + rank % 3 * sizeof(Storage<T>);
-  if (c.inPlace) out = in;
-  std::memcpy(in, given.data(), bytes);
-  f::Args a = w.args(rank);
-  a.input = in, a.sum = out, a.bytes = bytes, a.average = average;
-  const uint32_t threads = 32, room = slotBytes / 16 / threads * threads * 16;
-  const uint32_t blocks = static_cast<uint32_t>(std::min<size_t>(blocksAtMost, (bytes + room - 1) / room));
-  if (bytes > size_t(blocksAtMost) * room) return;
-  Launch(blocks, threads, [&] { f::reduceFlat<T>(a); }).join();
-  checkStatus(rank, launch);
-  same<T>("all-reduce", out, want.data(), 0, bytes / sizeof(Storage<T>), rank, launch);
-  for (size_t i = bytes; i < bytes + 16 && !c.inPlace; ++i)
-    CHECK(out[i] == 0, "byte %zu behind the end was written", i - bytes);
-}
-
-template <Type T>
-void launchAll(World& w, const Case& c, uint32_t launch, uint32_t seed, bool flat) {
+void launchAll(World& w, const Case& c, uint32_t launch, uint32_t seed) {
   std::mt19937 random(seed);
   const Twin<T> twin(c, w.n, random);
   std::vector<std::thread> hosts;
@@ -268,10 +238,7 @@ void launchAll(World& w, const Case& c, uint32_t launch, uint32_t seed, bool fla
     hosts.emplace_back([&, r] {
       std::mt19937 own(seed * 31 + r);
       jitter(own);
-      if (flat)
-        reduceRank<T>(w, r, c, twin, launch, seed % 8);
-      else
-        runRank<T>(w, r, c, twin, launch);
+      runRank<T>(w, r, c, twin, launch);
     });
   for (auto& h : hosts) h.join();
 }
@@ -292,20 +259,19 @@ Case draw(std::mt19937& random) {
 
 // several launches one after the other, of all kinds. The twin waits for all ranks between two launches, so ranks drift
 // apart within one only; drifting runs launches without a wait.
-void mixed(uint32_t launches, bool flatOnly) {
+void mixed(uint32_t launches) {
   for (uint32_t n : {2u, 3u, 6u}) {
     World w(n);
     std::mt19937 random(static_cast<uint32_t>(n * 977 + launches));
     for (uint32_t l = 0; l < launches; ++l) {
       const Case c = draw(random);
       const uint32_t seed = random();
-      const bool flat = flatOnly || random() % 4 == 0;
       if (c.type == Type::float16)
-        launchAll<Type::float16>(w, c, l, seed, flat);
+        launchAll<Type::float16>(w, c, l, seed);
       else if (c.type == Type::bfloat16)
-        launchAll<Type::bfloat16>(w, c, l, seed, flat);
+        launchAll<Type::bfloat16>(w, c, l, seed);
       else
-        launchAll<Type::float32>(w, c, l, seed, flat);
+        launchAll<Type::float32>(w, c, l, seed);
     }
   }
 }
@@ -374,9 +340,7 @@ int main(int argc, char** argv) {
   for (int i = 2; i < argc; ++i) mutation = argv[i], bug = true;
   const std::string name = argc > 1 ? argv[1] : "";
   if (name == "mixed")
-    mixed(10, false);
-  else if (name == "flat")
-    mixed(6, true);
+    mixed(10);
   else if (name == "drifting")
     drifting();
   else if (name == "aborted")
