@@ -305,7 +305,7 @@ func (c *Context) Close() error {
 	errs := make([]error, len(owned))
 	var connections sync.WaitGroup // a peer that does not answer the goodbye holds up its connection alone
 	for i, r := range owned {
-		if rankOfClosing(r) == 1 {
+		if _, ok := r.(*Connection); ok {
 			connections.Go(func() { errs[i] = r.Close() })
 			continue
 		}
