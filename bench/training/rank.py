@@ -135,7 +135,7 @@ def timed(job, mode, tokens, options, communicates):
 
 def losses(job, mode, tokens, options):
     """The losses of steps with fresh tokens, each the mean over ranks, by deterministic kernels of PyTorch."""
-    torch.use_deterministic_algorithms(True)  # attention is not deterministic where its lack is a warning only
+    torch.use_deterministic_algorithms(True)  # with warn_only=True attention is not deterministic
     clean(job)
     s = Step(job, mode, tokens)
     seen = torch.stack([s.step(i, fresh=True) for i in range(options.losses)])

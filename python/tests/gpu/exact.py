@@ -58,7 +58,7 @@ def main() -> int:
                         raise ValueError("the request's result is not finite, or is zero")
                 compared += 1
                 differ += not torch.equal(x[place], alone)
-                neighbours += batch > 1 and torch.equal(x[(place + 1) % batch], alone)  # the comparison can fail
+                neighbours += batch > 1 and torch.equal(x[(place + 1) % batch], alone)  # it can fail
     torch.cuda.synchronize()
     if rank == 0:
         print(f"exact: {compared} results of one request, {differ} differ; {neighbours} of its neighbours are the same")
