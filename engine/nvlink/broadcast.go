@@ -32,6 +32,9 @@ func (e *Engine) broadcast(r *collective.Request, s *cuda.Stream) error {
 		return err
 	}
 	staged := e.staged(r)
+	if !staged && v.protocol == direct {
+		return e.direct(r, s, v)
+	}
 	if !staged && v.protocol == ring && total > e.broadcastMessages() {
 		return e.ringBroadcast(r, s, v)
 	}

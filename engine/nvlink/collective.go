@@ -19,7 +19,7 @@ var collectives = [collective.NumCollectives]func(*Engine, *collective.Request, 
 	collective.Broadcast:       (*Engine).broadcast,
 	collective.Reduce:          (*Engine).reduce,
 	collective.Gather:          (*Engine).gather,
-	collective.Scatter:         (*Engine).scatter,
+	collective.Scatter:         (*Engine).gather,
 	collective.Barrier:         (*Engine).barrierOf,
 	collective.AllToAllVDevice: (*Engine).allToAllVDevice,
 }
@@ -134,7 +134,7 @@ func (e *Engine) exchange(r *collective.Request, s *cuda.Stream) error {
 	if v.protocol == direct && !staged {
 		return e.direct(r, s, v)
 	}
-	if v.protocol == ring && !staged {
+	if v.protocol == ring && !staged { // an all-gather: canUseRing
 		return e.ringAllGather(r, s, v)
 	}
 	// Streams of messages would overwrite data that an in-place all-to-all has yet to send. Packets are read before they

@@ -46,7 +46,7 @@ func directPiece(n int) int64 { return ringRegion / (2 * int64(n)) &^ (directPul
 type directKernels struct {
 	loaded bool
 	reduce [2][datatype.NumTypes]*cuda.Function // all-reduce, reduce-scatter
-	gather *cuda.Function
+	move   *cuda.Function
 }
 
 // loadDirect loads the kernels if they are not loaded.
@@ -73,7 +73,7 @@ func (e *Engine) loadDirect() error {
 			k.reduce[job][t] = find(prefix + typeNames[t])
 		}
 	}
-	k.gather = find("all_gather_direct")
+	k.move = find("move_direct")
 	k.loaded = err == nil
 	return err
 }
@@ -81,36 +81,56 @@ func (e *Engine) loadDirect() error {
 // bulk reports whether kernels move data by bulk copies.
 func (e *Engine) bulk() bool { return e.dev.Properties().Major >= 9 }
 
-// directKernel returns the kernel that runs r, or nil: the same on all ranks.
+// directKernel returns the kernel that runs r, or nil: the same on all ranks. A root stores a broadcast to one peer
+// only: to several, it would send the same data as often.
 func (e *Engine) directKernel(r *collective.Request) *cuda.Function {
-	job := 0
-	switch {
-	case e.buffers == nil || r.Bytes()&15 != 0 || r.Collective == collective.Reduce:
+	if e.buffers == nil {
 		return nil
-	case r.Collective == collective.AllGather:
-		return e.directKernels.gather
-	case r.Op != datatype.Sum && r.Op != datatype.Avg:
-		return nil
-	case r.Collective == collective.ReduceScatter:
-		job = 1
 	}
-	return e.directKernels.reduce[job][r.Type]
+	switch r.Collective {
+	case collective.AllGather, collective.AllToAll, collective.Gather, collective.Scatter:
+		return e.directKernels.move
+	case collective.Broadcast:
+		if e.size == 2 {
+			return e.directKernels.move
+		}
+	case collective.AllReduce, collective.ReduceScatter:
+		if r.Op == datatype.Sum || r.Op == datatype.Avg {
+			return e.directKernels.reduce[btoi(r.Collective == collective.ReduceScatter)][r.Type]
+		}
+	}
+	return nil
 }
 
-// direct runs an all-reduce, a reduce-scatter or an all-gather. Its blocks take whole SMs, so it does not wait there
-// for the launch before.
+// direct runs a request that has a directKernel. Its blocks take whole SMs, so it does not wait there for the launch
+// before.
 func (e *Engine) direct(r *collective.Request, s *cuda.Stream, v variant) error {
-	a := e.directArgs
+	a, bytes, all := e.directArgs, r.Bytes(), r.Bytes()*int64(e.size)
 	a.operands(r)
-	a.bytes, a.sendStride, a.recvStride = uint64(r.Bytes()), uint64(r.Bytes()), uint64(r.Bytes())
-	in, out := r.Bytes(), r.Bytes()
+	a.bytes, a.sendStride, a.recvStride, a.root = uint64(bytes), 0, 0, everyone
+	slice, in, out := bytes, int64(0), int64(0)
 	switch r.Collective {
 	case collective.AllReduce:
-		a.sendStride = uint64(sliceOf(r.Bytes(), int64(e.size)))
+		slice = sliceOf(bytes, int64(e.size))
+		a.sendStride, in, out = uint64(slice), bytes, bytes
 	case collective.ReduceScatter:
-		in, out = in*int64(e.size), 0
-	default:
-		in, out = 0, out*int64(e.size)
+		a.sendStride, in = uint64(bytes), all
+	case collective.AllGather:
+		a.recvStride, out = uint64(bytes), all
+	case collective.AllToAll:
+		a.sendStride, a.recvStride, out = uint64(bytes), uint64(bytes), all
+	case collective.Gather:
+		a.recvStride, a.root = uint64(bytes), uint32(r.Root)
+		if out = all; e.rank != r.Root {
+			a.recv, out = 0, 0
+		}
+	case collective.Scatter, collective.Broadcast:
+		if a.root = uint32(r.Root); r.Collective == collective.Scatter {
+			a.sendStride = uint64(bytes)
+		}
+		if e.rank != r.Root {
+			a.send, out = 0, bytes
+		}
 	}
 	if err := e.need(pieceStreams, e.everyRank()); err != nil {
 		return err
@@ -118,7 +138,7 @@ func (e *Engine) direct(r *collective.Request, s *cuda.Stream, v variant) error 
 	if err := e.place(r, s, in, out); err != nil {
 		return err
 	}
-	blocks := e.call.channels(int64(a.sendStride), int64(v.threads), e.ringBlocks)
+	blocks := e.call.channels(slice, int64(v.threads), e.ringBlocks)
 	cfg := cuda.Launch1D(int(blocks), ringFewThreads, 0)
 	if e.bulk() {
 		cfg.Shared = directShared
@@ -126,16 +146,22 @@ func (e *Engine) direct(r *collective.Request, s *cuda.Stream, v variant) error 
 	return s.LaunchInOrder(e.directKernel(r), &cfg, launcher.Raw(a), e.launcher.Order)
 }
 
-// place fills the addresses of the buffers of a launch, of `in` and `out` bytes, one of which may be 0: the kernel is
-// told the other one twice.
+// unshared is told of a buffer that no peer uses.
+const unshared = 1
+
+// place fills the addresses of the buffers of a launch, of which peers use `in` and `out` bytes. It offers none to a
+// launch that cannot run in place: one of them might be overwritten too early, or needs other than whole vectors.
 func (e *Engine) place(r *collective.Request, s *cuda.Stream, in, out int64) error {
 	a := e.directArgs
+	for p := range e.size {
+		a.in[p], a.out[p] = unshared, unshared
+	}
 	known := func(at func(p device.Ptr, n int64, to []uint64) bool) bool {
 		sends := in == 0 || at(r.Send, in, a.in[:e.size])
 		return (out == 0 || at(r.Recv, out, a.out[:e.size])) && sends
 	}
 	mapped := false
-	if (a.send|a.recv)&15 == 0 {
+	if (a.send|a.recv|a.sendStride|a.recvStride)&15 == 0 && (r.Collective != collective.AllToAll || a.send != a.recv) {
 		if mapped = known(e.buffers.At); !mapped {
 			status, _, err := s.CaptureStatus()
 			if err != nil {
@@ -146,13 +172,8 @@ func (e *Engine) place(r *collective.Request, s *cuda.Stream, in, out int64) err
 			})
 		}
 	}
-	switch {
-	case !mapped:
+	if !mapped {
 		a.in, a.out = [maxRanks]uint64{}, [maxRanks]uint64{}
-	case in == 0:
-		a.in = a.out
-	case out == 0:
-		a.out = a.in
 	}
 	return nil
 }

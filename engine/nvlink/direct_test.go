@@ -11,8 +11,8 @@ import (
 	"github.com/goccl/goccl/test/mockcuda"
 )
 
-// A large request tells the peers where its buffers are once all ranks have mapped them, and before that that they are
-// not. Requests that cannot run in place are the ring's.
+// A large request tells the peers where the buffers are that they use, once all ranks have mapped them, and before that
+// that they are not. Requests that direct cannot run are the ring's, or streams.
 func TestDirect(t *testing.T) {
 	const n, count = 4, int64(1 << 20)
 	engines := mockEngines(t, n)
@@ -39,18 +39,23 @@ func TestDirect(t *testing.T) {
 		call := launch(e, mem, c)
 		return call, argsOf[directArgs](t, call)
 	}
+	const unused, atRoot, elsewhere = int64(-1), int64(-2), int64(-3)
 	for r, e := range engines {
-		must(t, e.Force("all_reduce:direct,all_gather:direct/6,reduce_scatter:direct/12"))
+		must(t, e.Force("all_reduce:direct,all_gather:direct/6,reduce_scatter:direct/12,all_to_all:direct/16,"+
+			"gather:direct/4,scatter:direct,broadcast:direct"))
 		mem := memory(t, e, 64<<20)
 		for _, c := range []struct {
 			sum
 			grid    uint32
-			in, out int64 // offsets in mem
+			in, out int64 // offsets in mem, or unused
 		}{
 			{sum{collective.AllReduce, datatype.Float32, datatype.Sum, 0, "all_reduce_direct_float32"}, 8, 0, 32 << 20},
 			{sum{collective.AllReduce, datatype.Bfloat16, datatype.Avg, 64, "all_reduce_direct_bfloat16"}, 8, 64, 32 << 20},
-			{sum{collective.ReduceScatter, datatype.Float16, datatype.Sum, 0, "reduce_scatter_direct_float16"}, 12, 0, 0},
-			{sum{collective.AllGather, datatype.Int8, datatype.Sum, 0, "all_gather_direct"}, 6, 32 << 20, 32 << 20},
+			{sum{collective.ReduceScatter, datatype.Float16, datatype.Sum, 0, "reduce_scatter_direct_float16"}, 12, 0, unused},
+			{sum{collective.AllGather, datatype.Int8, datatype.Sum, 0, "move_direct"}, 6, unused, 32 << 20},
+			{sum{collective.AllToAll, datatype.Float32, datatype.Sum, 0, "move_direct"}, 16, unused, 32 << 20},
+			{sum{collective.Gather, datatype.Float32, datatype.Sum, 0, "move_direct"}, 4, unused, atRoot},
+			{sum{collective.Scatter, datatype.Float32, datatype.Sum, 0, "move_direct"}, 8, unused, elsewhere},
 		} {
 			call, a := put(e, mem, c.sum)
 			for end := time.Now().Add(time.Minute); a.in[0] == 0 && time.Now().Before(end); {
@@ -60,10 +65,19 @@ func TestDirect(t *testing.T) {
 			if call.Grid != c.grid || int64(a.flagsOffset) != streamBytes(n)+ringFlagBytes(n) || a.window != e.stream.window {
 				t.Errorf("rank %d, %s: %d blocks, %+v", r, c.kernel, call.Grid, a)
 			}
+			told := func(at int64) uint64 {
+				if at == atRoot && r == 0 || at == elsewhere && r != 0 {
+					at = 32 << 20
+				}
+				if at < 0 {
+					return unshared
+				}
+				return uint64(mem.Add(at))
+			}
 			for p := range n { // one process: the mappings lie at the owner's addresses
-				if a.in[p] != uint64(mem.Add(c.in)) || a.out[p] != uint64(mem.Add(c.out)) {
+				if a.in[p] != told(c.in) || a.out[p] != told(c.out) {
 					t.Errorf("rank %d, %s: %#x and %#x for rank %d, want %#x and %#x", r, c.kernel, a.in[p], a.out[p], p,
-						mem.Add(c.in), mem.Add(c.out))
+						told(c.in), told(c.out))
 				}
 			}
 		}
@@ -71,10 +85,22 @@ func TestDirect(t *testing.T) {
 		if _, a := put(e, mem, shifted); a.in != [maxRanks]uint64{} || a.out != a.in {
 			t.Errorf("rank %d: buffers that are not aligned are offered: %+v", r, a)
 		}
+		odd := collective.Request{Collective: collective.AllToAll, Send: mem, Recv: mem.Add(32 << 20), Count: count + 1,
+			Type: datatype.Float32}
+		inPlace := odd
+		inPlace.Count, inPlace.Recv = count, mem
+		for _, r := range []collective.Request{odd, inPlace} {
+			r.Stream = newStream(t, e)
+			calls := launches(noted(t, func() { must(t, e.Enqueue(1, []collective.Request{r})) }))
+			if a := argsOf[directArgs](t, calls[0]); a.in != [maxRanks]uint64{} || a.out != a.in {
+				t.Errorf("%d elements to %v: slices that cannot be stored in place are offered: %+v", r.Count, r.Recv, a)
+			}
+		}
 		for _, c := range []sum{
 			{collective.AllReduce, datatype.Float32, datatype.Max, 0, "all_reduce_ring_float32"},
 			{collective.AllReduce, datatype.Int32, datatype.Sum, 0, "all_reduce_ring_int32"},
 			{collective.ReduceScatter, datatype.Bfloat16, datatype.PreMulSum, 0, "reduce_scatter_ring_bfloat16"},
+			{collective.Broadcast, datatype.Float32, datatype.Sum, 0, "broadcast_ring_words"},
 		} {
 			if call := launch(e, mem, c); call.Grid != directInstead {
 				t.Errorf("rank %d, %s: %d blocks", r, c.kernel, call.Grid)
@@ -105,7 +131,8 @@ func TestOrderedLarge(t *testing.T) {
 				{collective.ReduceScatter, datatype.Float32, datatype.Avg, 0,
 					[2]string{"reduce_scatter_ring_", "reduce_scatter_direct_float32"}},
 				{collective.AllReduce, datatype.Float32, datatype.Max, 0, packets},
-				{collective.AllReduce, datatype.Float32, datatype.Sum, 1, packets},
+				{collective.AllReduce, datatype.Float32, datatype.Sum, 1,
+					[2]string{"all_reduce_ring_", "all_reduce_direct_float32"}},
 				{collective.Reduce, datatype.Float32, datatype.Sum, 0, [2]string{"reduce_ring_", "reduce_ll128_"}},
 				{collective.AllReduce, datatype.Int32, datatype.Sum, 0, [2]string{"all_reduce_ring_", "all_reduce_ring_"}},
 				{collective.AllGather, datatype.Float32, datatype.Sum, 0, [2]string{"all_gather_ring", "all_gather_ring"}},

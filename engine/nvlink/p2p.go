@@ -354,24 +354,24 @@ func (e *Engine) allToAllV(r *collective.Request, s *cuda.Stream) error {
 	return e.messages(r, s)
 }
 
+// gather runs gather and scatter.
 func (e *Engine) gather(r *collective.Request, s *cuda.Stream) error {
-	e.batch.reset()
-	e.batch.send(r.Root, r.Send, r.Bytes())
-	if e.rank == r.Root {
-		for p := range e.size {
-			e.batch.recv(p, r.Recv.Add(int64(p)*r.Bytes()), r.Bytes())
-		}
+	v, err := e.pick(r, r.Bytes()*int64(e.size), s)
+	if err != nil {
+		return err
 	}
-	return e.messages(r, s)
-}
-
-func (e *Engine) scatter(r *collective.Request, s *cuda.Stream) error {
+	if v.protocol == direct && !e.staged(r) {
+		return e.direct(r, s, v)
+	}
 	e.batch.reset()
-	e.batch.recv(r.Root, r.Recv, r.Bytes())
-	if e.rank == r.Root {
-		for p := range e.size {
-			e.batch.send(p, r.Send.Add(int64(p)*r.Bytes()), r.Bytes())
-		}
+	own, slice := e.batch.send, e.batch.recv
+	ptr, slices := r.Send, r.Recv
+	if r.Collective == collective.Scatter {
+		own, slice, ptr, slices = slice, own, slices, ptr
+	}
+	own(r.Root, ptr, r.Bytes())
+	for p := 0; p < e.size && e.rank == r.Root; p++ {
+		slice(p, slices.Add(int64(p)*r.Bytes()), r.Bytes())
 	}
 	return e.messages(r, s)
 }

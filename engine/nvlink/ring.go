@@ -126,8 +126,10 @@ func (e *Engine) canUseRing(r *collective.Request) bool {
 		return e.size > 1
 	case collective.AllReduce, collective.ReduceScatter:
 		return e.size > 1 && r.Type.Size() >= 2
+	case collective.Reduce:
+		return e.size > 1 && r.Type.Size() >= 4
 	}
-	return e.size > 1 && r.Type.Size() >= 4
+	return false
 }
 
 // inRankOrder reports whether reductions must add in the order of ranks, which the ring does for two ranks only.

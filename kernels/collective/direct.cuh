@@ -4,7 +4,10 @@
 //
 //   all-reduce       a rank loads its slice from all ranks, adds, and stores the sum to all   (n−1)/n·N in and out
 //   reduce-scatter   a rank loads its slice from all ranks and adds                           (n−1)/n·N in
-//   all-gather       a rank stores its data to all ranks                                      (n−1)/n·N out
+//   moves            a rank stores its slices to the ranks that they are for                  (n−1)/n·N out
+//
+// Moves are all-gather, all-to-all, gather, scatter, and broadcast from a root that stores to all. What all ranks get is
+// loaded once. Otherwise a rank stores to one rank after another, the next one first, so that ranks do not collide.
 //
 //   1. meet   each block tells the same block of every peer where this rank's buffers are for that peer, and waits for
 //             theirs. If one rank has no such buffers, all ranks see that
@@ -30,6 +33,12 @@
 //
 // As in args.cuh, with windows at the stream region and epochs for the counts of meetings. flagsOffset leads to the
 // lines. slotBytes is what a piece has of a slice: 2·n·slotBytes bytes of a window are for inputs and results.
+//
+// Sizes are any. Buffers count as mapped only where their addresses and strides are multiples of 16, and a move between
+// slices of one buffer (all-to-all in place) goes through the windows. Of a slice that does not end with a vector, the
+// last bytes go by plain stores; loads read the whole vector.
+//
+// Moves with a root, as args.cuh has them: slices go to the root if recvStride is not 0, else from it.
 #pragma once
 
 #include <collective/reducer.cuh>
@@ -64,6 +73,8 @@ struct Chunks {
   GOCCL_DEVICE uint32_t length(uint64_t c) const {
     return static_cast<uint32_t>(bytes - c * size < size ? bytes - c * size : size);
   }
+  // vectors is the length in whole vectors, the last one included.
+  GOCCL_DEVICE uint32_t vectors(uint64_t c) const { return (length(c) + 15) & ~15u; }
 };
 
 struct Direct {
@@ -135,6 +146,16 @@ struct Direct {
     const uint32_t r = threadIdx.x;
     return !__syncthreads_or(r < a.nranks && (buffers[2 * r] == 0 || buffers[2 * r + 1] == 0));
   }
+  // locate makes in(r) and out(r) lead to this rank's slice, in the buffers or in the windows.
+  GOCCL_DEVICE void locate(bool inPlace, uint64_t slice) const {
+    const uint32_t r = threadIdx.x;
+    if (r < a.nranks) {
+      const uint64_t own = static_cast<uint64_t>(a.rank) * a.slotBytes;
+      buffers[2 * r] = inPlace ? buffers[2 * r] + slice : reinterpret_cast<uint64_t>(inputs(r) + own);
+      buffers[2 * r + 1] = inPlace ? buffers[2 * r + 1] + slice : reinterpret_cast<uint64_t>(results(r) + own);
+    }
+    __syncthreads();
+  }
 
   // sum adds the vectors at(r) of all ranks: Ranks of them, or any number if that is 0.
   template <uint32_t Ranks, class R, class At>
@@ -154,19 +175,19 @@ struct Direct {
     return reducer.end(s);
   }
 
-  // pull adds bytes of the slices from(r) of all ranks, and stores the sums to `to`, or, where All says so, to into(r)
-  // of all ranks.
-  template <class R, bool All, class From, class Into>
-  GOCCL_DEVICE void pull(uint64_t bytes, From from, Into into, uint8_t* to) const {
+  // pull adds bytes of the slices in(r) of all ranks, and stores the sums to `to`, or, where All says so, to out(r) of
+  // all ranks.
+  template <class R, bool All>
+  GOCCL_DEVICE void pull(uint64_t bytes, uint8_t* to) const {
     if (a.nranks == 2)
-      pull<R, All, 2>(bytes, from, into, to);
+      pull<R, All, 2>(bytes, to);
     else if (a.nranks == 4)
-      pull<R, All, 4>(bytes, from, into, to);
+      pull<R, All, 4>(bytes, to);
     else
-      pull<R, All, 0>(bytes, from, into, to);
+      pull<R, All, 0>(bytes, to);
   }
-  template <class R, bool All, uint32_t Ranks, class From, class Into>
-  GOCCL_DEVICE void pull(uint64_t bytes, From from, Into into, uint8_t* to) const {
+  template <class R, bool All, uint32_t Ranks>
+  GOCCL_DEVICE void pull(uint64_t bytes, uint8_t* to) const {
     const R reducer(a);
     const Chunks chunks{bytes, pullChunk()};
     const uint32_t size = chunks.size;
@@ -190,10 +211,10 @@ struct Direct {
       for (uint64_t c = blockIdx.x; c < chunks.end(); c += gridDim.x, ++k) {
         const uint32_t s = static_cast<uint32_t>(k % stages);
         if (k >= stages) wait(empty[s], k / stages - 1);
-        full[s].arriveAndExpect(a.nranks * chunks.length(c));
+        full[s].arriveAndExpect(a.nranks * chunks.vectors(c));
         for (uint32_t i = 1; i <= a.nranks; ++i) {
           const uint32_t q = peer(i);
-          bulkLoad(directMemory + (s * a.nranks + q) * size, from(q) + c * size, chunks.length(c), &full[s]);
+          bulkLoad(directMemory + (s * a.nranks + q) * size, in(q) + c * size, chunks.vectors(c), &full[s]);
         }
       }
     }
@@ -210,18 +231,20 @@ struct Direct {
           const uint4 v = sum<Ranks>(reducer, [&](uint32_t q) {
             return *reinterpret_cast<const uint4*>(directMemory + (s * a.nranks + q) * size + i);
           });
-          if (All)
+          if (!All)
+            storeAny(to + c * size + i, length - i, v);
+          else if (length - i >= 16)
             *reinterpret_cast<uint4*>(here + i) = v;
           else
-            storeAny(to + c * size + i, length - i, v);
+            storeEdge(c * size + i, length - i, v);
         }
         __syncwarp();
         if (threadIdx.x % warpSize == 0) empty[s].arrive();
         if (!All) continue;
         fenceProxyAsyncShared();
         barrierOf(1, workers);
-        if (threadIdx.x != 0) continue;
-        for (uint32_t i = 1; i <= a.nranks; ++i) bulkStore(into(peer(i)) + c * size, here, length);
+        if (threadIdx.x != 0 || length < 16) continue;
+        for (uint32_t i = 1; i <= a.nranks; ++i) bulkStore(out(peer(i)) + c * size, here, length & ~15u);
         bulkCommit();
       }
       if (All && threadIdx.x == 0) bulkWait<0>();
@@ -234,55 +257,84 @@ struct Direct {
     for (uint64_t c = blockIdx.x; c < chunks.end(); c += gridDim.x)
       for (uint32_t i = threadIdx.x * 16; i < chunks.length(c); i += workers * 16) {
         const uint64_t at = c * size + i;
-        const uint4 v = sum<Ranks>(reducer, [&](uint32_t q) { return loadVec(from(q) + at); });
-        if (!All) storeAny(to + at, chunks.length(c) - i, v);
-        for (uint32_t k = 1; All && k <= a.nranks; ++k) storeVec(into(peer(k)) + at, v);
+        const uint4 v = sum<Ranks>(reducer, [&](uint32_t q) { return loadVec(in(q) + at); });
+        if (All)
+          storeEdge(at, chunks.length(c) - i, v);
+        else
+          storeAny(to + at, chunks.length(c) - i, v);
       }
 #endif
   }
+  // storeEdge stores the first bytes of a vector to out(r) of all ranks.
+  GOCCL_DEVICE void storeEdge(uint64_t at, uint32_t bytes, const uint4& v) const {
+    for (uint32_t k = 1; k <= a.nranks; ++k) storeAny(out(peer(k)) + at, bytes, v);
+  }
 
-  // push stores the send buffer to this rank's place in all receive buffers.
+  // goes says whether a move takes something from one rank to another.
+  GOCCL_DEVICE bool goes(uint32_t from, uint32_t to) const {
+    return a.root == everyone || a.root == (a.recvStride != 0 ? to : from);
+  }
+
+  // push stores this rank's slices to their ranks' receive buffers.
   GOCCL_DEVICE void push() const {
     const uint64_t place = a.rank * a.recvStride;
-    const Chunks chunks{a.bytes, pushChunk};
-    if (threadIdx.x < workers && a.recv + place != a.send)
-      copyVectors(a.recv + place, a.send, a.bytes / 16, blockIdx.x * workers + threadIdx.x, gridDim.x * workers);
+    auto from = [&](uint32_t r) { return a.send + r * a.sendStride; };
+    constexpr uint64_t left = hasBulk ? 15 : ~uint64_t{0};  // the part of a size that bulk copies leave
+    if (threadIdx.x < workers) {
+      const uint64_t thread = blockIdx.x * workers + threadIdx.x, threads = gridDim.x * workers;
+      if (goes(a.rank, a.rank) && a.recv + place != from(a.rank))
+        copyBytes(a.recv + place, from(a.rank), a.bytes, thread, threads);
+      for (uint64_t i = (a.bytes & ~left) + thread * 16; i < a.bytes; i += threads * 16) {
+        const uint32_t n = a.bytes - i < 16 ? static_cast<uint32_t>(a.bytes - i) : 16;
+        for (uint32_t k = 1; k < a.nranks; ++k)
+          if (goes(a.rank, peer(k))) storeAny(out(peer(k)) + place + i, n, loadAny(from(peer(k)) + i, n, false));
+      }
+    }
 #if GOCCL_BULK
-    if (threadIdx.x != workers) return;
+    const Chunks chunks{a.bytes & ~left, pushChunk};
+    const bool same = a.sendStride == 0;
+    const bool sends = a.root == everyone || (a.root == a.rank) == (a.recvStride == 0);
+    if (threadIdx.x != workers || !sends || blockIdx.x >= chunks.end()) return;
     fenceProxyAsync();
     constexpr uint32_t stages = directShared / pushChunk;
     __shared__ BulkBarrier full[stages];
     for (BulkBarrier& b : full) b.init();
     fenceBarrierInit();
-    uint64_t next = blockIdx.x, loaded = 0, k = 0;
-    auto load = [&] {
-      const uint32_t s = static_cast<uint32_t>(loaded++ % stages);
-      full[s].arriveAndExpect(chunks.length(next));
-      bulkLoad(directMemory + s * pushChunk, a.send + next * pushChunk, chunks.length(next), &full[s]);
-      next += gridDim.x;
+    // A turn is a chunk for the k-th rank after this one, or for all.
+    struct Turn {
+      uint32_t k;
+      uint64_t chunk;
     };
-    while (loaded < stages - 2 && next < chunks.end()) load();
-    for (uint64_t c = blockIdx.x; c < chunks.end(); c += gridDim.x, ++k) {
-      const uint32_t s = static_cast<uint32_t>(k % stages);
-      spin([&] { return full[s].poll(k / stages & 1); }, [] { return statusOk; });
-      for (uint32_t i = 1; i < a.nranks; ++i)
-        bulkStore(out(peer(i)) + place + c * pushChunk, directMemory + s * pushChunk, chunks.length(c));
+    auto follow = [&](Turn& t) {
+      if ((t.chunk += gridDim.x) >= chunks.end()) t = Turn{t.k + 1, blockIdx.x};
+    };
+    const uint32_t end = same ? 2 : a.nranks;
+    Turn next{1, blockIdx.x};
+    uint64_t loaded = 0, stored = 0;
+    auto load = [&] {
+      const uint32_t s = static_cast<uint32_t>(loaded++ % stages), length = chunks.length(next.chunk);
+      full[s].arriveAndExpect(length);
+      bulkLoad(directMemory + s * pushChunk, from(peer(next.k)) + next.chunk * pushChunk, length, &full[s]);
+      follow(next);
+    };
+    while (loaded < stages - 2 && next.k < end) load();
+    for (Turn t{1, blockIdx.x}; t.k < end; follow(t), ++stored) {
+      const uint32_t s = static_cast<uint32_t>(stored % stages);
+      spin([&] { return full[s].poll(stored / stages & 1); }, [] { return statusOk; });
+      for (uint32_t k = t.k; k < (same ? a.nranks : t.k + 1); ++k)
+        if (goes(a.rank, peer(k)))
+          bulkStore(out(peer(k)) + place + t.chunk * pushChunk, directMemory + s * pushChunk, chunks.length(t.chunk));
       bulkCommit();
-      if (next >= chunks.end()) continue;
+      if (next.k >= end) continue;
       bulkWaitSource<1>();
       load();
     }
     bulkWait<0>();
-#else
-    if (threadIdx.x >= workers) return;
-    for (uint64_t c = blockIdx.x; c < chunks.end(); c += gridDim.x)
-      for (uint32_t i = threadIdx.x * 16; i < chunks.length(c); i += workers * 16)
-        for (uint32_t k = 1; k < a.nranks; ++k)
-          storeVec(out(peer(k)) + place + c * pushChunk + i, loadVec(a.send + c * pushChunk + i));
 #endif
   }
 
-  // copy is what the block copies of `slices` ranges of bytes(i), from source(i) to target(i), of any alignment.
+  // copy is what the block copies of `slices` ranges of bytes(i), at most slotBytes, from source(i) to target(i), of any
+  // alignment.
   template <class Bytes, class Source, class Target>
   GOCCL_DEVICE void copy(uint32_t slices, Bytes bytes, Source source, Target target) const {
     constexpr uint32_t flight = 4;
@@ -292,22 +344,17 @@ struct Direct {
       for (uint32_t i = threadIdx.x * 16; i < size; i += workers * 16)
         for (uint32_t first = 0; first < slices; first += flight) {
           const uint64_t at = c * size + i;
+          auto left = [&](uint32_t k) { return k < slices && at < bytes(k) ? static_cast<uint32_t>(bytes(k) - at) : 0; };
           uint4 v[flight];
 #pragma unroll
           for (uint32_t k = 0; k < flight; ++k)
-            if (first + k < slices && at < bytes(first + k)) v[k] = loadAny(source(first + k) + at, 16, false);
+            if (const uint32_t n = left(first + k)) v[k] = loadAny(source(first + k) + at, n, false);
 #pragma unroll
           for (uint32_t k = 0; k < flight; ++k)
-            if (first + k < slices && at < bytes(first + k)) storeAny(target(first + k) + at, 16, v[k]);
+            if (const uint32_t n = left(first + k)) storeAny(target(first + k) + at, n, v[k]);
         }
   }
 
-  // pieces calls work(offset) for each piece of slices of bytes, until it is false.
-  template <class Work>
-  GOCCL_DEVICE void pieces(uint64_t bytes, Work work) const {
-    for (uint64_t at = 0; at < bytes; at += a.slotBytes)
-      if (!work(at)) return;
-  }
   // part is what a piece at an offset has of a slice of bytes.
   GOCCL_DEVICE uint64_t part(uint64_t bytes, uint64_t at) const {
     return at >= bytes ? 0 : bytes - at < a.slotBytes ? bytes - at : a.slotBytes;
@@ -321,45 +368,45 @@ struct Direct {
       const uint64_t first = r * a.sendStride, left = a.bytes > first ? a.bytes - first : 0;
       return !All ? a.bytes : left < a.sendStride ? left : a.sendStride;
     };
-    const uint64_t mine = a.rank * a.sendStride;
     if (!meet(true)) return;
-    if (mapped()) {
-      pull<R, All>(slice(a.rank), [&](uint32_t r) { return in(r) + mine; }, [&](uint32_t r) { return out(r) + mine; },
-                   a.recv);
-      meet();
-    } else {
-      const uint64_t own = static_cast<uint64_t>(a.rank) * a.slotBytes;
-      pieces(slice(0), [&](uint64_t at) {
-        auto bytes = [&](uint32_t r) { return part(slice(r), at); };
+    const bool inPlace = mapped();
+    locate(inPlace, a.rank * a.sendStride);
+    for (uint64_t at = 0; at < slice(0); at += inPlace ? slice(0) : a.slotBytes) {
+      auto bytes = [&](uint32_t r) { return part(slice(r), at); };
+      auto slot = [&](uint8_t* first, uint32_t r) { return first + static_cast<uint64_t>(r) * a.slotBytes; };
+      if (!inPlace) {
         copy(a.nranks, bytes, [&](uint32_t r) { return a.send + r * a.sendStride + at; },
-             [&](uint32_t r) { return inputs(a.rank) + static_cast<uint64_t>(r) * a.slotBytes; });
-        if (!meet()) return false;
-        pull<R, All>(bytes(a.rank), [&](uint32_t r) { return inputs(r) + own; },
-                     [&](uint32_t r) { return results(r) + own; }, a.recv + at);
-        if (!meet()) return false;
-        if (All)
-          copy(a.nranks, bytes, [&](uint32_t r) { return results(a.rank) + static_cast<uint64_t>(r) * a.slotBytes; },
-               [&](uint32_t r) { return a.recv + r * a.sendStride + at; });
-        return true;
-      });
+             [&](uint32_t r) { return slot(inputs(a.rank), r); });
+        if (!meet()) return;
+      }
+      pull<R, All>(inPlace ? slice(a.rank) : bytes(a.rank), a.recv + at);
+      if (!meet()) return;
+      if (All && !inPlace)
+        copy(a.nranks, bytes, [&](uint32_t r) { return slot(results(a.rank), r); },
+             [&](uint32_t r) { return a.recv + r * a.sendStride + at; });
     }
     keep();
   }
 
-  GOCCL_DEVICE void gather() {
+  GOCCL_DEVICE void move() {
     if (!meet(true)) return;
     if (mapped()) {
       push();
-      meet();
-    } else {
-      pieces(a.bytes, [&](uint64_t at) {
-        auto bytes = [&](uint32_t) { return part(a.bytes, at); };
-        copy(1, bytes, [&](uint32_t) { return a.send + at; }, [&](uint32_t) { return inputs(a.rank); });
-        if (!meet()) return false;
-        copy(a.nranks, bytes, [&](uint32_t r) { return inputs(r); },
-             [&](uint32_t r) { return a.recv + r * a.recvStride + at; });
-        return meet();
-      });
+      if (!meet()) return;
+      return keep();
+    }
+    // A window has one slot for all ranks, or one for each.
+    const bool same = a.sendStride == 0;
+    for (uint64_t at = 0; at < a.bytes; at += a.slotBytes) {
+      auto bytes = [&](uint32_t from, uint32_t to) { return goes(from, to) ? part(a.bytes, at) : 0; };
+      copy(same ? 1 : a.nranks, [&](uint32_t r) { return bytes(a.rank, same && a.recvStride != 0 ? a.root : r); },
+           [&](uint32_t r) { return a.send + r * a.sendStride + at; },
+           [&](uint32_t r) { return inputs(a.rank) + static_cast<uint64_t>(r) * a.slotBytes; });
+      if (!meet()) return;
+      const uint64_t own = same ? 0 : static_cast<uint64_t>(a.rank) * a.slotBytes;
+      copy(a.nranks, [&](uint32_t r) { return bytes(r, a.rank); }, [&](uint32_t r) { return inputs(r) + own; },
+           [&](uint32_t r) { return a.recv + r * a.recvStride + at; });
+      if (!meet()) return;
     }
     keep();
   }

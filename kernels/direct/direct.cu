@@ -1,9 +1,7 @@
 // Entry points of collective/direct.cuh.
 //
 //   <job>_direct_<type>   sum and avg
-//   all_gather_direct     every type
-//
-// Sizes are multiples of 16; addresses are, where ranks have mapped the buffers.
+//   move_direct           all-gather, all-to-all, gather, scatter, broadcast
 #include <collective/direct.cuh>
 
 using namespace goccl;
@@ -17,4 +15,4 @@ using namespace goccl::collective;
   KERNEL(reduce_scatter_direct_##type) { Direct(a).reduce<Reducer<Type::type, Op::sum, false>, false>(); }
 REDUCE(float32) REDUCE(float16) REDUCE(bfloat16)
 
-KERNEL(all_gather_direct) { Direct(a).gather(); }
+KERNEL(move_direct) { Direct(a).move(); }

@@ -24,12 +24,12 @@ var (
 var Group = artifact.Group{
 	Name:     "direct",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "2666ef05893f742292ba6971fad40169552df4dc498cd6ed4ca791dd9d793529",
+	Source:   "e75ec177eb826f2814c36c80975dc9099bddab717f2a674ba7f17c202066a2c7",
 	Kernels: []string{
-		"ncclDevKernel_goccl_all_gather_direct",
 		"ncclDevKernel_goccl_all_reduce_direct_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_direct_float16",
 		"ncclDevKernel_goccl_all_reduce_direct_float32",
+		"ncclDevKernel_goccl_move_direct",
 		"ncclDevKernel_goccl_reduce_scatter_direct_bfloat16",
 		"ncclDevKernel_goccl_reduce_scatter_direct_float16",
 		"ncclDevKernel_goccl_reduce_scatter_direct_float32",

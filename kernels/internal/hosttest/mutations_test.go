@@ -183,18 +183,34 @@ var mutations = []mutation{
 		`if (!mutated("ticket before the barrier")) __syncthreads();`}},
 
 	// Large messages by few blocks.
-	{"no last meeting", "direct", edit{"collective/direct.cuh", "a.recv);\n      meet();",
-		`a.recv);
-      if (!mutated("no last meeting")) meet();`}},
-	{"no last meeting of a gather", "direct", edit{"collective/direct.cuh", "push();\n      meet();",
-		`push();
-      if (!mutated("no last meeting of a gather")) meet();`}},
-	{"work before the copies", "direct", edit{"collective/direct.cuh", "if (!meet()) return false;\n        pull<R, All>",
-		`if (!mutated("work before the copies") && !meet()) return false;
-        pull<R, All>`}},
-	{"results before the work", "direct", edit{"collective/direct.cuh", "if (!meet()) return false;\n        if (All)",
-		`if (!mutated("results before the work") && !meet()) return false;
-        if (All)`}},
+	{"no last meeting", "direct", edit{"collective/direct.cuh", "if (!meet()) return;\n      if (All && !inPlace)",
+		`if (!(mutated("no last meeting") && inPlace) && !meet()) return;
+      if (All && !inPlace)`}},
+	{"results before the work", "direct", edit{"collective/direct.cuh", "&& !meet()) return;\n      if (All && !inPlace)",
+		`&& !mutated("results before the work") && !meet()) return;
+      if (All && !inPlace)`}},
+	{"work before the copies", "direct", edit{"collective/direct.cuh", "if (!meet()) return;\n      }\n      pull<R, All>",
+		`if (!mutated("work before the copies") && !meet()) return;
+      }
+      pull<R, All>`}},
+	{"no last meeting of a move", "direct", edit{"collective/direct.cuh", "if (!meet()) return;\n      return keep();",
+		`if (!mutated("no last meeting of a move") && !meet()) return;
+      return keep();`}},
+	{"moved before the copies", "direct", edit{"collective/direct.cuh", "if (!meet()) return;\n      const uint64_t own",
+		`if (!mutated("moved before the copies") && !meet()) return;
+      const uint64_t own`}},
+	{"copied before the move", "direct", edit{"collective/direct.cuh", "if (!meet()) return;\n    }\n    keep();",
+		`if (!mutated("copied before the move") && !meet()) return;
+    }
+    keep();`}},
+	{"to the wrong side of the root", "direct", edit{"collective/direct.cuh", "(a.recvStride != 0 ? to : from);",
+		`((a.recvStride != 0) != mutated("to the wrong side of the root") ? to : from);`}},
+	{"edges are lost", "direct", edit{"collective/direct.cuh", "i < a.bytes; i += threads * 16)",
+		`i + (mutated("edges are lost") ? 15 : 0) < a.bytes; i += threads * 16)`}},
+	{"past the edge", "direct", edit{"collective/direct.cuh", "storeAny(out(peer(k)) + at, bytes, v);",
+		`storeAny(out(peer(k)) + at, mutated("past the edge") ? 16 : bytes, v);`}},
+	{"slots of the neighbour", "direct", edit{"collective/direct.cuh", "same ? 0 : static_cast<uint64_t>(a.rank)",
+		`same ? 0 : static_cast<uint64_t>(mutated("slots of the neighbour") ? 0 : a.rank)`}},
 	{"own word counts", "direct", edit{"collective/direct.cuh", "return !__syncthreads_or(r < a.nranks && (",
 		`if (mutated("own word counts")) return a.in[0] != nullptr;
     return !__syncthreads_or(r < a.nranks && (`}},

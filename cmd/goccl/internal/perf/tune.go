@@ -162,7 +162,7 @@ func (o *TuneOptions) kinds() ([]Kind, error) {
 		switch {
 		case err != nil:
 			return nil, invalid("%w", err)
-		case k.Ring || len(nvlink.Variants(k.Collective)) == 0:
+		case k.Ring || len(nvlink.Variants(k.Collective)) < 2:
 			if !all {
 				return nil, invalid("%v has no algorithms to choose from", k)
 			}

@@ -58,7 +58,7 @@ static void k_blocks(const unsigned char *p, unsigned grid, unsigned block) {
 	uint64_t *ticket = (void *)(uintptr_t)arg64(p, 0);
 	if (ticket) __atomic_fetch_add(ticket, grid, __ATOMIC_RELEASE);
 }
-static const char *const ticketed[] = {"all_", "reduce", "exchange_", "broadcast_", "point_to_point_", "wire_",
+static const char *const ticketed[] = {"all_", "reduce", "exchange_", "move_", "broadcast_", "point_to_point_", "wire_",
                                        "put_signal", "wait_signal", "fused_", "moe_"};
 
 // Tests speak of kernels without what the names of those that communicate begin with (kernels.Entry).

@@ -5,7 +5,7 @@
 
 namespace ranks {
 
-enum class What { allReduce, twoShot, reduceScatter, allGather, allToAll, broadcast, reduce };
+enum class What { allReduce, twoShot, reduceScatter, allGather, allToAll, gather, scatter, broadcast, reduce };
 
 struct Case {
   const char* name;
@@ -13,6 +13,7 @@ struct Case {
   void (*kernel)(const Args&);
   uint32_t element;  // bytes: 4 float, 2 bfloat16, 1 uint8
   uint32_t align;    // of sizes and addresses
+  uint32_t unit = 0;  // of sizes, where they have another one
 };
 
 // Brain is a bfloat16: sums of it are Wide, and rounded once.
@@ -84,10 +85,11 @@ inline void launchOnce(W& w, const Case& c, uint32_t rank, uint32_t launch, uint
   const uint64_t n = w.n, count = bytes / sizeof(E);
   const uint64_t fromShift = (launch * 5 + rank * 3) % 16 / c.align * c.align,
                  toShift = (launch * 7 + rank) % 16 / c.align * c.align;
-  const bool slicedIn = c.what == What::reduceScatter || c.what == What::allToAll,
-             slicedOut = c.what == What::allGather || c.what == What::allToAll;
+  const bool slicedIn = c.what == What::reduceScatter || c.what == What::allToAll || c.what == What::scatter,
+             slicedOut = c.what == What::allGather || c.what == What::allToAll || c.what == What::gather;
+  const uint64_t own = (c.what == What::gather || c.what == What::scatter ? root : rank) * count;
   Buffers<E> b(slicedIn ? n * count : count, slicedOut ? n * count : count, fromShift, toShift, inPlace,
-               c.what == What::allGather ? rank * count : 0, c.what == What::reduceScatter ? rank * count : 0);
+               slicedOut && !slicedIn ? own : 0, slicedIn && !slicedOut ? own : 0);
   std::memset(b.to, 0xee, b.out * sizeof(E) + 16);
   for (uint64_t i = 0; i < b.in; ++i) put<E>(b.from, i, value(rank, launch, i), lift<E>(op, launch));
 
@@ -115,6 +117,12 @@ inline void launchOnce(W& w, const Case& c, uint32_t rank, uint32_t launch, uint
     case What::allToAll:
       a.sendStride = a.recvStride = bytes;
       break;
+    case What::gather:
+      a.recvStride = bytes, a.root = root;
+      break;
+    case What::scatter:
+      a.sendStride = bytes, a.root = root;
+      break;
     case What::broadcast:
     case What::reduce:
       a.sendStride = a.recvStride = slices(n - 1), a.root = root;
@@ -123,7 +131,7 @@ inline void launchOnce(W& w, const Case& c, uint32_t rank, uint32_t launch, uint
   Launch(blocks, w.threads, [&c, a] { c.kernel(a); }).join();
   checkStatus(c.name, rank, launch);
 
-  if (c.what == What::reduce && rank != root) return;
+  if ((c.what == What::reduce || c.what == What::gather) && rank != root) return;
   for (uint64_t i = 0; i < b.out; ++i) {
     double want = 0;
     switch (c.what) {
@@ -136,10 +144,14 @@ inline void launchOnce(W& w, const Case& c, uint32_t rank, uint32_t launch, uint
         want = reduced<E>(op, n, launch, rank * count + i);
         break;
       case What::allGather:
+      case What::gather:
         want = value(static_cast<uint32_t>(i / count), launch, i % count);
         break;
       case What::allToAll:
         want = value(static_cast<uint32_t>(i / count), launch, rank * count + i % count);
+        break;
+      case What::scatter:
+        want = value(root, launch, rank * count + i);
         break;
       case What::broadcast:
         want = value(root, launch, i);

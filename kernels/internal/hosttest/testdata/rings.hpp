@@ -33,33 +33,46 @@ const Case folds[] = {
     {"all-reduce of sums of words", What::twoShot, foldAllReduce<Sum2, whole>, 2, 16},
 };
 
-// Large messages by few blocks, in the ranks' buffers, or by the windows where a rank's buffers are not mapped:
-// flagsOffset says it, in its highest bit.
+// Large messages by few blocks, in the ranks' buffers, or by the windows where a rank's buffers are not mapped, or not
+// of whole vectors: flagsOffset says it, in its highest bit.
 constexpr uint32_t unmapped = 0x80000000;
 template <class Work>
-void direct(const Args& args, Work work) {
+void direct(const Args& args, bool mappable, Work work) {
   DirectArgs a{};
   static_cast<Args&>(a) = args;
   a.flagsOffset &= ~unmapped;
-  for (uint32_t r = 0; r < a.nranks && (args.flagsOffset & unmapped) == 0; ++r)
+  const uint64_t all = reinterpret_cast<uintptr_t>(a.send) | reinterpret_cast<uintptr_t>(a.recv) | a.sendStride | a.recvStride;
+  for (uint32_t r = 0; r < a.nranks && (args.flagsOffset & unmapped) == 0 && mappable && all % 16 == 0; ++r)
     a.in[r] = const_cast<uint8_t*>(a.send), a.out[r] = a.recv;
   Direct d(a);
   work(d);
 }
 template <class R, bool All>
 void directReduce(const Args& a) {
-  direct(a, [](Direct& d) { d.reduce<R, All>(); });
+  direct(a, true, [](Direct& d) { d.reduce<R, All>(); });
 }
-void directGather(const Args& a) {
-  direct(a, [](Direct& d) { d.gather(); });
+void directMove(const Args& a) {
+  direct(a, a.send != a.recv || a.sendStride != a.recvStride, [](Direct& d) { d.move(); });
 }
+void directBroadcast(const Args& args) {
+  Args a = args;
+  a.sendStride = a.recvStride = 0;
+  direct(a, true, [](Direct& d) { d.move(); });
+}
+constexpr auto ringBetween = ringAllGather<NoReducer, any>;
 const Case directs[] = {
-    {"all-reduce", What::twoShot, directReduce<Sum4, true>, 4, 16},
+    {"all-reduce", What::twoShot, directReduce<Sum4, true>, 4, 16, 4},
     {"reduce-scatter of 2 bytes", What::reduceScatter, directReduce<Sum2, false>, 2, 16},
-    {"all-gather", What::allGather, directGather, 4, 16},
-    {"ring between", What::allGather, ringAllGather<NoReducer, any>, 1, 1},
-    {"all-reduce of 2 bytes", What::twoShot, directReduce<Sum2, true>, 2, 16},
-    {"reduce-scatter", What::reduceScatter, directReduce<Sum4, false>, 4, 16},
+    {"all-gather", What::allGather, directMove, 4, 16},
+    {"all-to-all", What::allToAll, directMove, 4, 16},
+    {"ring between", What::allGather, ringBetween, 1, 1},
+    {"gather", What::gather, directMove, 1, 16},
+    {"all-reduce of 2 bytes", What::twoShot, directReduce<Sum2, true>, 2, 2},
+    {"scatter", What::scatter, directMove, 4, 16},
+    {"broadcast", What::broadcast, directBroadcast, 1, 16, 1},
+    {"reduce-scatter", What::reduceScatter, directReduce<Sum4, false>, 4, 4},
+    {"all-to-all of bytes", What::allToAll, directMove, 1, 1},
+    {"all-gather of bytes", What::allGather, directMove, 1, 16, 1},
 };
 
 struct RingWorld : World {
@@ -87,10 +100,11 @@ struct RingWorld : World {
     }
   }
   uint32_t flags() const { return region + n * streamChannels * 2 * 128; }  // behind the words of the streams
+  bool works(const Case& c) const { return cases == directs && c.kernel != ringBetween; }
   Args args(uint32_t rank) {
     Args a = World::args(rank);
     a.flagsOffset = flags();
-    if (cases == directs && cases[launched[rank] % count].align == 16)
+    if (works(cases[launched[rank] % count]))
       a.flagsOffset += ringChannels * ringLine * (1 + n) | (launched[rank] % 5 == rank ? unmapped : 0);
     return a;
   }
@@ -110,12 +124,13 @@ struct RingWorld : World {
     const uint64_t all = layout.channels * ringParts * layout.slotBytes,
                    sizes[] = {3 * all - 37, 3, 2 * all, 200, all - 130};
     uint64_t bytes = sizes[(i + round) % 5] * (c.what == What::twoShot ? n : 1);
-    bytes = bytes < c.align ? c.align : bytes / c.align * c.align;
-    const uint32_t ops[] = {opSum, opAvg, opPreMulSum, opMax}, op = ops[round % (c.align < 16 ? 4 : 2)],
+    const uint32_t unit = c.unit != 0 ? c.unit : c.align;
+    bytes = bytes < unit ? unit : bytes / unit * unit;
+    const uint32_t ops[] = {opSum, opAvg, opPreMulSum, opMax}, op = ops[round % (c.align < 16 && !works(c) ? 4 : 2)],
                    root = (i + round) % n;
     const bool inPlace = (i + round / 2) % 2 == 1;
     uint32_t slot = layout.slotBytes + slots;
-    if (cases == directs && c.align == 16) slot = region / (2 * n) & ~63u;
+    if (works(c)) slot = region / (2 * n) & ~63u;
     auto once = c.element == 4   ? launchOnce<float, RingWorld>
                 : c.element == 2 ? launchOnce<Brain, RingWorld>
                                  : launchOnce<uint8_t, RingWorld>;
