@@ -54,7 +54,7 @@ func (e *Engine) usable(v variant, r *collective.Request) variant {
 	}
 	if v.protocol == ring && !e.canUseRing(r) {
 		v = e.table.packets(r.Collective)
-		if e.inRankOrder(r.Exact) && e.directKernel(r) != nil {
+		if e.inRankOrder(r.Exact) && e.directSums(r) != nil {
 			v = variant{protocol: direct, threads: directOrdered}
 		}
 	}

@@ -1,6 +1,7 @@
 package nvlink
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/goccl/goccl/collective"
@@ -45,7 +46,8 @@ func directPiece(n int) int64 { return ringRegion / (2 * int64(n)) &^ (directPul
 // directKernels are loaded when a table or GOCCL_ALGO names them.
 type directKernels struct {
 	loaded bool
-	reduce [2][datatype.NumTypes]*cuda.Function // all-reduce, reduce-scatter
+	sums   [2][datatype.NumTypes]*cuda.Function // all-reduce, reduce-scatter: sum and avg
+	reduce [datatype.NumTypes]*cuda.Function    // the others, and reduce
 	move   *cuda.Function
 }
 
@@ -70,8 +72,11 @@ func (e *Engine) loadDirect() error {
 	}
 	for job, prefix := range []string{"all_reduce_direct_", "reduce_scatter_direct_"} {
 		for _, t := range []datatype.Type{datatype.Float32, datatype.Float16, datatype.Bfloat16} {
-			k.reduce[job][t] = find(prefix + typeNames[t])
+			k.sums[job][t] = find(prefix + typeNames[t])
 		}
+	}
+	for t := range k.reduce {
+		k.reduce[t] = find("reduce_direct_" + typeNames[t])
 	}
 	k.move = find("move_direct")
 	k.loaded = err == nil
@@ -81,56 +86,67 @@ func (e *Engine) loadDirect() error {
 // bulk reports whether kernels move data by bulk copies.
 func (e *Engine) bulk() bool { return e.dev.Properties().Major >= 9 }
 
-// directKernel returns the kernel that runs r, or nil: the same on all ranks. A root stores a broadcast to one peer
-// only: to several, it would send the same data as often.
-func (e *Engine) directKernel(r *collective.Request) *cuda.Function {
-	if e.buffers == nil {
+// directSums returns the kernel of r if it is one of the usual sums, or nil: the same on all ranks.
+func (e *Engine) directSums(r *collective.Request) *cuda.Function {
+	scatters := r.Collective == collective.ReduceScatter
+	if e.directKernel(r) == nil || !scatters && r.Collective != collective.AllReduce ||
+		r.Op != datatype.Sum && r.Op != datatype.Avg {
 		return nil
 	}
-	switch r.Collective {
-	case collective.AllGather, collective.AllToAll, collective.Gather, collective.Scatter:
-		return e.directKernels.move
-	case collective.Broadcast:
-		if e.size == 2 {
-			return e.directKernels.move
-		}
-	case collective.AllReduce, collective.ReduceScatter:
-		if r.Op == datatype.Sum || r.Op == datatype.Avg {
-			return e.directKernels.reduce[btoi(r.Collective == collective.ReduceScatter)][r.Type]
-		}
+	return e.directKernels.sums[btoi(scatters)][r.Type]
+}
+
+// directKernel returns a kernel that runs r, or nil: the same on all ranks. A root stores a broadcast to one peer only:
+// to several, it would send the same data as often. Slices of a reduce-scatter must lie whole vectors apart.
+func (e *Engine) directKernel(r *collective.Request) *cuda.Function {
+	k := &e.directKernels
+	switch {
+	case e.buffers == nil || r.Collective == collective.Broadcast && e.size > 2 ||
+		r.Collective == collective.ReduceScatter && r.Bytes()&15 != 0:
+		return nil
+	case movesOnly(r.Collective):
+		return k.move
 	}
-	return nil
+	return k.reduce[r.Type]
+}
+
+// movesOnly reports whether c moves data, rather than to reduce it.
+func movesOnly(c collective.Collective) bool {
+	return c != collective.AllReduce && c != collective.ReduceScatter && c != collective.Reduce
 }
 
 // direct runs a request that has a directKernel. Its blocks take whole SMs, so it does not wait there for the launch
 // before.
 func (e *Engine) direct(r *collective.Request, s *cuda.Stream, v variant) error {
-	a, bytes, all := e.directArgs, r.Bytes(), r.Bytes()*int64(e.size)
+	a, slice := e.directArgs, r.Bytes()
 	a.operands(r)
-	a.bytes, a.sendStride, a.recvStride, a.root = uint64(bytes), 0, 0, everyone
-	slice, in, out := bytes, int64(0), int64(0)
+	in, out := r.Extents(e.rank, e.size)
+	if in == 0 {
+		a.send = 0
+	}
+	if out == 0 {
+		a.recv = 0
+	}
+	a.bytes, a.sendStride, a.recvStride, a.root = uint64(slice), 0, 0, everyone
 	switch r.Collective {
-	case collective.AllReduce:
-		slice = sliceOf(bytes, int64(e.size))
-		a.sendStride, in, out = uint64(slice), bytes, bytes
-	case collective.ReduceScatter:
-		a.sendStride, in = uint64(bytes), all
-	case collective.AllGather:
-		a.recvStride, out = uint64(bytes), all
+	case collective.AllReduce, collective.Reduce:
+		slice = sliceOf(slice, int64(e.size))
+		a.sendStride, a.recvStride = uint64(slice), uint64(slice)
+	case collective.AllGather, collective.Gather:
+		a.recvStride = a.bytes
+	case collective.ReduceScatter, collective.Scatter:
+		a.sendStride = a.bytes
 	case collective.AllToAll:
-		a.sendStride, a.recvStride, out = uint64(bytes), uint64(bytes), all
-	case collective.Gather:
-		a.recvStride, a.root = uint64(bytes), uint32(r.Root)
-		if out = all; e.rank != r.Root {
-			a.recv, out = 0, 0
-		}
-	case collective.Scatter, collective.Broadcast:
-		if a.root = uint32(r.Root); r.Collective == collective.Scatter {
-			a.sendStride = uint64(bytes)
-		}
-		if e.rank != r.Root {
-			a.send, out = 0, bytes
-		}
+		a.sendStride, a.recvStride = a.bytes, a.bytes
+	}
+	switch r.Collective {
+	case collective.Broadcast, collective.Reduce, collective.Gather, collective.Scatter:
+		a.root = uint32(r.Root)
+	case collective.ReduceScatter:
+		out = 0
+	}
+	if movesOnly(r.Collective) {
+		in = 0
 	}
 	if err := e.need(pieceStreams, e.everyRank()); err != nil {
 		return err
@@ -143,14 +159,14 @@ func (e *Engine) direct(r *collective.Request, s *cuda.Stream, v variant) error 
 	if e.bulk() {
 		cfg.Shared = directShared
 	}
-	return s.LaunchInOrder(e.directKernel(r), &cfg, launcher.Raw(a), e.launcher.Order)
+	return s.LaunchInOrder(cmp.Or(e.directSums(r), e.directKernel(r)), &cfg, launcher.Raw(a), e.launcher.Order)
 }
 
 // unshared is told of a buffer that no peer uses.
 const unshared = 1
 
-// place fills the addresses of the buffers of a launch, of which peers use `in` and `out` bytes. It offers none to a
-// launch that cannot run in place: one of them might be overwritten too early, or needs other than whole vectors.
+// place fills the addresses of the buffers of a launch, of which peers use `in` and `out` bytes. It offers none to an
+// all-to-all in place, which would overwrite data before it is sent, and to a reduction of buffers that are not aligned.
 func (e *Engine) place(r *collective.Request, s *cuda.Stream, in, out int64) error {
 	a := e.directArgs
 	for p := range e.size {
@@ -160,8 +176,12 @@ func (e *Engine) place(r *collective.Request, s *cuda.Stream, in, out int64) err
 		sends := in == 0 || at(r.Send, in, a.in[:e.size])
 		return (out == 0 || at(r.Recv, out, a.out[:e.size])) && sends
 	}
+	allowed := (a.send|a.recv)&15 == 0
+	if movesOnly(r.Collective) {
+		allowed = r.Collective != collective.AllToAll || a.send != a.recv
+	}
 	mapped := false
-	if (a.send|a.recv|a.sendStride|a.recvStride)&15 == 0 && (r.Collective != collective.AllToAll || a.send != a.recv) {
+	if allowed {
 		if mapped = known(e.buffers.At); !mapped {
 			status, _, err := s.CaptureStatus()
 			if err != nil {

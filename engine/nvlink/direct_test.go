@@ -12,7 +12,7 @@ import (
 )
 
 // A large request tells the peers where the buffers are that they use, once all ranks have mapped them, and before that
-// that they are not. Requests that direct cannot run are the ring's, or streams.
+// that they are not. Requests that direct cannot run are the ring's.
 func TestDirect(t *testing.T) {
 	const n, count = 4, int64(1 << 20)
 	engines := mockEngines(t, n)
@@ -39,10 +39,10 @@ func TestDirect(t *testing.T) {
 		call := launch(e, mem, c)
 		return call, argsOf[directArgs](t, call)
 	}
-	const unused, atRoot, elsewhere = int64(-1), int64(-2), int64(-3)
+	const unused, atRoot = int64(-1), int64(-2)
 	for r, e := range engines {
 		must(t, e.Force("all_reduce:direct,all_gather:direct/6,reduce_scatter:direct/12,all_to_all:direct/16,"+
-			"gather:direct/4,scatter:direct,broadcast:direct"))
+			"gather:direct/4,scatter:direct,broadcast:direct,reduce:direct"))
 		mem := memory(t, e, 64<<20)
 		for _, c := range []struct {
 			sum
@@ -55,7 +55,9 @@ func TestDirect(t *testing.T) {
 			{sum{collective.AllGather, datatype.Int8, datatype.Sum, 0, "move_direct"}, 6, unused, 32 << 20},
 			{sum{collective.AllToAll, datatype.Float32, datatype.Sum, 0, "move_direct"}, 16, unused, 32 << 20},
 			{sum{collective.Gather, datatype.Float32, datatype.Sum, 0, "move_direct"}, 4, unused, atRoot},
-			{sum{collective.Scatter, datatype.Float32, datatype.Sum, 0, "move_direct"}, 8, unused, elsewhere},
+			{sum{collective.Scatter, datatype.Float32, datatype.Sum, 0, "move_direct"}, 8, unused, 32 << 20},
+			{sum{collective.AllToAll, datatype.Float32, datatype.Sum, 4, "move_direct"}, 16, unused, 32 << 20},
+			{sum{collective.Reduce, datatype.Int64, datatype.Prod, 0, "reduce_direct_int64"}, 8, 0, atRoot},
 		} {
 			call, a := put(e, mem, c.sum)
 			for end := time.Now().Add(time.Minute); a.in[0] == 0 && time.Now().Before(end); {
@@ -66,7 +68,7 @@ func TestDirect(t *testing.T) {
 				t.Errorf("rank %d, %s: %d blocks, %+v", r, c.kernel, call.Grid, a)
 			}
 			told := func(at int64) uint64 {
-				if at == atRoot && r == 0 || at == elsewhere && r != 0 {
+				if at == atRoot && r == 0 {
 					at = 32 << 20
 				}
 				if at < 0 {
@@ -85,24 +87,23 @@ func TestDirect(t *testing.T) {
 		if _, a := put(e, mem, shifted); a.in != [maxRanks]uint64{} || a.out != a.in {
 			t.Errorf("rank %d: buffers that are not aligned are offered: %+v", r, a)
 		}
-		odd := collective.Request{Collective: collective.AllToAll, Send: mem, Recv: mem.Add(32 << 20), Count: count + 1,
-			Type: datatype.Float32}
-		inPlace := odd
-		inPlace.Count, inPlace.Recv = count, mem
-		for _, r := range []collective.Request{odd, inPlace} {
-			r.Stream = newStream(t, e)
-			calls := launches(noted(t, func() { must(t, e.Enqueue(1, []collective.Request{r})) }))
-			if a := argsOf[directArgs](t, calls[0]); a.in != [maxRanks]uint64{} || a.out != a.in {
-				t.Errorf("%d elements to %v: slices that cannot be stored in place are offered: %+v", r.Count, r.Recv, a)
-			}
+		inPlace := collective.Request{Collective: collective.AllToAll, Send: mem, Recv: mem, Count: count,
+			Type: datatype.Float32, Stream: newStream(t, e)}
+		calls := launches(noted(t, func() { must(t, e.Enqueue(1, []collective.Request{inPlace})) }))
+		if a := argsOf[directArgs](t, calls[0]); a.in != [maxRanks]uint64{} || a.out != a.in {
+			t.Errorf("rank %d: an all-to-all in place offers its buffer: %+v", r, a)
 		}
-		for _, c := range []sum{
-			{collective.AllReduce, datatype.Float32, datatype.Max, 0, "all_reduce_ring_float32"},
-			{collective.AllReduce, datatype.Int32, datatype.Sum, 0, "all_reduce_ring_int32"},
-			{collective.ReduceScatter, datatype.Bfloat16, datatype.PreMulSum, 0, "reduce_scatter_ring_bfloat16"},
-			{collective.Broadcast, datatype.Float32, datatype.Sum, 0, "broadcast_ring_words"},
+		for _, c := range []struct {
+			sum
+			grid uint32
+		}{
+			{sum{collective.AllReduce, datatype.Float32, datatype.Max, 0, "reduce_direct_float32"}, 8},
+			{sum{collective.AllReduce, datatype.Uint8, datatype.Sum, 0, "reduce_direct_int8"}, 8},
+			{sum{collective.Reduce, datatype.Bfloat16, datatype.Sum, 0, "reduce_direct_bfloat16"}, 8},
+			{sum{collective.ReduceScatter, datatype.Bfloat16, datatype.PreMulSum, 0, "reduce_direct_bfloat16"}, 12},
+			{sum{collective.Broadcast, datatype.Float32, datatype.Sum, 0, "broadcast_ring_words"}, directInstead},
 		} {
-			if call := launch(e, mem, c); call.Grid != directInstead {
+			if call := launch(e, mem, c.sum); call.Grid != c.grid {
 				t.Errorf("rank %d, %s: %d blocks", r, c.kernel, call.Grid)
 			}
 		}

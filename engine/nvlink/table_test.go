@@ -188,7 +188,8 @@ func TestForce(t *testing.T) {
 		"nothing:one_shot_ll": "reduce_scatter", "all_reduce:": "collective:algorithm",
 		"all_reduce:nothing":     "one_shot_ll, one_shot_ll128, two_shot_ll, two_shot_ll128",
 		"all_gather:two_shot_ll": "one_shot_ll, one_shot_ll128",
-		"barrier:one_shot_ll":    "none to choose from", "gather:one_shot_ll": "gather has direct", "all_reduce:one_shot_ll/1": "multiple of 32"} {
+		"barrier:one_shot_ll":    "none to choose from", "gather:one_shot_ll": "gather has direct",
+		"all_reduce:one_shot_ll/1": "multiple of 32"} {
 		if err := s.force(bad, true); !errors.Is(err, collective.ErrInvalidArgument) ||
 			!strings.Contains(err.Error(), names) {
 			t.Errorf("force(%q): %v", bad, err)

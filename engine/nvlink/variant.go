@@ -71,16 +71,16 @@ var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two
 // The ring is for large messages: whole lines of data, to the next rank only. The number after its slash is the number
 // of channels; each channel is one block. Reductions of 8-bit types, and reduce of 16-bit types, use packets instead.
 //
-// direct is for large messages, which are moved, or summed up (sum and avg of float32, float16 and bfloat16): ranks load
-// from each other's send buffers, and store to each other's receive buffers, where all ranks have mapped them, else
-// through their windows. The number after its slash is the number of blocks. Other requests run on a ring of 32
-// channels, or as packets and streams if there is no ring for them: so do broadcasts of more than two ranks.
+// direct is for large messages: ranks load from each other's send buffers, and store to each other's receive buffers,
+// where all ranks have mapped them, else through their windows. The number after its slash is the number of blocks.
+// Broadcasts of more than two ranks, and reduce-scatters of slices that are not multiples of 16 bytes, go round a ring
+// of 32 channels instead.
 func Variants(c collective.Collective) []string {
 	switch c {
 	case collective.AllReduce:
 		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring", "direct"}
 	case collective.Reduce:
-		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll128", "ring"}
+		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll128", "ring", "direct"}
 	case collective.Broadcast:
 		return []string{"one_shot_ll128", "two_shot_ll128", "ring", "direct"}
 	case collective.AllGather, collective.ReduceScatter:

@@ -183,33 +183,41 @@ var mutations = []mutation{
 		`if (!mutated("ticket before the barrier")) __syncthreads();`}},
 
 	// Large messages by few blocks.
-	{"no last meeting", "direct", edit{"collective/direct.cuh", "if (!meet()) return;\n      if (All && !inPlace)",
+	{"no last meeting", "direct", edit{"collective/direct_reduce.cuh",
+		"if (!meet()) return;\n      if (all() && !inPlace",
 		`if (!(mutated("no last meeting") && inPlace) && !meet()) return;
-      if (All && !inPlace)`}},
-	{"results before the work", "direct", edit{"collective/direct.cuh", "&& !meet()) return;\n      if (All && !inPlace)",
+      if (all() && !inPlace`}},
+	{"results before the work", "direct", edit{"collective/direct_reduce.cuh",
+		"&& !meet()) return;\n      if (all() && !inPlace",
 		`&& !mutated("results before the work") && !meet()) return;
-      if (All && !inPlace)`}},
-	{"work before the copies", "direct", edit{"collective/direct.cuh", "if (!meet()) return;\n      }\n      pull<R, All>",
+      if (all() && !inPlace`}},
+	{"work before the copies", "direct", edit{"collective/direct_reduce.cuh", "if (!meet()) return;\n      }\n      pull(",
 		`if (!mutated("work before the copies") && !meet()) return;
       }
-      pull<R, All>`}},
-	{"no last meeting of a move", "direct", edit{"collective/direct.cuh", "if (!meet()) return;\n      return keep();",
+      pull(`}},
+	{"no last meeting of a move", "direct", edit{"collective/direct_move.cuh",
+		"if (!meet()) return;\n      return keep();",
 		`if (!mutated("no last meeting of a move") && !meet()) return;
       return keep();`}},
-	{"moved before the copies", "direct", edit{"collective/direct.cuh", "if (!meet()) return;\n      const uint64_t own",
+	{"moved before the copies", "direct", edit{"collective/direct_move.cuh",
+		"if (!meet()) return;\n      const uint64_t own",
 		`if (!mutated("moved before the copies") && !meet()) return;
       const uint64_t own`}},
-	{"copied before the move", "direct", edit{"collective/direct.cuh", "if (!meet()) return;\n    }\n    keep();",
+	{"copied before the move", "direct", edit{"collective/direct_move.cuh", "if (!meet()) return;\n    }\n    keep();",
 		`if (!mutated("copied before the move") && !meet()) return;
     }
     keep();`}},
-	{"to the wrong side of the root", "direct", edit{"collective/direct.cuh", "(a.recvStride != 0 ? to : from);",
+	{"to the wrong side of the root", "direct", edit{"collective/direct_move.cuh", "(a.recvStride != 0 ? to : from);",
 		`((a.recvStride != 0) != mutated("to the wrong side of the root") ? to : from);`}},
-	{"edges are lost", "direct", edit{"collective/direct.cuh", "i < a.bytes; i += threads * 16)",
-		`i + (mutated("edges are lost") ? 15 : 0) < a.bytes; i += threads * 16)`}},
-	{"past the edge", "direct", edit{"collective/direct.cuh", "storeAny(out(peer(k)) + at, bytes, v);",
+	{"edges are lost", "direct", edit{"collective/direct_move.cuh", "a.bytes - bulk, thread, threads);",
+		`a.bytes - bulk - mutated("edges are lost"), thread, threads);`}},
+	{"the own factor for all", "direct", edit{"collective/direct_reduce.cuh", "if (!r.sum.pre) return;",
+		`if (!r.sum.pre || mutated("the own factor for all")) return;`}},
+	{"sums for all", "direct", edit{"collective/direct_reduce.cuh", "if (wants(a, peer(k))) storeAny(",
+		`if (wants(a, peer(k)) || mutated("sums for all")) storeAny(`}},
+	{"past the edge", "direct", edit{"collective/direct_reduce.cuh", "storeAny(out(peer(k)) + at, bytes, v);",
 		`storeAny(out(peer(k)) + at, mutated("past the edge") ? 16 : bytes, v);`}},
-	{"slots of the neighbour", "direct", edit{"collective/direct.cuh", "same ? 0 : static_cast<uint64_t>(a.rank)",
+	{"slots of the neighbour", "direct", edit{"collective/direct_move.cuh", "same ? 0 : static_cast<uint64_t>(a.rank)",
 		`same ? 0 : static_cast<uint64_t>(mutated("slots of the neighbour") ? 0 : a.rank)`}},
 	{"own word counts", "direct", edit{"collective/direct.cuh", "return !__syncthreads_or(r < a.nranks && (",
 		`if (mutated("own word counts")) return a.in[0] != nullptr;
@@ -218,6 +226,6 @@ var mutations = []mutation{
 		`*counter() = meetings - mutated("meetings are not kept");`}},
 	{"last chunk lost", "direct", edit{"collective/direct.cuh", "return (bytes + size - 1) / size; }",
 		`return (bytes + size - 1) / size - mutated("last chunk lost"); }`}},
-	{"rank 0 twice", "direct", edit{"collective/direct.cuh", "reducer.scaled(v[q]));",
-		`reducer.scaled(v[mutated("rank 0 twice") ? 0 : q]));`}},
+	{"rank 0 twice", "direct", edit{"collective/direct_reduce.cuh", "term(q, v[q]));",
+		`term(q, v[mutated("rank 0 twice") ? 0 : q]));`}},
 }

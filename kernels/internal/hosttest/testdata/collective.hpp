@@ -7,7 +7,8 @@
 #include <string>
 
 #include <collective/all_to_all_v.cuh>
-#include <collective/direct.cuh>
+#include <collective/direct_move.cuh>
+#include <collective/direct_reduce.cuh>
 #include <collective/p2p.cuh>
 #include <collective/ring_fold.cuh>
 #include <collective/rooted.cuh>

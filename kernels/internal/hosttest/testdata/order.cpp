@@ -27,10 +27,12 @@ const Kernel kernels[] = {
     {"ring", {"", What::reduce, ringReduce<Sum4, whole>, 4, 16}, Kernel::ring},
     {"ring", {"", What::twoShot, foldAllReduce<Sum2, whole>, 2, 16}, Kernel::ring},
     {"ring", {"", What::reduceScatter, foldReduceScatter<Any2, any>, 2, 2}, Kernel::ring},
-    {"direct", {"", What::twoShot, directReduce<Sum4, true>, 4, 16}, Kernel::mapped},
-    {"direct", {"", What::twoShot, directReduce<Sum2, true>, 2, 16}, Kernel::windows},
-    {"direct", {"", What::reduceScatter, directReduce<Sum4, false>, 4, 16}, Kernel::windows},
-    {"direct", {"", What::reduceScatter, directReduce<Sum2, false>, 2, 16}, Kernel::mapped},
+    {"direct", {"", What::twoShot, directReduce<Sum4, gathers>, 4, 16}, Kernel::mapped},
+    {"direct", {"", What::twoShot, directReduce<Sum2, gathers>, 2, 16}, Kernel::windows},
+    {"direct", {"", What::reduceScatter, directReduce<Sum4, scatters>, 4, 16}, Kernel::windows},
+    {"direct", {"", What::reduceScatter, directReduce<Sum2, scatters>, 2, 16}, Kernel::mapped},
+    {"direct", {"", What::reduce, directReduce<Any4, anyJob>, 4, 16}, Kernel::mapped},
+    {"direct", {"", What::twoShot, directReduce<Any2, anyJob>, 2, 16}, Kernel::windows},
 };
 
 // rough is place k of rank r's sequence: either sign, magnitudes of 1/8 to 16, every bit of the mantissa.

@@ -33,46 +33,51 @@ const Case folds[] = {
     {"all-reduce of sums of words", What::twoShot, foldAllReduce<Sum2, whole>, 2, 16},
 };
 
-// Large messages by few blocks, in the ranks' buffers, or by the windows where a rank's buffers are not mapped, or not
-// of whole vectors: flagsOffset says it, in its highest bit.
+// Large messages by few blocks, in the ranks' buffers, or by the windows where a rank's buffers are not mapped:
+// flagsOffset says it, in its highest bit.
 constexpr uint32_t unmapped = 0x80000000;
 template <class Work>
-void direct(const Args& args, bool mappable, Work work) {
+void direct(const Args& args, bool mappable) {
   DirectArgs a{};
   static_cast<Args&>(a) = args;
   a.flagsOffset &= ~unmapped;
-  const uint64_t all = reinterpret_cast<uintptr_t>(a.send) | reinterpret_cast<uintptr_t>(a.recv) | a.sendStride | a.recvStride;
-  for (uint32_t r = 0; r < a.nranks && (args.flagsOffset & unmapped) == 0 && mappable && all % 16 == 0; ++r)
-    a.in[r] = const_cast<uint8_t*>(a.send), a.out[r] = a.recv;
-  Direct d(a);
-  work(d);
+  const bool unused = a.root != everyone && a.root != a.rank && a.recvStride != 0;  // the receive buffer
+  for (uint32_t r = 0; r < a.nranks && (args.flagsOffset & unmapped) == 0 && mappable; ++r)
+    a.in[r] = const_cast<uint8_t*>(a.send), a.out[r] = unused ? reinterpret_cast<uint8_t*>(1) : a.recv;
+  Work(a).run();
 }
-template <class R, bool All>
-void directReduce(const Args& a) {
-  direct(a, true, [](Direct& d) { d.reduce<R, All>(); });
+template <class R, uint32_t Job>
+void directReduce(const Args& args) {
+  Args a = args;
+  if (Job == anyJob && a.root != everyone)
+    a.sendStride = a.recvStride = (a.bytes + 16 * a.nranks - 1) / (16 * a.nranks) * 16;
+  const uintptr_t all = reinterpret_cast<uintptr_t>(a.send) | reinterpret_cast<uintptr_t>(a.recv);
+  direct<DirectReduce<R, Job>>(a, (all | a.sendStride) % 16 == 0);
 }
-void directMove(const Args& a) {
-  direct(a, a.send != a.recv || a.sendStride != a.recvStride, [](Direct& d) { d.move(); });
-}
+void directMove(const Args& a) { direct<DirectMove>(a, a.send != a.recv || a.sendStride != a.recvStride); }
 void directBroadcast(const Args& args) {
   Args a = args;
   a.sendStride = a.recvStride = 0;
-  direct(a, true, [](Direct& d) { d.move(); });
+  direct<DirectMove>(a, true);
 }
 constexpr auto ringBetween = ringAllGather<NoReducer, any>;
 const Case directs[] = {
-    {"all-reduce", What::twoShot, directReduce<Sum4, true>, 4, 16, 4},
-    {"reduce-scatter of 2 bytes", What::reduceScatter, directReduce<Sum2, false>, 2, 16},
+    {"all-reduce", What::twoShot, directReduce<Sum4, gathers>, 4, 16, 4},
+    {"reduce-scatter of 2 bytes", What::reduceScatter, directReduce<Sum2, scatters>, 2, 16},
     {"all-gather", What::allGather, directMove, 4, 16},
+    {"any all-reduce", What::twoShot, directReduce<Any1, anyJob>, 1, 16, 1},
     {"all-to-all", What::allToAll, directMove, 4, 16},
     {"ring between", What::allGather, ringBetween, 1, 1},
     {"gather", What::gather, directMove, 1, 16},
-    {"all-reduce of 2 bytes", What::twoShot, directReduce<Sum2, true>, 2, 2},
+    {"all-reduce of 2 bytes", What::twoShot, directReduce<Sum2, gathers>, 2, 2},
+    {"any reduce", What::reduce, directReduce<Any4, anyJob>, 4, 16, 4},
     {"scatter", What::scatter, directMove, 4, 16},
     {"broadcast", What::broadcast, directBroadcast, 1, 16, 1},
-    {"reduce-scatter", What::reduceScatter, directReduce<Sum4, false>, 4, 4},
+    {"reduce-scatter", What::reduceScatter, directReduce<Sum4, scatters>, 4, 4},
     {"all-to-all of bytes", What::allToAll, directMove, 1, 1},
+    {"any reduce-scatter", What::reduceScatter, directReduce<Any2, anyJob>, 2, 16},
     {"all-gather of bytes", What::allGather, directMove, 1, 16, 1},
+    {"any reduce of bytes", What::reduce, directReduce<Any1, anyJob>, 1, 1},
 };
 
 struct RingWorld : World {
@@ -100,6 +105,7 @@ struct RingWorld : World {
     }
   }
   uint32_t flags() const { return region + n * streamChannels * 2 * 128; }  // behind the words of the streams
+  bool anyOperator(const Case& c) const { return works(c) ? std::strstr(c.name, "any") == c.name : c.align < 16; }
   bool works(const Case& c) const { return cases == directs && c.kernel != ringBetween; }
   Args args(uint32_t rank) {
     Args a = World::args(rank);
@@ -126,7 +132,7 @@ struct RingWorld : World {
     uint64_t bytes = sizes[(i + round) % 5] * (c.what == What::twoShot ? n : 1);
     const uint32_t unit = c.unit != 0 ? c.unit : c.align;
     bytes = bytes < unit ? unit : bytes / unit * unit;
-    const uint32_t ops[] = {opSum, opAvg, opPreMulSum, opMax}, op = ops[round % (c.align < 16 && !works(c) ? 4 : 2)],
+    const uint32_t ops[] = {opSum, opAvg, opPreMulSum, opMax}, op = ops[round % (anyOperator(c) ? 4 : 2)],
                    root = (i + round) % n;
     const bool inPlace = (i + round / 2) % 2 == 1;
     uint32_t slot = layout.slotBytes + slots;
@@ -215,13 +221,13 @@ inline void ringAll() {
   RingWorld(rings, 4, 3, 0xfffffff0).run(4);
 }
 inline void directAll() {
-  RingWorld(directs, 2, 5, 0).run(3);
-  RingWorld(directs, 3, 3, 0xffffffa0).run(3);
+  RingWorld(directs, 2, 5, 0).run(4);
+  RingWorld(directs, 3, 3, 0xffffffa0).run(4);
   RingWorld(directs, 4, 4, 0xfffffff0).run(2);
 }
 // The rank that has not come is named.
 inline void directAborted() {
-  aborted(directReduce<Sum4, true>, [](RingWorld&, std::vector<AbortBlock>& aborts, auto, auto wait) {
+  aborted(directReduce<Sum4, gathers>, [](RingWorld&, std::vector<AbortBlock>& aborts, auto, auto wait) {
     sleepNs(5000000);
     wait([] { return true; });
     for (uint32_t rank : {0u, 1u})

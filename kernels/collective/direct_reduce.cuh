@@ -1,0 +1,204 @@
+// Reductions of large messages by few blocks: see direct.cuh.
+//
+// Sizes are any. Buffers count as mapped only where addresses and strides are multiples of 16. A slice need not end
+// with a vector: loads read the whole vector, and its first bytes go by plain stores.
+//
+// Every rank of a pre-multiplied sum has a factor, which it tells the others: they load its data unscaled.
+#pragma once
+
+#include <collective/direct.cuh>
+#include <collective/reducer.cuh>
+
+namespace goccl {
+namespace collective {
+
+// Which reductions a kernel runs: with anyJob, recvStride is 0 for a reduce-scatter.
+enum : uint32_t { scatters, gathers, anyJob };
+
+// factorOf is this rank's factor, as an element. takeFactor makes r scale by another one.
+template <Type T>
+GOCCL_DEVICE uint64_t factorOf(const AnyReducer<T>& r) {
+  typename AnyReducer<T>::A all[Element<T>::perVector] = {r.sum.factor};
+  const uint4 v = pack<T>(all);
+  return static_cast<uint64_t>(v.y) << 32 | v.x;
+}
+template <Type T>
+GOCCL_DEVICE void takeFactor(AnyReducer<T>& r, uint64_t bits) {
+  if (!r.sum.pre) return;
+  typename AnyReducer<T>::A all[Element<T>::perVector];
+  unpack<T>(make_uint4(static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32), 0, 0), all);
+  r.sum.factor = all[0];
+}
+template <Type T>
+GOCCL_DEVICE uint64_t factorOf(const Reducer<T, Op::sum, false>&) {
+  return 0;
+}
+template <Type T>
+GOCCL_DEVICE void takeFactor(Reducer<T, Op::sum, false>&, uint64_t) {}
+
+template <class R, uint32_t Job>
+struct DirectReduce : Direct {
+  R reducer;
+
+  GOCCL_DEVICE explicit DirectReduce(const DirectArgs& args) : Direct(args), reducer(args) {}
+
+  // all says whether a sum goes to the ranks that want it, rather than to its owner.
+  GOCCL_DEVICE bool all() const { return Job == anyJob ? a.recvStride != 0 : Job == gathers; }
+
+  // locate makes in(r) and out(r) lead to this rank's slice, in the buffers or in the windows.
+  GOCCL_DEVICE void locate(bool inPlace, uint64_t slice) const {
+    const uint32_t r = threadIdx.x;
+    if (r < a.nranks) {
+      const uint64_t own = static_cast<uint64_t>(a.rank) * a.slotBytes;
+      told[3 * r] = inPlace ? told[3 * r] + slice : reinterpret_cast<uint64_t>(inputs(r) + own);
+      told[3 * r + 1] = inPlace ? told[3 * r + 1] + slice : reinterpret_cast<uint64_t>(results(r) + own);
+    }
+    __syncthreads();
+  }
+
+  GOCCL_DEVICE uint4 term(uint32_t r, const uint4& v) {
+    takeFactor(reducer, told[3 * r + 2]);
+    return reducer.scaled(v);
+  }
+  // sum adds the vectors at(r) of all ranks: Ranks of them, or any number if that is 0.
+  template <uint32_t Ranks, class At>
+  GOCCL_DEVICE uint4 sum(At at) {
+    typename R::Sum s;
+    if constexpr (Ranks == 0) {
+      reducer.begin(s, term(0, at(0)));
+      for (uint32_t q = 1; q < a.nranks; ++q) reducer.add(s, term(q, at(q)));
+    } else {
+      uint4 v[Ranks];
+#pragma unroll
+      for (uint32_t q = 0; q < Ranks; ++q) v[q] = at(q);
+      reducer.begin(s, term(0, v[0]));
+#pragma unroll
+      for (uint32_t q = 1; q < Ranks; ++q) reducer.add(s, term(q, v[q]));
+    }
+    return reducer.end(s);
+  }
+
+  // pull adds bytes of the slices in(r) of all ranks, and stores the sums to `to`, or to out(r) of all ranks that want
+  // them.
+  GOCCL_DEVICE void pull(uint64_t bytes, uint8_t* to) {
+    if constexpr (Job != anyJob) {
+      if (a.nranks == 2) return pull<2>(bytes, to);
+      if (a.nranks == 4) return pull<4>(bytes, to);
+    }
+    pull<0>(bytes, to);
+  }
+  template <uint32_t Ranks>
+  GOCCL_DEVICE void pull(uint64_t bytes, uint8_t* to) {
+    const Chunks chunks{bytes, pullChunk()};
+    const uint32_t size = chunks.size;
+#if GOCCL_BULK
+    __shared__ BulkBarrier full[directStages], empty[directStages];
+    uint32_t stages = (directShared - (all() ? 2 * size : 0)) / (a.nranks * size);
+    stages = stages < directStages ? stages : directStages;
+    uint8_t* const sums = directMemory + stages * a.nranks * size;
+    auto wait = [](BulkBarrier& b, uint64_t lap) {
+      spin([&] { return b.poll(lap & 1); }, [] { return statusOk; });  // a load ends by itself
+    };
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      for (uint32_t i = 0; i < stages; ++i) full[i].init(), empty[i].init(workers / warpSize);
+      fenceBarrierInit();
+    }
+    __syncthreads();
+    uint64_t k = 0;
+    if (threadIdx.x == workers) {
+      fenceProxyAsync();
+      for (uint64_t c = blockIdx.x; c < chunks.end(); c += gridDim.x, ++k) {
+        const uint32_t s = static_cast<uint32_t>(k % stages);
+        if (k >= stages) wait(empty[s], k / stages - 1);
+        full[s].arriveAndExpect(a.nranks * chunks.vectors(c));
+        for (uint32_t i = 1; i <= a.nranks; ++i) {
+          const uint32_t q = peer(i);
+          bulkLoad(directMemory + (s * a.nranks + q) * size, in(q) + c * size, chunks.vectors(c), &full[s]);
+        }
+      }
+    }
+    if (threadIdx.x < workers) {
+      for (uint64_t c = blockIdx.x; c < chunks.end(); c += gridDim.x, ++k) {
+        const uint32_t s = static_cast<uint32_t>(k % stages), length = chunks.length(c);
+        uint8_t* const here = sums + (k & 1) * size;
+        wait(full[s], k / stages);
+        if (all() && k >= 2) {
+          if (threadIdx.x == 0) bulkWaitSource<1>();
+          barrierOf(1, workers);
+        }
+        for (uint32_t i = threadIdx.x * 16; i < length; i += workers * 16) {
+          const uint4 v = sum<Ranks>([&](uint32_t q) {
+            return *reinterpret_cast<const uint4*>(directMemory + (s * a.nranks + q) * size + i);
+          });
+          if (!all())
+            storeAny(to + c * size + i, length - i, v);
+          else if (length - i >= 16)
+            *reinterpret_cast<uint4*>(here + i) = v;
+          else
+            storeEdge(c * size + i, length - i, v);
+        }
+        __syncwarp();
+        if (threadIdx.x % warpSize == 0) empty[s].arrive();
+        if (!all()) continue;
+        fenceProxyAsyncShared();
+        barrierOf(1, workers);
+        if (threadIdx.x != 0 || length < 16) continue;
+        for (uint32_t i = 1; i <= a.nranks; ++i)
+          if (wants(a, peer(i))) bulkStore(out(peer(i)) + c * size, here, length & ~15u);
+        bulkCommit();
+      }
+      if (all() && threadIdx.x == 0) bulkWait<0>();
+    }
+    __syncthreads();
+    if (threadIdx.x == 0)
+      for (uint32_t i = 0; i < stages; ++i) full[i].invalidate(), empty[i].invalidate();
+#else
+    if (threadIdx.x >= workers) return;
+    for (uint64_t c = blockIdx.x; c < chunks.end(); c += gridDim.x)
+      for (uint32_t i = threadIdx.x * 16; i < chunks.length(c); i += workers * 16) {
+        const uint64_t at = c * size + i;
+        const uint4 v = sum<Ranks>([&](uint32_t q) { return loadVec(in(q) + at); });
+        if (all())
+          storeEdge(at, chunks.length(c) - i, v);
+        else
+          storeAny(to + at, chunks.length(c) - i, v);
+      }
+#endif
+  }
+  // storeEdge stores the first bytes of a vector to out(r) of all ranks that want them.
+  GOCCL_DEVICE void storeEdge(uint64_t at, uint32_t bytes, const uint4& v) const {
+    for (uint32_t k = 1; k <= a.nranks; ++k)
+      if (wants(a, peer(k))) storeAny(out(peer(k)) + at, bytes, v);
+  }
+
+  // run sums slices that lie sendStride bytes apart.
+  GOCCL_DEVICE void run() {
+    // slice is how long rank r's slice is.
+    auto slice = [&](uint32_t r) {
+      const uint64_t first = r * a.sendStride, left = a.bytes > first ? a.bytes - first : 0;
+      return !all() ? a.bytes : left < a.sendStride ? left : a.sendStride;
+    };
+    if (!meet(true, factorOf(reducer))) return;
+    const bool inPlace = mapped();
+    locate(inPlace, a.rank * a.sendStride);
+    for (uint64_t at = 0; at < slice(0); at += inPlace ? slice(0) : a.slotBytes) {
+      auto bytes = [&](uint32_t r) { return part(slice(r), at); };
+      auto slot = [&](uint8_t* first, uint32_t r) { return first + static_cast<uint64_t>(r) * a.slotBytes; };
+      if (!inPlace) {
+        copy(a.nranks, bytes, [&](uint32_t r) { return a.send + r * a.sendStride + at; },
+             [&](uint32_t r) { return slot(inputs(a.rank), r); });
+        if (!meet()) return;
+      }
+      pull(inPlace ? slice(a.rank) : bytes(a.rank), a.recv + at);
+      if (!meet()) return;
+      if (all() && !inPlace && wants(a, a.rank))
+        copy(a.nranks, bytes, [&](uint32_t r) { return slot(results(a.rank), r); },
+             [&](uint32_t r) { return a.recv + r * a.sendStride + at; });
+    }
+    keep();
+  }
+};
+
+}  // namespace collective
+}  // namespace goccl
