@@ -166,7 +166,8 @@ func (e *Engine) direct(r *collective.Request, s *cuda.Stream, v variant) error 
 const unshared = 1
 
 // place fills the addresses of the buffers of a launch, of which peers use `in` and `out` bytes. It offers none to an
-// all-to-all in place, which would overwrite data before it is sent, and to a reduction of buffers that are not aligned.
+// all-to-all in place, which would overwrite data before it is sent, and to a reduction of buffers that are not
+// aligned.
 func (e *Engine) place(r *collective.Request, s *cuda.Stream, in, out int64) error {
 	a := e.directArgs
 	for p := range e.size {
