@@ -49,7 +49,7 @@ func (e *Engine) pick(r *collective.Request, bytes int64, s *cuda.Stream) (varia
 
 // usable returns v, or what runs instead if v cannot run r. It is the same on all ranks.
 func (e *Engine) usable(v variant, r *collective.Request) variant {
-	if v.protocol == direct && e.directKernel(r) == nil {
+	if v.protocol == direct && (e.directKernel(r) == nil || !e.chosen(r) && !e.directByDefault(r)) {
 		v = variant{protocol: ring, threads: directInstead}
 	}
 	if v.protocol == ring && !e.canUseRing(r) {

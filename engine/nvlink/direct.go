@@ -86,10 +86,10 @@ func (e *Engine) loadDirect() error {
 // bulk reports whether kernels move data by bulk copies.
 func (e *Engine) bulk() bool { return e.dev.Properties().Major >= 9 }
 
-// directSums returns the kernel of r if it is one of the usual sums, or nil: the same on all ranks.
+// directSums returns the kernel of r if it is one of the usual sums, of whole vectors, or nil: the same on all ranks.
 func (e *Engine) directSums(r *collective.Request) *cuda.Function {
 	scatters := r.Collective == collective.ReduceScatter
-	if e.directKernel(r) == nil || !scatters && r.Collective != collective.AllReduce ||
+	if e.directKernel(r) == nil || !scatters && r.Collective != collective.AllReduce || r.Bytes()&15 != 0 ||
 		r.Op != datatype.Sum && r.Op != datatype.Avg {
 		return nil
 	}
@@ -108,6 +108,14 @@ func (e *Engine) directKernel(r *collective.Request) *cuda.Function {
 		return k.move
 	}
 	return k.reduce[r.Type]
+}
+
+// directByDefault reports whether a table's direct runs r: tables are measured with the usual sums and moves.
+func (e *Engine) directByDefault(r *collective.Request) bool {
+	if movesOnly(r.Collective) {
+		return r.Bytes()&15 == 0
+	}
+	return e.directSums(r) != nil
 }
 
 // movesOnly reports whether c moves data, rather than to reduce it.

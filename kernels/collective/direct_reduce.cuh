@@ -1,7 +1,8 @@
 // Reductions of large messages by few blocks: see direct.cuh.
 //
-// Sizes are any. Buffers count as mapped only where addresses and strides are multiples of 16. A slice need not end
-// with a vector: loads read the whole vector, and its first bytes go by plain stores.
+// Buffers count as mapped only where addresses and strides are multiples of 16. With anyJob sizes are any, else they
+// are multiples of 16. Where a slice does not end with a vector, loads read the whole vector, and its first bytes go by
+// plain stores.
 //
 // Every rank of a pre-multiplied sum has a factor, which it tells the others: they load its data unscaled.
 #pragma once
@@ -38,9 +39,9 @@ GOCCL_DEVICE void takeFactor(Reducer<T, Op::sum, false>&, uint64_t) {}
 
 template <class R, uint32_t Job>
 struct DirectReduce : Direct {
-  R reducer;
+  GOCCL_DEVICE explicit DirectReduce(const DirectArgs& args) : Direct(args) {}
 
-  GOCCL_DEVICE explicit DirectReduce(const DirectArgs& args) : Direct(args), reducer(args) {}
+  static constexpr bool edges = Job == anyJob;
 
   // all says whether a sum goes to the ranks that want it, rather than to its owner.
   GOCCL_DEVICE bool all() const { return Job == anyJob ? a.recvStride != 0 : Job == gathers; }
@@ -56,24 +57,24 @@ struct DirectReduce : Direct {
     __syncthreads();
   }
 
-  GOCCL_DEVICE uint4 term(uint32_t r, const uint4& v) {
+  GOCCL_DEVICE uint4 term(R& reducer, uint32_t r, const uint4& v) const {
     takeFactor(reducer, told[3 * r + 2]);
     return reducer.scaled(v);
   }
   // sum adds the vectors at(r) of all ranks: Ranks of them, or any number if that is 0.
   template <uint32_t Ranks, class At>
-  GOCCL_DEVICE uint4 sum(At at) {
+  GOCCL_DEVICE uint4 sum(R& reducer, At at) const {
     typename R::Sum s;
     if constexpr (Ranks == 0) {
-      reducer.begin(s, term(0, at(0)));
-      for (uint32_t q = 1; q < a.nranks; ++q) reducer.add(s, term(q, at(q)));
+      reducer.begin(s, term(reducer, 0, at(0)));
+      for (uint32_t q = 1; q < a.nranks; ++q) reducer.add(s, term(reducer, q, at(q)));
     } else {
       uint4 v[Ranks];
 #pragma unroll
       for (uint32_t q = 0; q < Ranks; ++q) v[q] = at(q);
-      reducer.begin(s, term(0, v[0]));
+      reducer.begin(s, term(reducer, 0, v[0]));
 #pragma unroll
-      for (uint32_t q = 1; q < Ranks; ++q) reducer.add(s, term(q, v[q]));
+      for (uint32_t q = 1; q < Ranks; ++q) reducer.add(s, term(reducer, q, v[q]));
     }
     return reducer.end(s);
   }
@@ -89,6 +90,7 @@ struct DirectReduce : Direct {
   }
   template <uint32_t Ranks>
   GOCCL_DEVICE void pull(uint64_t bytes, uint8_t* to) {
+    R reducer(a);
     const Chunks chunks{bytes, pullChunk()};
     const uint32_t size = chunks.size;
 #if GOCCL_BULK
@@ -111,10 +113,11 @@ struct DirectReduce : Direct {
       for (uint64_t c = blockIdx.x; c < chunks.end(); c += gridDim.x, ++k) {
         const uint32_t s = static_cast<uint32_t>(k % stages);
         if (k >= stages) wait(empty[s], k / stages - 1);
-        full[s].arriveAndExpect(a.nranks * chunks.vectors(c));
+        const uint32_t length = edges ? chunks.vectors(c) : chunks.length(c);
+        full[s].arriveAndExpect(a.nranks * length);
         for (uint32_t i = 1; i <= a.nranks; ++i) {
           const uint32_t q = peer(i);
-          bulkLoad(directMemory + (s * a.nranks + q) * size, in(q) + c * size, chunks.vectors(c), &full[s]);
+          bulkLoad(directMemory + (s * a.nranks + q) * size, in(q) + c * size, length, &full[s]);
         }
       }
     }
@@ -128,25 +131,26 @@ struct DirectReduce : Direct {
           barrierOf(1, workers);
         }
         for (uint32_t i = threadIdx.x * 16; i < length; i += workers * 16) {
-          const uint4 v = sum<Ranks>([&](uint32_t q) {
+          const uint4 v = sum<Ranks>(reducer, [&](uint32_t q) {
             return *reinterpret_cast<const uint4*>(directMemory + (s * a.nranks + q) * size + i);
           });
-          if (!all())
-            storeAny(to + c * size + i, length - i, v);
-          else if (length - i >= 16)
+          if (all())
             *reinterpret_cast<uint4*>(here + i) = v;
           else
-            storeEdge(c * size + i, length - i, v);
+            storeAny(to + c * size + i, length - i, v);
         }
         __syncwarp();
         if (threadIdx.x % warpSize == 0) empty[s].arrive();
         if (!all()) continue;
         fenceProxyAsyncShared();
         barrierOf(1, workers);
-        if (threadIdx.x != 0 || length < 16) continue;
-        for (uint32_t i = 1; i <= a.nranks; ++i)
-          if (wants(a, peer(i))) bulkStore(out(peer(i)) + c * size, here, length & ~15u);
+        if (threadIdx.x != 0) continue;
+        const uint32_t whole = edges ? length & ~15u : length;
+        for (uint32_t i = 1; (!edges || whole > 0) && i <= a.nranks; ++i)
+          if (!edges || wants(a, peer(i))) bulkStore(out(peer(i)) + c * size, here, whole);
         bulkCommit();
+        if (edges && whole < length)
+          storeEdge(c * size + whole, length - whole, *reinterpret_cast<const uint4*>(here + whole));
       }
       if (all() && threadIdx.x == 0) bulkWait<0>();
     }
@@ -158,7 +162,7 @@ struct DirectReduce : Direct {
     for (uint64_t c = blockIdx.x; c < chunks.end(); c += gridDim.x)
       for (uint32_t i = threadIdx.x * 16; i < chunks.length(c); i += workers * 16) {
         const uint64_t at = c * size + i;
-        const uint4 v = sum<Ranks>([&](uint32_t q) { return loadVec(in(q) + at); });
+        const uint4 v = sum<Ranks>(reducer, [&](uint32_t q) { return loadVec(in(q) + at); });
         if (all())
           storeEdge(at, chunks.length(c) - i, v);
         else
@@ -179,7 +183,7 @@ struct DirectReduce : Direct {
       const uint64_t first = r * a.sendStride, left = a.bytes > first ? a.bytes - first : 0;
       return !all() ? a.bytes : left < a.sendStride ? left : a.sendStride;
     };
-    if (!meet(true, factorOf(reducer))) return;
+    if (!meet(true, factorOf(R(a)))) return;
     const bool inPlace = mapped();
     locate(inPlace, a.rank * a.sendStride);
     for (uint64_t at = 0; at < slice(0); at += inPlace ? slice(0) : a.slotBytes) {

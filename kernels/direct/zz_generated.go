@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "direct",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "6f8e50fa6dba71339b8582e886ce80ffb3b3126760a4e8d3591b6370d9cf884e",
+	Source:   "a3cfc811a51950785819834c0a3906d9dca7e4a0caece0163cf7be40b2d2bcc7",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_direct_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_direct_float16",

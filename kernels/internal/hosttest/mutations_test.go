@@ -226,6 +226,6 @@ var mutations = []mutation{
 		`*counter() = meetings - mutated("meetings are not kept");`}},
 	{"last chunk lost", "direct", edit{"collective/direct.cuh", "return (bytes + size - 1) / size; }",
 		`return (bytes + size - 1) / size - mutated("last chunk lost"); }`}},
-	{"rank 0 twice", "direct", edit{"collective/direct_reduce.cuh", "term(q, v[q]));",
-		`term(q, v[mutated("rank 0 twice") ? 0 : q]));`}},
+	{"rank 0 twice", "direct", edit{"collective/direct_reduce.cuh", "term(reducer, q, v[q]));",
+		`term(reducer, q, v[mutated("rank 0 twice") ? 0 : q]));`}},
 }
