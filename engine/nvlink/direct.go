@@ -16,6 +16,7 @@ import (
 const (
 	directLine      = 128
 	directShared    = 192 << 10
+	directHelpers   = 2 * pipeSignalers
 	directPullBytes = 32 << 10
 )
 
@@ -163,7 +164,7 @@ func (e *Engine) direct(r *collective.Request, s *cuda.Stream, v variant) error 
 		return err
 	}
 	blocks := e.call.channels(slice, int64(v.threads), e.ringBlocks)
-	cfg := cuda.Launch1D(int(blocks), ringFewThreads, 0)
+	cfg := cuda.Launch1D(int(blocks), ringWorkers+directHelpers, 0)
 	if e.bulk() {
 		cfg.Shared = directShared
 	}

@@ -44,7 +44,9 @@ namespace collective {
 constexpr uint32_t directLine = 128;          // bytes
 constexpr uint32_t directShared = 192 << 10;  // bytes of dynamic shared memory
 constexpr uint32_t directWords = 6 * maxRanks;
+constexpr uint32_t directHelpers = 2 * pipeSignalers;  // threads of two warps: one thread loads, one stores
 constexpr uint32_t directStages = 8;      // at most
+constexpr uint32_t directSums = 2;        // chunks of sums on their way to the ranks
 constexpr uint32_t pullBytes = 32 << 10;  // that come from all ranks at once
 constexpr uint32_t pushChunk = 32 << 10;  // bytes
 
@@ -66,8 +68,15 @@ struct Chunks {
   GOCCL_DEVICE uint32_t length(uint64_t c) const {
     return static_cast<uint32_t>(bytes - c * size < size ? bytes - c * size : size);
   }
-  // vectors is the length in whole vectors, the last one included.
-  GOCCL_DEVICE uint32_t vectors(uint64_t c) const { return (length(c) + 15) & ~15u; }
+};
+
+// Cursor goes round places of shared memory.
+struct Cursor {
+  const uint32_t places;
+  uint32_t place = 0, lap = 0;
+  GOCCL_DEVICE void next() {
+    if (++place == places) place = 0, ++lap;
+  }
 };
 
 struct CopyRange {
@@ -109,7 +118,7 @@ struct Direct {
     return all;
   }
   GOCCL_DEVICE explicit Direct(const DirectArgs& args)
-      : a(args), told(words()), meetings(*counter()), workers(blockDim.x - pipeSignalers) {}
+      : a(args), told(words()), meetings(*counter()), workers(blockDim.x - directHelpers) {}
 
   GOCCL_DEVICE uint64_t* counter() const {
     return reinterpret_cast<uint64_t*>(a.epochs + blockIdx.x * epochStride) + 3;

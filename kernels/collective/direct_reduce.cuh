@@ -91,82 +91,88 @@ struct DirectReduce : Direct {
   template <uint32_t Ranks>
   GOCCL_DEVICE void pull(uint64_t bytes, uint8_t* to) {
     R reducer(a);
-    const Chunks chunks{bytes, pullChunk()};
-    const uint32_t size = chunks.size;
+    const uint32_t size = pullChunk();
+    const uint64_t first = static_cast<uint64_t>(blockIdx.x) * size, step = static_cast<uint64_t>(gridDim.x) * size;
+    auto lengthAt = [&](uint64_t at) { return static_cast<uint32_t>(bytes - at < size ? bytes - at : size); };
 #if GOCCL_BULK
-    __shared__ BulkBarrier full[directStages], empty[directStages];
-    uint32_t stages = (directShared - (all() ? 2 * size : 0)) / (a.nranks * size);
+    __shared__ BulkBarrier full[directStages], empty[directStages], summed[directSums], stored[directSums];
+    uint32_t stages = (directShared - (all() ? directSums * size : 0)) / (a.nranks * size);
     stages = stages < directStages ? stages : directStages;
     uint8_t* const sums = directMemory + stages * a.nranks * size;
-    auto wait = [](BulkBarrier& b, uint64_t lap) {
-      spin([&] { return b.poll(lap & 1); }, [] { return statusOk; });  // a load ends by itself
+    auto wait = [](BulkBarrier& b, uint32_t lap) {
+      spin([&] { return b.poll(lap & 1); }, [] { return statusOk; });  // copies end by themselves
     };
     __syncthreads();
     if (threadIdx.x == 0) {
       for (uint32_t i = 0; i < stages; ++i) full[i].init(), empty[i].init(workers / warpSize);
+      for (uint32_t i = 0; i < directSums; ++i) summed[i].init(workers / warpSize), stored[i].init();
       fenceBarrierInit();
     }
     __syncthreads();
-    uint64_t k = 0;
-    if (threadIdx.x == workers) {
-      fenceProxyAsync();
-      for (uint64_t c = blockIdx.x; c < chunks.end(); c += gridDim.x, ++k) {
-        const uint32_t s = static_cast<uint32_t>(k % stages);
-        if (k >= stages) wait(empty[s], k / stages - 1);
-        const uint32_t length = edges ? chunks.vectors(c) : chunks.length(c);
-        full[s].arriveAndExpect(a.nranks * length);
-        for (uint32_t i = 1; i <= a.nranks; ++i) {
-          const uint32_t q = peer(i);
-          bulkLoad(directMemory + (s * a.nranks + q) * size, in(q) + c * size, length, &full[s]);
-        }
-      }
-    }
+    Cursor load{stages}, store{directSums};
     if (threadIdx.x < workers) {
-      for (uint64_t c = blockIdx.x; c < chunks.end(); c += gridDim.x, ++k) {
-        const uint32_t s = static_cast<uint32_t>(k % stages), length = chunks.length(c);
-        uint8_t* const here = sums + (k & 1) * size;
-        wait(full[s], k / stages);
-        if (all() && k >= 2) {
-          if (threadIdx.x == 0) bulkWaitSource<1>();
-          barrierOf(1, workers);
-        }
+      for (uint64_t at = first; at < bytes; at += step, load.next(), store.next()) {
+        const uint32_t length = lengthAt(at);
+        const uint8_t* const from = directMemory + load.place * a.nranks * size;
+        uint8_t* const here = sums + store.place * size;
+        wait(full[load.place], load.lap);
+        if (all() && store.lap > 0) wait(stored[store.place], store.lap - 1);
         for (uint32_t i = threadIdx.x * 16; i < length; i += workers * 16) {
-          const uint4 v = sum<Ranks>(reducer, [&](uint32_t q) {
-            return *reinterpret_cast<const uint4*>(directMemory + (s * a.nranks + q) * size + i);
-          });
-          if (all())
+          const uint4 v =
+              sum<Ranks>(reducer, [&](uint32_t q) { return *reinterpret_cast<const uint4*>(from + q * size + i); });
+          if (!all())
+            storeAny(to + at + i, length - i, v);
+          else if (!edges || length - i >= 16)
             *reinterpret_cast<uint4*>(here + i) = v;
           else
-            storeAny(to + c * size + i, length - i, v);
+            storeEdge(at + i, length - i, v);
         }
+        if (all()) fenceProxyAsyncShared();
         __syncwarp();
-        if (threadIdx.x % warpSize == 0) empty[s].arrive();
-        if (!all()) continue;
-        fenceProxyAsyncShared();
-        barrierOf(1, workers);
-        if (threadIdx.x != 0) continue;
-        const uint32_t whole = edges ? length & ~15u : length;
-        for (uint32_t i = 1; (!edges || whole > 0) && i <= a.nranks; ++i)
-          if (!edges || wants(a, peer(i))) bulkStore(out(peer(i)) + c * size, here, whole);
-        bulkCommit();
-        if (edges && whole < length)
-          storeEdge(c * size + whole, length - whole, *reinterpret_cast<const uint4*>(here + whole));
+        if (threadIdx.x % warpSize != 0) continue;
+        empty[load.place].arrive();
+        if (all()) summed[store.place].arrive();
       }
-      if (all() && threadIdx.x == 0) bulkWait<0>();
+    } else if (threadIdx.x == workers) {
+      fenceProxyAsync();
+      for (uint64_t at = first; at < bytes; at += step, load.next()) {
+        const uint32_t length = edges ? (lengthAt(at) + 15) & ~15u : lengthAt(at);
+        if (load.lap > 0) wait(empty[load.place], load.lap - 1);
+        full[load.place].arriveAndExpect(a.nranks * length);
+        for (uint32_t i = 1; i <= a.nranks; ++i) {
+          const uint32_t q = peer(i);
+          bulkLoad(directMemory + (load.place * a.nranks + q) * size, in(q) + at, length, &full[load.place]);
+        }
+      }
+    } else if (threadIdx.x == workers + warpSize && all()) {
+      uint32_t before = directSums;
+      for (uint64_t at = first; at < bytes; at += step) {
+        const uint32_t whole = edges ? lengthAt(at) & ~15u : lengthAt(at);
+        wait(summed[store.place], store.lap);
+        for (uint32_t i = 1; (!edges || whole > 0) && i <= a.nranks; ++i)
+          if (!edges || wants(a, peer(i))) bulkStore(out(peer(i)) + at, sums + store.place * size, whole);
+        bulkCommit();
+        bulkWaitSource<1>();
+        if (before != directSums) stored[before].arrive();
+        before = store.place;
+        store.next();
+      }
+      bulkWait<0>();
     }
     __syncthreads();
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
       for (uint32_t i = 0; i < stages; ++i) full[i].invalidate(), empty[i].invalidate();
+      for (uint32_t i = 0; i < directSums; ++i) summed[i].invalidate(), stored[i].invalidate();
+    }
 #else
     if (threadIdx.x >= workers) return;
-    for (uint64_t c = blockIdx.x; c < chunks.end(); c += gridDim.x)
-      for (uint32_t i = threadIdx.x * 16; i < chunks.length(c); i += workers * 16) {
-        const uint64_t at = c * size + i;
-        const uint4 v = sum<Ranks>(reducer, [&](uint32_t q) { return loadVec(in(q) + at); });
+    for (uint64_t at = first; at < bytes; at += step)
+      for (uint32_t i = threadIdx.x * 16; i < lengthAt(at); i += workers * 16) {
+        const uint4 v = sum<Ranks>(reducer, [&](uint32_t q) { return loadVec(in(q) + at + i); });
         if (all())
-          storeEdge(at, chunks.length(c) - i, v);
+          storeEdge(at + i, lengthAt(at) - i, v);
         else
-          storeAny(to + at, chunks.length(c) - i, v);
+          storeAny(to + at + i, lengthAt(at) - i, v);
       }
 #endif
   }

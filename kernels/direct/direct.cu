@@ -10,7 +10,7 @@ using namespace goccl;
 using namespace goccl::collective;
 
 // clang-format off
-#define KERNEL(name) GOCCL_KERNEL(name, ringWorkers + pipeSignalers, 1, DirectArgs)
+#define KERNEL(name) GOCCL_KERNEL(name, ringWorkers + directHelpers, 1, DirectArgs)
 
 #define SUM(type)                                                                                                     \
   KERNEL(all_reduce_direct_##type) { DirectReduce<Reducer<Type::type, Op::sum, false>, gathers>(a).run(); }           \

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "direct",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "a3cfc811a51950785819834c0a3906d9dca7e4a0caece0163cf7be40b2d2bcc7",
+	Source:   "197c6eca4775e9a5a3d339cbbe6f405977a0246956ab53d46be0dee3167d6bcd",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_direct_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_direct_float16",
