@@ -111,8 +111,12 @@ func (e *Engine) directKernel(r *collective.Request) *cuda.Function {
 	return k.reduce[r.Type]
 }
 
-// directByDefault reports whether a table's direct runs r: tables are measured with the usual sums and moves.
+// directByDefault reports whether a table's direct runs r: tables are measured with the usual sums and moves, and by
+// bulk copies. An all-to-all in place would go through the windows.
 func (e *Engine) directByDefault(r *collective.Request) bool {
+	if e.gpu.Major < 9 || r.Collective == collective.AllToAll && r.Send == r.Recv {
+		return false
+	}
 	if movesOnly(r.Collective) {
 		return r.Bytes()&15 == 0
 	}

@@ -373,9 +373,13 @@ func (s *selection) force(spec string, strict bool) error {
 	return nil
 }
 
-// pick returns the variant for a buffer of the given bytes with elements of t.
+// pick returns the variant for a buffer of the given bytes with elements of t. Gather and scatter are parts of an
+// all-to-all, and have its rows unless they have their own.
 func (s *selection) pick(c collective.Collective, t datatype.Type, bytes int64, captured int) variant {
 	rows := s.rows[c][captured][widthOf(t.Size())]
+	if len(rows) == 0 && (c == collective.Gather || c == collective.Scatter) {
+		return s.pick(collective.AllToAll, t, bytes, captured)
+	}
 	for i := range rows {
 		if r := &rows[i]; bytes <= r.bytes || r.bytes == 0 {
 			return r.variant

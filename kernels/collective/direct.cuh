@@ -46,7 +46,7 @@ constexpr uint32_t directShared = 192 << 10;  // bytes of dynamic shared memory
 constexpr uint32_t directWords = 6 * maxRanks;
 constexpr uint32_t directHelpers = 2 * pipeSignalers;  // threads of two warps: one thread loads, one stores
 constexpr uint32_t directStages = 8;      // at most
-constexpr uint32_t directSums = 2;        // chunks of sums on their way to the ranks
+constexpr uint32_t directSums = 4;        // chunks of sums on their way to the ranks
 constexpr uint32_t pullBytes = 32 << 10;  // that come from all ranks at once
 constexpr uint32_t pushChunk = 32 << 10;  // bytes
 
@@ -59,25 +59,6 @@ static_assert(sizeof(DirectArgs) == sizeof(Args) + 16 * maxRanks, "DirectArgs is
 #if GOCCL_BULK
 extern __shared__ __align__(128) uint8_t directMemory[];
 #endif
-
-// Chunks of `size` bytes of a range that one block has.
-struct Chunks {
-  const uint64_t bytes;
-  const uint32_t size;
-  GOCCL_DEVICE uint64_t end() const { return (bytes + size - 1) / size; }
-  GOCCL_DEVICE uint32_t length(uint64_t c) const {
-    return static_cast<uint32_t>(bytes - c * size < size ? bytes - c * size : size);
-  }
-};
-
-// Cursor goes round places of shared memory.
-struct Cursor {
-  const uint32_t places;
-  uint32_t place = 0, lap = 0;
-  GOCCL_DEVICE void next() {
-    if (++place == places) place = 0, ++lap;
-  }
-};
 
 struct CopyRange {
   const uint8_t* from;

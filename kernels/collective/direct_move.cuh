@@ -3,14 +3,25 @@
 // Sizes and addresses are any. A move between slices of one buffer (all-to-all in place) must not be mapped, or data
 // would be overwritten that has yet to be sent.
 //
-// What all ranks get is loaded once. Otherwise a rank stores to one rank after another, the next one first, so that
-// ranks do not collide. Moves with a root, in args.cuh's terms: to the root if recvStride is not 0, else from it.
+// What all ranks get is loaded once. Otherwise chunks go to the ranks by turns, the next one first, so that several
+// links are busy and ranks do not collide. Moves with a root, in args.cuh's terms: to the root if recvStride is not 0,
+// else from it.
 #pragma once
 
 #include <collective/direct.cuh>
 
 namespace goccl {
 namespace collective {
+
+// Chunks of `size` bytes of a range that one block has.
+struct Chunks {
+  const uint64_t bytes;
+  const uint32_t size;
+  GOCCL_DEVICE uint64_t end() const { return (bytes + size - 1) / size; }
+  GOCCL_DEVICE uint32_t length(uint64_t c) const {
+    return static_cast<uint32_t>(bytes - c * size < size ? bytes - c * size : size);
+  }
+};
 
 struct DirectMove : Direct {
   using Direct::Direct;
@@ -52,10 +63,10 @@ struct DirectMove : Direct {
       uint32_t k;
       uint64_t chunk;
     };
-    auto follow = [&](Turn& t) {
-      if ((t.chunk += gridDim.x) >= chunks.end()) t = Turn{t.k + 1, blockIdx.x};
-    };
     const uint32_t end = same ? 2 : a.nranks;
+    auto follow = [&](Turn& t) {
+      if (++t.k == end) t = Turn{1, t.chunk + gridDim.x};
+    };
     Turn next{1, blockIdx.x};
     uint64_t loaded = 0, stored = 0;
     auto load = [&] {
@@ -64,15 +75,15 @@ struct DirectMove : Direct {
       bulkLoad(directMemory + s * pushChunk, from(peer(next.k)) + next.chunk * pushChunk, length, &full[s]);
       follow(next);
     };
-    while (loaded < stages - 2 && next.k < end) load();
-    for (Turn t{1, blockIdx.x}; t.k < end; follow(t), ++stored) {
+    while (loaded < stages - 2 && next.chunk < chunks.end()) load();
+    for (Turn t{1, blockIdx.x}; t.chunk < chunks.end(); follow(t), ++stored) {
       const uint32_t s = static_cast<uint32_t>(stored % stages);
       spin([&] { return full[s].poll(stored / stages & 1); }, [] { return statusOk; });
       for (uint32_t k = t.k; k < (same ? a.nranks : t.k + 1); ++k)
         if (goes(a.rank, peer(k)))
           bulkStore(out(peer(k)) + place + t.chunk * pushChunk, directMemory + s * pushChunk, chunks.length(t.chunk));
       bulkCommit();
-      if (next.k >= end) continue;
+      if (next.chunk >= chunks.end()) continue;
       bulkWaitSource<1>();
       load();
     }

@@ -4,6 +4,16 @@
 // are multiples of 16. Where a slice does not end with a vector, loads read the whole vector, and its first bytes go by
 // plain stores.
 //
+// # Roles
+//
+// Chunks go through stages of shared memory, and sums through places behind them. One thread loads the next chunk from
+// all ranks, worker threads add, and one thread stores the sums: nobody waits for a barrier of the block.
+//
+//   full     a stage's loads are complete               empty    each worker warp has read a stage
+//   summed   each worker warp has put its sums there    stored   stores have read a place
+//
+// Workers fence their sums for the asynchronous proxy before they arrive.
+//
 // Every rank of a pre-multiplied sum has a factor, which it tells the others: they load its data unscaled.
 #pragma once
 
@@ -36,6 +46,15 @@ GOCCL_DEVICE uint64_t factorOf(const Reducer<T, Op::sum, false>&) {
 }
 template <Type T>
 GOCCL_DEVICE void takeFactor(Reducer<T, Op::sum, false>&, uint64_t) {}
+
+// Cursor goes round places of shared memory.
+struct Cursor {
+  const uint32_t places;
+  uint32_t place = 0, lap = 0;
+  GOCCL_DEVICE void next() {
+    if (++place == places) place = 0, ++lap;
+  }
+};
 
 template <class R, uint32_t Job>
 struct DirectReduce : Direct {
@@ -96,7 +115,9 @@ struct DirectReduce : Direct {
     auto lengthAt = [&](uint64_t at) { return static_cast<uint32_t>(bytes - at < size ? bytes - at : size); };
 #if GOCCL_BULK
     __shared__ BulkBarrier full[directStages], empty[directStages], summed[directSums], stored[directSums];
-    uint32_t stages = (directShared - (all() ? directSums * size : 0)) / (a.nranks * size);
+    // Sums leave by bulk copies, except to buffers that are not aligned.
+    const bool bulk = all() || reinterpret_cast<uint64_t>(to) % 16 == 0;
+    uint32_t stages = (directShared - directSums * size) / (a.nranks * size);
     stages = stages < directStages ? stages : directStages;
     uint8_t* const sums = directMemory + stages * a.nranks * size;
     auto wait = [](BulkBarrier& b, uint32_t lap) {
@@ -116,22 +137,22 @@ struct DirectReduce : Direct {
         const uint8_t* const from = directMemory + load.place * a.nranks * size;
         uint8_t* const here = sums + store.place * size;
         wait(full[load.place], load.lap);
-        if (all() && store.lap > 0) wait(stored[store.place], store.lap - 1);
+        if (bulk && store.lap > 0) wait(stored[store.place], store.lap - 1);
         for (uint32_t i = threadIdx.x * 16; i < length; i += workers * 16) {
           const uint4 v =
               sum<Ranks>(reducer, [&](uint32_t q) { return *reinterpret_cast<const uint4*>(from + q * size + i); });
-          if (!all())
+          if (!bulk)
             storeAny(to + at + i, length - i, v);
           else if (!edges || length - i >= 16)
             *reinterpret_cast<uint4*>(here + i) = v;
           else
             storeEdge(at + i, length - i, v);
         }
-        if (all()) fenceProxyAsyncShared();
+        if (bulk) fenceProxyAsyncShared();
         __syncwarp();
         if (threadIdx.x % warpSize != 0) continue;
         empty[load.place].arrive();
-        if (all()) summed[store.place].arrive();
+        if (bulk) summed[store.place].arrive();
       }
     } else if (threadIdx.x == workers) {
       fenceProxyAsync();
@@ -144,18 +165,17 @@ struct DirectReduce : Direct {
           bulkLoad(directMemory + (load.place * a.nranks + q) * size, in(q) + at, length, &full[load.place]);
         }
       }
-    } else if (threadIdx.x == workers + warpSize && all()) {
-      uint32_t before = directSums;
-      for (uint64_t at = first; at < bytes; at += step) {
+    } else if (threadIdx.x == workers + warpSize && bulk) {
+      constexpr uint32_t reading = directSums - 2;  // places that stores may still read when the next one is taken
+      for (uint64_t at = first; at < bytes; at += step, store.next()) {
         const uint32_t whole = edges ? lengthAt(at) & ~15u : lengthAt(at);
         wait(summed[store.place], store.lap);
-        for (uint32_t i = 1; (!edges || whole > 0) && i <= a.nranks; ++i)
-          if (!edges || wants(a, peer(i))) bulkStore(out(peer(i)) + at, sums + store.place * size, whole);
+        for (uint32_t i = all() ? 1 : a.nranks; (!edges || whole > 0) && i <= a.nranks; ++i)
+          if (!edges || wants(a, peer(i)))
+            bulkStore((all() ? out(peer(i)) : to) + at, sums + store.place * size, whole);
         bulkCommit();
-        bulkWaitSource<1>();
-        if (before != directSums) stored[before].arrive();
-        before = store.place;
-        store.next();
+        bulkWaitSource<reading>();
+        if (store.lap > 0 || store.place >= reading) stored[(store.place + directSums - reading) % directSums].arrive();
       }
       bulkWait<0>();
     }

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "direct",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "197c6eca4775e9a5a3d339cbbe6f405977a0246956ab53d46be0dee3167d6bcd",
+	Source:   "5810f8fcf25abe643492dcf1729d90a806df31b0b85b8e76b45bbe1c97e4466a",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_direct_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_direct_float16",

@@ -224,8 +224,9 @@ var mutations = []mutation{
     return !__syncthreads_or(r < a.nranks && (`}},
 	{"meetings are not kept", "direct", edit{"collective/direct.cuh", "*counter() = meetings;",
 		`*counter() = meetings - mutated("meetings are not kept");`}},
-	{"last chunk lost", "direct", edit{"collective/direct.cuh", "return (bytes + size - 1) / size; }",
-		`return (bytes + size - 1) / size - mutated("last chunk lost"); }`}},
+	{"last chunk lost", "direct", edit{"collective/direct_reduce.cuh", "at < bytes; at += step)\n      for",
+		`at + size * mutated("last chunk lost") < bytes; at += step)
+      for`}},
 	{"rank 0 twice", "direct", edit{"collective/direct_reduce.cuh", "term(reducer, q, v[q]));",
 		`term(reducer, q, v[mutated("rank 0 twice") ? 0 : q]));`}},
 }
