@@ -60,6 +60,9 @@ def main():
     p.add_argument("--rounds", type=int, default=5, help="(default: %(default)s)")
     p.set_defaults(seconds=70)
     options = p.parse_args()
+    known = {name for names in COLLECTIVES.values() for name in names.split(",")}
+    if unknown := set(filter(None, options.collectives.split(","))) - known:
+        p.error(f"no collective {', '.join(sorted(unknown))}: {', '.join(sorted(known))}")
     small = "" if turns.gpus() else "1K,64K"
     result = turns.take(options, f"goccl-{options.part}/1", HERE / "rank.py",
                         [options.part, "--sizes", options.sizes or small or SIZES[options.part],
