@@ -115,10 +115,9 @@ struct DirectReduce : Direct {
     auto lengthAt = [&](uint64_t at) { return static_cast<uint32_t>(bytes - at < size ? bytes - at : size); };
 #if GOCCL_BULK
     __shared__ BulkBarrier full[directStages], empty[directStages], summed[directSums], stored[directSums];
-    // Sums leave by bulk copies, except to buffers that are not aligned.
-    const bool bulk = all() || reinterpret_cast<uint64_t>(to) % 16 == 0;
-    uint32_t stages = (directShared - directSums * size) / (a.nranks * size);
+    uint32_t stages = (directShared - (all() ? directSums * size : 0)) / (a.nranks * size);
     stages = stages < directStages ? stages : directStages;
+    const bool aligned = reinterpret_cast<uint64_t>(to) % 16 == 0;  // a reduce-scatter has whole vectors only
     uint8_t* const sums = directMemory + stages * a.nranks * size;
     auto wait = [](BulkBarrier& b, uint32_t lap) {
       spin([&] { return b.poll(lap & 1); }, [] { return statusOk; });  // copies end by themselves
@@ -137,22 +136,24 @@ struct DirectReduce : Direct {
         const uint8_t* const from = directMemory + load.place * a.nranks * size;
         uint8_t* const here = sums + store.place * size;
         wait(full[load.place], load.lap);
-        if (bulk && store.lap > 0) wait(stored[store.place], store.lap - 1);
+        if (all() && store.lap > 0) wait(stored[store.place], store.lap - 1);
         for (uint32_t i = threadIdx.x * 16; i < length; i += workers * 16) {
           const uint4 v =
               sum<Ranks>(reducer, [&](uint32_t q) { return *reinterpret_cast<const uint4*>(from + q * size + i); });
-          if (!bulk)
+          if (!all() && aligned)
+            storeVec(to + at + i, v);
+          else if (!all())
             storeAny(to + at + i, length - i, v);
           else if (!edges || length - i >= 16)
             *reinterpret_cast<uint4*>(here + i) = v;
           else
             storeEdge(at + i, length - i, v);
         }
-        if (bulk) fenceProxyAsyncShared();
+        if (all()) fenceProxyAsyncShared();
         __syncwarp();
         if (threadIdx.x % warpSize != 0) continue;
         empty[load.place].arrive();
-        if (bulk) summed[store.place].arrive();
+        if (all()) summed[store.place].arrive();
       }
     } else if (threadIdx.x == workers) {
       fenceProxyAsync();
@@ -165,14 +166,13 @@ struct DirectReduce : Direct {
           bulkLoad(directMemory + (load.place * a.nranks + q) * size, in(q) + at, length, &full[load.place]);
         }
       }
-    } else if (threadIdx.x == workers + warpSize && bulk) {
+    } else if (threadIdx.x == workers + warpSize && all()) {
       constexpr uint32_t reading = directSums - 2;  // places that stores may still read when the next one is taken
       for (uint64_t at = first; at < bytes; at += step, store.next()) {
         const uint32_t whole = edges ? lengthAt(at) & ~15u : lengthAt(at);
         wait(summed[store.place], store.lap);
-        for (uint32_t i = all() ? 1 : a.nranks; (!edges || whole > 0) && i <= a.nranks; ++i)
-          if (!edges || wants(a, peer(i)))
-            bulkStore((all() ? out(peer(i)) : to) + at, sums + store.place * size, whole);
+        for (uint32_t i = 1; (!edges || whole > 0) && i <= a.nranks; ++i)
+          if (!edges || wants(a, peer(i))) bulkStore(out(peer(i)) + at, sums + store.place * size, whole);
         bulkCommit();
         bulkWaitSource<reading>();
         if (store.lap > 0 || store.place >= reading) stored[(store.place + directSums - reading) % directSums].arrive();

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "direct",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "5810f8fcf25abe643492dcf1729d90a806df31b0b85b8e76b45bbe1c97e4466a",
+	Source:   "b64f72805d2de4b273e264e5866f571d0bb9d6f57dd8272c8bf79baf3b9a96b9",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_direct_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_direct_float16",
