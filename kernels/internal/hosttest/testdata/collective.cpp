@@ -27,7 +27,7 @@ void tickets() {
   std::vector<uint64_t> before{*word};
   auto blocks = [](uint32_t l) { return 1 + l % 3; };
   for (uint32_t l = 0; l < launches; ++l) before.push_back(before[l] + blocks(l));
-  std::vector<std::thread> hosts;
+  std::vector<Thread> hosts;
   for (uint32_t s = 0; s < streams; ++s)
     hosts.emplace_back([&, s] {
       for (uint32_t l = s; l < launches; l += streams) {

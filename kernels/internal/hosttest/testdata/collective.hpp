@@ -88,7 +88,7 @@ struct World {
 
   // each runs body(rank) as every rank's host does: at once, and no rank waits for another between its launches.
   void each(const std::function<void(uint32_t)>& body) {
-    std::vector<std::thread> hosts;
+    std::vector<Thread> hosts;
     for (uint32_t r = 0; r < n; ++r) hosts.emplace_back(body, r);
     for (auto& h : hosts) h.join();
   }

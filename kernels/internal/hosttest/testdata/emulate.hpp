@@ -1,5 +1,5 @@
 // CUDA's language for a plain C++20 compiler, as far as goccl's device code uses it: a thread of a kernel is a
-// std::thread.
+// thread of the host.
 #pragma once
 
 #include <linux/futex.h>
@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <thread>
@@ -147,14 +148,70 @@ inline bool polled(bool done) {
 inline const char* mutation = "";
 inline bool mutated(const char* name) { return std::strcmp(mutation, name) == 0; }
 
-// Threads come and go by the ten thousand. ThreadSanitizer clears what it knows of a thread's stack when it begins: a
-// small one costs half as much.
+// ThreadSanitizer clears what it knows of a thread's stack when it begins: a small one costs half as much.
 inline const int smallStacks = [] {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, 1 << 20);  // a third of it is the sanitizer's
   return pthread_setattr_default_np(&attributes);
 }();
+
+// Worker is a thread that does one job after another for the thread that has begun it: to begin a thread costs more
+// than most kernels do. Its owner and its job are ordered as by creation and join of a thread, and workers are not
+// ordered with each other: each has a word that only it and its owner use.
+class Worker {
+ public:
+  Worker() : thread_([this] { work(); }) {}
+  ~Worker() {
+    start(nullptr);
+    thread_.join();
+  }
+  void start(std::function<void()> job) {
+    job_ = std::move(job);
+    set(1);
+  }
+  void wait() { await(0); }
+
+ private:
+  void work() {
+    for (await(1); job_; await(1)) {
+      job_();
+      set(0);
+    }
+  }
+  void set(uint32_t v) {
+    busy_.store(v, std::memory_order_release);
+    syscall(SYS_futex, reinterpret_cast<uint32_t*>(&busy_), FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  }
+  void await(uint32_t v) {
+    while (busy_.load(std::memory_order_acquire) != v)
+      syscall(SYS_futex, reinterpret_cast<uint32_t*>(&busy_), FUTEX_WAIT_PRIVATE, 1 - v, nullptr, nullptr, 0);
+  }
+  std::atomic<uint32_t> busy_{0};
+  std::function<void()> job_;  // none: the end
+  std::thread thread_;
+};
+inline thread_local std::vector<std::unique_ptr<Worker>> idleWorkers;
+
+// Thread is a std::thread that a worker runs. The thread that begins one also joins it.
+class Thread {
+ public:
+  template <class F, class... Args>
+  explicit Thread(F f, Args... args) {
+    if (idleWorkers.empty()) idleWorkers.push_back(std::make_unique<Worker>());
+    worker_ = std::move(idleWorkers.back());
+    idleWorkers.pop_back();
+    worker_->start([=] { f(args...); });
+  }
+  Thread(Thread&&) = default;
+  void join() {
+    worker_->wait();
+    idleWorkers.push_back(std::move(worker_));
+  }
+
+ private:
+  std::unique_ptr<Worker> worker_;
+};
 
 // Launch runs kernel(args...) on blocks x threads until it is joined; several launches run at once, as ranks do.
 class Launch {
@@ -189,7 +246,7 @@ class Launch {
 
  private:
   std::vector<std::unique_ptr<Group>> groups_;
-  std::vector<std::thread> threads_;
+  std::vector<Thread> threads_;
 };
 
 // A failed check ends the program at once: threads of a broken protocol may never come back.

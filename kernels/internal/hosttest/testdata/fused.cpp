@@ -233,7 +233,7 @@ template <Type T>
 void launchAll(World& w, const Case& c, uint32_t launch, uint32_t seed) {
   std::mt19937 random(seed);
   const Twin<T> twin(c, w.n, random);
-  std::vector<std::thread> hosts;
+  std::vector<Thread> hosts;
   for (uint32_t r = 0; r < w.n; ++r)
     hosts.emplace_back([&, r] {
       std::mt19937 own(seed * 31 + r);
@@ -291,7 +291,7 @@ void drifting() {
   }
   for (uint32_t l = 0; l < launches; ++l)
     twins.push_back(std::make_unique<Twin<Type::bfloat16>>(cases[l], n, random));
-  std::vector<std::thread> hosts;
+  std::vector<Thread> hosts;
   for (uint32_t r = 0; r < n; ++r)
     hosts.emplace_back([&, r] {
       std::mt19937 own(r);
@@ -313,7 +313,7 @@ void aborted() {
   for (bool two : {false, true}) {
     c.twoShot = two;
     const Twin<Type::float32> twin(c, 3, random);
-    std::vector<std::thread> hosts;
+    std::vector<Thread> hosts;
     for (uint32_t r : {0u, 2u})
       hosts.emplace_back([&, r] {
         f::Args a = w.args(r);

@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
     bug = true;
   }
   Network net(size, lanes, slots, slotBytes);
-  std::vector<std::thread> ranks;
+  std::vector<Thread> ranks;
   for (uint32_t n = 0; n < size; ++n)
     ranks.emplace_back([&net, n] {
       Rank r(n, net);

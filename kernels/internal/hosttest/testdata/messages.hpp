@@ -41,7 +41,7 @@ struct Exchange {
 
   // each runs body(rank) as every rank's host does.
   void each(const std::function<void(uint32_t)>& body) {
-    std::vector<std::thread> hosts;
+    std::vector<Thread> hosts;
     for (uint32_t rank = 0; rank < n; ++rank) hosts.emplace_back(body, rank);
     for (auto& h : hosts) h.join();
   }

@@ -338,7 +338,7 @@ int main(int argc, char** argv) {
   for (uint32_t i = 0; i < rounds; ++i) cases.emplace_back(first + i, 0);
   const uint32_t masks[] = {1 << 2, 1 << 2, 1 << 0 | 1 << 1, 0};
   for (uint32_t gone : masks) cases.emplace_back(first + static_cast<uint32_t>(cases.size()), gone);
-  std::vector<std::thread> ranks;
+  std::vector<Thread> ranks;
   for (uint32_t n = 0; n < size; ++n)
     ranks.emplace_back([&w, &cases, rounds, n] {
       for (uint32_t round = 0; round < cases.size(); ++round) {

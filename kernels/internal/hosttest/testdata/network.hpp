@@ -52,7 +52,7 @@ class Network {
   };
   std::vector<std::unique_ptr<End>> ends;
   std::atomic<bool> stop{false};
-  std::vector<std::thread> threads;
+  std::vector<Thread> threads;
 
   End& end(uint32_t rank, uint32_t peer) { return *ends[rank * size + peer]; }
 

@@ -39,7 +39,7 @@ void waitSignals(std::initializer_list<std::pair<Counter*, uint32_t>> counters) 
 void run(bool atomics) {
   Counter data, answers[streams];
   Memory window(streams * 128);
-  std::vector<std::thread> work;
+  std::vector<Thread> work;
   for (uint32_t s = 0; s < streams; ++s)
     work.emplace_back([&, s] {
       Memory src(bytes);
