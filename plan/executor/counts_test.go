@@ -58,12 +58,17 @@ func (c *countedRank) args(s device.Stream, launch int) executor.Args {
 		Type: datatype.Uint8, Stream: s, Counts: c.mem[2].Ptr(), Seq: uint64(launch)}
 }
 
-// input returns the input of a rank in a launch: a different byte fills each block.
-func (c *countedRank) input(launch, src int) (in []byte) {
+// input returns the input of this rank in a launch.
+func (c *countedRank) input(launch int) (in []byte) {
 	for dst := range c.n {
-		in = append(in, bytes.Repeat([]byte{byte(1 + launch*c.n*c.n + src*c.n + dst)}, int(c.block))...)
+		in = append(in, c.blockOf(launch, c.rank, dst)...)
 	}
 	return in
+}
+
+// blockOf returns the block of one rank's input that is for another: a different byte fills each.
+func (c *countedRank) blockOf(launch, src, dst int) []byte {
+	return bytes.Repeat([]byte{byte(1 + launch*c.n*c.n + src*c.n + dst)}, int(c.block))
 }
 
 const untouched = 0xa5
@@ -73,7 +78,7 @@ func (c *countedRank) prepare(launch int, table []uint64) error {
 	for _, count := range table {
 		words = binary.NativeEndian.AppendUint64(words, count)
 	}
-	return errors.Join(c.dev.CopyIn(c.mem[0].Ptr(), c.input(launch, c.rank)),
+	return errors.Join(c.dev.CopyIn(c.mem[0].Ptr(), c.input(launch)),
 		c.dev.CopyIn(c.mem[1].Ptr(), bytes.Repeat([]byte{untouched}, c.n*int(c.block))), c.dev.CopyIn(c.mem[2].Ptr(), words))
 }
 
@@ -83,7 +88,7 @@ func (c *countedRank) check(launch int, table []uint64) error {
 		return err
 	}
 	want := executor.CountedOutput(c.rank, c.n, c.block, table, untouched, func(src int) []byte {
-		return c.input(launch, src)
+		return c.blockOf(launch, src, c.rank)
 	})
 	if !bytes.Equal(got, want) {
 		return fmt.Errorf("launch %d, blocks of %d bytes: rank %d got wrong bytes with counts %d", launch, c.block, c.rank,

@@ -116,12 +116,13 @@ func RandomCounts(rng *rand.Rand, n int, block uint64) []uint64 {
 	return table
 }
 
-// CountedOutput is what a rank has after an all-to-all with counts: behind them, what was there.
+// CountedOutput is what a rank has after an all-to-all with counts: behind them, what was there. The function input
+// returns the block of a source that is for this rank.
 func CountedOutput(rank, n int, block uint64, table []uint64, was byte, input func(src int) []byte) []byte {
 	out := bytes.Repeat([]byte{was}, n*int(block))
 	for src := range n {
 		count := min(table[src*n+rank], block)
-		copy(out[uint64(src)*block:], input(src)[uint64(rank)*block:][:count])
+		copy(out[uint64(src)*block:], input(src)[:count])
 	}
 	return out
 }
@@ -131,7 +132,7 @@ func (c *emulation) counted(result []byte, inputs [][]byte, l *plan.Layout) erro
 	n := len(c.plan.GPUs)
 	for r := range n {
 		want := CountedOutput(r, n, uint64(l.Block), c.counts[len(c.counts)-1], 0xA5, func(src int) []byte {
-			return inputs[src]
+			return inputs[src][int64(r)*l.Block:]
 		})
 		if !bytes.Equal(result[:len(want)], want) {
 			return fmt.Errorf("rank %d: wrong bytes with counts %d", r, c.counts[len(c.counts)-1])

@@ -50,8 +50,16 @@ func newBuffers(dev device.Device, send, recv, shift int64, inPlace *int64) (*bu
 	return b, nil
 }
 
+// poisoned is what poisonAll writes at a time.
+var poisoned = bytes.Repeat([]byte{poison}, 1<<18)
+
 func poisonAll(dev device.Device, p device.Ptr, n int64) error {
-	return dev.CopyIn(p, bytes.Repeat([]byte{poison}, int(n)))
+	for at := int64(0); at < n; at += int64(len(poisoned)) {
+		if err := dev.CopyIn(p.Add(at), poisoned[:min(n-at, int64(len(poisoned)))]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (b *buffers) fill(input []byte) error {

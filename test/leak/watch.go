@@ -41,7 +41,7 @@ func NewWatch(every time.Duration) *Watch {
 func (w *Watch) run() {
 	defer close(w.stopped)
 	for {
-		held, err := heldSockets()
+		held, err := heldSockets(w.noted)
 		for inode, name := range held {
 			w.noted[inode] = name
 		}
@@ -103,9 +103,13 @@ func left(groups []int) error {
 	return nil
 }
 
-// heldSockets returns goccl's abstract sockets that this process and its descendants hold, by inode.
-func heldSockets() (map[string]string, error) {
+// heldSockets returns goccl's abstract sockets that this process and its descendants hold, by inode, except the noted
+// ones. Only a socket that is not noted lets it look at the processes, which costs most.
+func heldSockets(noted map[string]string) (map[string]string, error) {
 	all, err := sockets()
+	for inode := range noted {
+		delete(all, inode)
+	}
 	if err != nil || len(all) == 0 {
 		return all, err
 	}
