@@ -12,6 +12,8 @@ GO       ?= go
 # once more. Only the race detector's differs.
 SHARED   := GOFLAGS='$(GOFLAGS) -buildmode=pie'
 GOPIE     = $(SHARED) $(GO)
+# Compilers and linkers collect garbage rarely: that is a tenth of their time. Tests collect it as usual.
+RARELY   := -toolexec 'env GOGC=400'
 TOOLS    := .tools
 VENV     := .venv
 # Launchers of MPI that were installed for the tests; the machine's own come first.
@@ -35,7 +37,7 @@ RACE = test/hosts test/contract test/faults plan/executor job engine primitive t
        internal/futex internal/wait test/gpu test/mockcuda test/models test/moe test/netfake test/nettest \
        test/ranks test/soak test/commtest
 RACE_PACKAGES = $(RACE:%=./%/...)
-GOTEST = test -vet=off -timeout 20m
+GOTEST = test -vet=off -timeout 20m $(RARELY)
 
 .PHONY: help test rdma check fmt lint vet build race plain again unit fuzz parsers soak kernels-check generate tools
 .PHONY: gpu-bundle clean tidy
@@ -63,7 +65,7 @@ tools: $(LINT) ## install what the other targets call
 # Linters have a module of their own, so that their dependencies are not ours.
 $(LINT): $(wildcard tools/lint/go.* tools/lint/*.go tools/lint/nocgo/*.go)
 	@mkdir -p $(@D)
-	$(ALONE) build -o ../../$(@D)/ . ./nocgo
+	$(ALONE) build $(RARELY) -o ../../$(@D)/ . ./nocgo
 
 check: fmt lint ## gofmt, and lint with all that go vet looks for
 
@@ -80,7 +82,7 @@ lint: $(LINT) ## every linter of .golangci.yaml, by tools/lint; sentences of com
 
 # go build would link every program as well, each time.
 build: $(LINT) ## compile every package with cgo, and check the types of all without
-	$(GOPIE) list -export $(PACKAGES) >/dev/null
+	$(GOPIE) list -export $(RARELY) $(PACKAGES) >/dev/null
 	$(TOOLS)/bin/nocgo $(PACKAGES)
 
 kernels-check: ## compare the committed kernels with their sources; GOCCL_FULL=1: rebuild all architectures
