@@ -211,14 +211,17 @@ class TcpBootstrap(Bootstrap):
 
 
 def torch_world(group: Any) -> tuple[int, int, UniqueId]:
-    """This rank, the number of ranks and a unique id of a torch process group (None: the default one)."""
+    """This rank, the number of ranks and a unique id of a torch process group (None: the default one). It need not be
+    registered with torch.distributed: vLLM's elastic groups are not."""
+    import torch
     import torch.distributed as dist
 
-    rank = dist.get_rank(group)
-    box: list[Any] = [UniqueId.create().as_bytes if rank == 0 else None]
-    first = 0 if group is None or group is dist.group.WORLD else dist.get_global_rank(group, 0)
-    dist.broadcast_object_list(box, src=first, group=group)
-    return rank, dist.get_world_size(group), UniqueId(box[0])
+    group = dist.group.WORLD if group is None else group
+    box = torch.tensor(list(UniqueId.create().as_bytes) if group.rank() == 0 else [0] * 128, dtype=torch.uint8)
+    kinds = {d.type for d in group._device_types}
+    box = box if "cpu" in kinds else box.to(kinds.pop())
+    group.broadcast(box, 0).wait()
+    return group.rank(), group.size(), UniqueId(bytes(box.tolist()))
 
 
 def mpi_world() -> Any:

@@ -104,6 +104,23 @@ def _flashinfer(rank, n, uid):
     dist.destroy_process_group()
 
 
+def _unregistered(rank, n, uid):
+    """A group that torch.distributed does not know, as vLLM makes them for elastic expert parallelism."""
+    from goccl.torch.fusion import FusedAllReduce
+
+    store = dist.TCPStore("127.0.0.1", int(uid.rpartition(":")[2]), n, rank == 0)
+    group, kind = dist.ProcessGroup(store, rank, n), dist.ProcessGroup.BackendType.GLOO
+    group._set_default_backend(kind)
+    group._register_backend(torch.device("cpu"), kind, dist.ProcessGroupGloo(store, rank, n))
+    w = FusedAllReduce(4, 64, group=group, device="cpu", name="unregistered")
+    assert (torch.ops.goccl.all_reduce(torch.full((4, 64), 1.0 + rank), "unregistered") == n * (n + 1) / 2).all()
+    w.close()
+
+
+def test_a_group_that_torch_does_not_know():
+    jobs.run(2, _unregistered)
+
+
 def test_operators():
     jobs.run(2, _operators)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from typing import Any
 
+    from ..nccl import Communicator
+
 _PACKET_TOKENS = 256  # of a rank that sends packets, at most
 _LOW_LATENCY_TOKENS = 1024
 
@@ -24,7 +26,7 @@ _LOW_LATENCY_TOKENS = 1024
 class Base:
     """A rank's buffer. group is a torch ProcessGroup or a goccl.nccl.Communicator, whose ranks are all on one host.
     num_nvl_bytes and num_rdma_bytes are the memory for tokens: the larger of the two is taken, because there is one
-    memory for both modes. Making it is collective."""
+    memory for both modes. enable_shrink is accepted: every buffer has set_mask. Making it is collective."""
 
     num_sms: int = 0  # 0: chosen by the number of tokens
 
@@ -32,8 +34,6 @@ class Base:
                  num_qps_per_rank: int = 24, allow_nvlink_for_low_latency_mode: bool = True,
                  allow_mnnvl: bool = False, use_fabric: bool = False, explicitly_destroy: bool = False,
                  enable_shrink: bool = False, comm: Any = None, *, max_tokens: int = 0) -> None:
-        if enable_shrink:
-            raise errors.Unsupported("enable_shrink: make a new Buffer on the communicator that shrink() returns")
         packets = _LOW_LATENCY_TOKENS if low_latency_mode else _PACKET_TOKENS
         tokens = max(max_tokens or 16384, packets)
         self._engine = Engine(group if comm is None else comm, max(num_nvl_bytes, num_rdma_bytes, 1 << 20), tokens,
@@ -53,6 +53,20 @@ class Base:
         ranks that remain call it together between two steps, with the same arguments. Graphs remain valid; handles of
         earlier dispatches do not. An empty gone takes all ranks back, if they live."""
         self._engine.set_mask(gone, replicas)
+
+    @property
+    def masked(self) -> frozenset[int]:
+        """The ranks that the latest set_mask has left out."""
+        return self._engine.masked
+
+    @property
+    def comm(self) -> Communicator:
+        """The communicator of the buffer's ranks."""
+        return self._engine.comm
+
+    def check(self) -> None:
+        """Raises the failure that has ended the operations, if there is one: of a GPU, once the stream has ended."""
+        self._engine.check()
 
     @classmethod
     def set_num_sms(cls, new_num_sms: int) -> None:

@@ -43,6 +43,7 @@ class Engine:
         self.handle = interruptible(lib.moe_create, self.comm.ptr, ctypes.byref(size))
         self._finalizer = weakref.finalize(self, lib.raw("moe_destroy"), self.handle)
         self._finalizer.atexit = False
+        self.masked: frozenset[int] = frozenset()
 
     def offsets(self, shape: _calls.Shape) -> _calls.Offsets:
         out = _calls.Offsets()
@@ -63,6 +64,10 @@ class Engine:
         table = (ctypes.c_int32 * len(replicas))(*replicas) if replicas is not None else None
         interruptible(lib.moe_set_mask, self.handle, flags, self.size, table, len(table or ()),
                       on_interrupt=self.comm.abort)
+        self.masked = frozenset(gone)
+
+    def check(self) -> None:
+        lib.moe_error(self.handle)
 
     def local(self, experts: int) -> int:
         if experts < 1 or experts % self.size:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
+from vllm.distributed import stateless_coordinator
 from vllm.distributed.device_communicators.cuda_communicator import CudaCommunicator
 from vllm.platforms import current_platform
 
@@ -23,6 +25,11 @@ class Communicator(CudaCommunicator):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if self.use_all2all and self.all2all_backend == "deepep_low_latency":
+            if importlib.import_module("deep_ep").__name__ == "goccl.moe":
+                from .all2all import All2AllManager
+
+                self.all2all_manager = All2AllManager(self.cpu_group, self.all2all_manager.tcp_store_group)
         on = current_platform.get_device_capability()
         self._most = MEASURED.get(((on.major, on.minor), self.world_size), 0) if on is not None else 0
 
@@ -32,3 +39,7 @@ class Communicator(CudaCommunicator):  # type: ignore[misc]
         if nccl is None or nccl.disabled or input_.nbytes > self._most:
             return super().all_reduce(input_)
         return nccl.all_reduce(input_)
+
+
+# Groups of elastic EP take vLLM's class by its name, and assert that the platform has no other.
+stateless_coordinator.CudaCommunicator = Communicator
