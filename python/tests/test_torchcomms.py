@@ -75,8 +75,10 @@ def _calls(rank, n, uid, folder):
     sent.wait()
     assert torch.equal(t, every[rank - 1])
     comm.barrier(False)
-    with pytest.raises(Exception, match="PREMUL_SUM: torchcomms does not tell"):
-        comm.all_reduce(t, torchcomms.ReduceOp.PREMUL_SUM(2.0), False)
+    comm.all_reduce(t.copy_(own), torchcomms.ReduceOp.PREMUL_SUM(0.5), False)
+    assert torch.equal(t, sum(every) / 2)
+    comm.reduce_scatter_single(part, own[:2 * n], torchcomms.ReduceOp.PREMUL_SUM(torch.tensor(2.0)), False)
+    assert torch.equal(part, 2 * sum(every)[2 * rank:2 * rank + 2])
     with pytest.raises(Exception, match="neither TORCHCOMM_RANK"):
         for name in ("TORCHCOMM_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"):
             os.environ.pop(name, None)
@@ -103,6 +105,29 @@ def _splits(rank, n, uid, folder):
     comm = torchcomms.new_comm("goccl", torch.device("cpu"), "all", store=store)
     comm.barrier(False)
     comm.finalize()
+
+
+def _data_parallel(rank, n, uid, folder):
+    """DDP calls from C++, where torchcomms drops each Work without the interpreter's lock. In a backward pass DDP takes
+    futures, which nobody waits for."""
+    from torchcomms.device_mesh import init_device_mesh
+
+    _, comm = _begin(rank, n, uid, folder)
+    group = init_device_mesh(mesh_dim_comms=(comm,), mesh_dim_names=("main",)).get_group("main")
+    torch.manual_seed(7)
+    model = torch.nn.Linear(4, 2)
+    alone = torch.nn.Linear(4, 2)
+    alone.load_state_dict(model.state_dict())
+    ddp = torch.nn.parallel.DistributedDataParallel(model, process_group=group)
+    inputs = torch.arange(4.0 * n).view(n, 4)
+    ddp(inputs[rank]).square().sum().backward()
+    (alone(inputs).square().sum() / n).backward()
+    torch.testing.assert_close([p.grad for p in model.parameters()], [p.grad for p in alone.parameters()])
+    comm.finalize()
+
+
+def test_data_parallel(tmp_path):
+    jobs.run(2, _data_parallel, str(tmp_path))
 
 
 def test_every_call(tmp_path):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+from collections import deque
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -26,7 +30,7 @@ class TorchCommGoccl(torchcomms.TorchCommBackend):  # type: ignore[misc]
     """A communicator of torchcomms on a ProcessGroupGoccl.
 
     torchcomms passes neither options of a call nor batches of sends and receives to back ends of Python, and has no
-    windows for them. The factor of PREMUL_SUM is out of their reach too.
+    windows for them.
     """
 
     def __init__(self) -> None:
@@ -90,31 +94,66 @@ class TorchCommGoccl(torchcomms.TorchCommBackend):  # type: ignore[misc]
         """The timeout of later waits."""
         self._on.set_timeout(timeout)
 
-    def barrier(self, async_op: bool) -> Work | None:
+    def barrier(self, async_op: bool) -> _Kept | None:
         """Ends when every rank has come."""
         return _ended(self._on.barrier(SimpleNamespace(device=self._device)), async_op)
 
-    def send(self, tensor: torch.Tensor, dst: int, async_op: bool) -> Work | None:
+    def send(self, tensor: torch.Tensor, dst: int, async_op: bool) -> _Kept | None:
         """tensor to dst."""
         return _ended(self._on.send([tensor], dst), async_op)
 
-    def recv(self, tensor: torch.Tensor, src: int, async_op: bool) -> Work | None:
+    def recv(self, tensor: torch.Tensor, src: int, async_op: bool) -> _Kept | None:
         """tensor from src."""
         return _ended(self._on.recv([tensor], src), async_op)
 
 
-def _ended(work: Work, async_op: bool) -> Work | None:
-    """What torchcomms returns of a call: nothing of one that the caller does not wait for."""
-    if async_op:
-        return work
+class _Kept:
+    """A Work as torchcomms holds it. torchcomms drops its reference without the interpreter's lock, so that must not be
+    the last one: the newest Works have another here. The first wait drops the tensors."""
+
+    _newest: deque[_Kept] = deque(maxlen=256)
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._newest.append(self)
+
+    def wait(self) -> None:
+        """As Work's."""
+        self._work.wait()
+        self._work._tensors = self._work._result = None
+
+
+def _ended(work: Work, async_op: bool) -> _Kept | None:
+    """What a call returns to torchcomms: nothing if the caller does not wait. A call in a backward pass waits too: DDP
+    takes a future there, which torchcomms completes at once on GPUs, and on the host only when somebody waits."""
+    if async_op and torch._C._current_graph_task_id() == -1:
+        return _Kept(work)
     work.wait()
     return None
 
 
+@functools.cache
+def _one_rank() -> Any:
+    """A communicator of torchcomms' gloo with one rank."""
+    with mock.patch.dict("os.environ", TORCHCOMM_RANK="0", TORCHCOMM_SIZE="1"):
+        comm = torchcomms.new_comm("gloo", torch.device("cpu"), "goccl/factor", store=dist.HashStore(),
+                                   hints={"persistent_store": "true"})
+    atexit.register(comm.finalize)
+    return comm
+
+
+def _reduction(op: Any) -> Any:
+    """PyTorch's operator. torchcomms does not tell a back end of Python the factor of PREMUL_SUM: its gloo applies it
+    to a 1."""
+    if op.type != torchcomms.RedOpType.PREMUL_SUM:
+        return getattr(dist.ReduceOp, op.type.name)
+    one = torch.ones(1, dtype=torch.float64)
+    _one_rank().all_reduce(one, op, False)
+    return dist._make_nccl_premul_sum(one.item())
+
+
 def _options(async_op: bool, root: int = 0, op: Any = torchcomms.ReduceOp.SUM) -> SimpleNamespace:
-    if op.type == torchcomms.RedOpType.PREMUL_SUM:
-        raise errors.Unsupported("PREMUL_SUM: torchcomms does not tell a back end of Python the factor: multiply first")
-    return SimpleNamespace(asyncOp=async_op, rootRank=root, reduceOp=getattr(dist.ReduceOp, op.type.name))
+    return SimpleNamespace(asyncOp=async_op, rootRank=root, reduceOp=_reduction(op))
 
 
 # Calls of torchcomms: ProcessGroupGoccl's method, and its arguments. t is passed as it is and [t] as the only one of a
@@ -140,7 +179,7 @@ _CALLS = {
 def _call(name: str) -> Any:
     method, kinds = _CALLS[name]
 
-    def call(self: TorchCommGoccl, *arguments: Any) -> Work | None:
+    def call(self: TorchCommGoccl, *arguments: Any) -> _Kept | None:
         *given, async_op = arguments
         named = {k: a for k, a in zip(kinds, given) if k in ("root", "op")}
         passed = [[a] if k == "[t]" else a for k, a in zip(kinds, given) if k not in named]
