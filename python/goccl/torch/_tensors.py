@@ -12,7 +12,7 @@ from .. import errors
 from .._types import ReduceOp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from ..nccl import Communicator
@@ -132,6 +132,12 @@ def staged(t: torch.Tensor, write: bool) -> tuple[torch.Tensor, Callable[[], Any
         return t, None
     x = t.contiguous()
     return x, ((lambda: t.copy_(x)) if write else None)
+
+
+def spread(parts: Sequence[torch.Tensor], whole: Any) -> None:
+    """Copies whole[i] to parts[i], in its shape."""
+    for i, p in enumerate(parts):
+        p.copy_(whole[i].view(p.shape))
 
 
 def elements(t: torch.Tensor, splits: list[int] | None, n: int) -> list[int]:

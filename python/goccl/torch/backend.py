@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from .. import errors
 from .._types import ReduceOp
 from ._named import BACKEND
-from ._tensors import (WIDER, Scaled, elements, entries, made, one, only, option, pairs, parts_of, reduction, staged,
-                       starts)
+from ._tensors import (WIDER, Scaled, elements, entries, made, one, only, option, pairs, parts_of, reduction, spread,
+                       staged, starts)
 from .abilities import Abilities
 from .work import Work
 
@@ -126,7 +126,6 @@ class ProcessGroupGoccl(Abilities):
 
     def _reduction(self, t: torch.Tensor, op: Any, call: Any, result: Any, opts: Any, write: bool = True) -> Work:
         op = reduction(op)
-        queue = self._queue(t)
         if not isinstance(op, (ReduceOp, Scaled)):
             return self._bitwise(t, op, result, opts, write)
         x, finish = staged(t, write)
@@ -141,16 +140,22 @@ class ProcessGroupGoccl(Abilities):
                 op = ReduceOp.MAX
             y = x
             finish = (lambda: t.copy_(y)) if write else None
-        keep: tuple[torch.Tensor, ...] = (x, t)
-        if isinstance(op, Scaled):
-            op = op.like(x)
-            keep += op.keep()
+        op = op.like(x) if isinstance(op, Scaled) else op
+        return self._reducing(t, lambda c, known, s: call(c, x, known, s), op, (x, t), list(result), opts, finish)
 
+    def _reducing(self, t: torch.Tensor, call: Any, op: Any, keep: tuple[torch.Tensor, ...], result: list[Any],
+                  opts: Any, finish: Any) -> Work:
+        """Submits call(communicator, its operator, stream)."""
         def run(c: Communicator, s: Any) -> None:
             with made(c, op) as known:
-                call(c, x, known, s)
+                call(c, known, s)
 
-        return queue.submit(run, keep, list(result), option(opts, "asyncOp", True), finish)
+        return self._submit(t, run, keep + (op.keep() if isinstance(op, Scaled) else ()), result, opts, finish)
+
+    def _submit(self, t: torch.Tensor, call: Any, keep: tuple[Any, ...], result: list[Any], opts: Any,
+                finish: Any) -> Work:
+        kept = tuple(k for k in keep if k is not None)
+        return self._queue(t).submit(call, kept, result, option(opts, "asyncOp", True), finish)
 
     def _bitwise(self, t: torch.Tensor, op: Any, result: Any, opts: Any, write: bool) -> Work:
         x = t.contiguous()
@@ -163,8 +168,7 @@ class ProcessGroupGoccl(Abilities):
                     total = op(total, every[r])
                 t.copy_(total)
 
-        return self._queue(t).submit(lambda c, s: c.allgather(x, every, stream=s), (x, every, t), list(result),
-                                     option(opts, "asyncOp", True), finish)
+        return self._submit(t, lambda c, s: c.allgather(x, every, stream=s), (x, every, t), list(result), opts, finish)
 
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """Rank i's output is the reduction of slice i of all inputs."""
@@ -172,13 +176,8 @@ class ProcessGroupGoccl(Abilities):
         op = self._scattered(opts, input)
         x = input.contiguous()
         y, finish = staged(output, True)
-
-        def run(c: Communicator, s: Any) -> None:
-            with made(c, op) as known:
-                c.reduce_scatter(x, y, known, stream=s)
-
-        keep = (x, y, output, input) + (op.keep() if isinstance(op, Scaled) else ())
-        return self._queue(output).submit(run, keep, [output], option(opts, "asyncOp", True), finish)
+        return self._reducing(output, lambda c, known, s: c.reduce_scatter(x, y, known, stream=s), op,
+                              (x, y, output, input), [output], opts, finish)
 
     @staticmethod
     def _scattered(opts: Any, t: torch.Tensor) -> Any:
@@ -202,15 +201,12 @@ class ProcessGroupGoccl(Abilities):
         op = self._scattered(opts, output)
         copies = [p.clone(memory_format=torch.contiguous_format) for p in parts]
 
-        def call(c: Communicator, s: Any) -> None:
-            with made(c, op) as known:
-                for r, p in enumerate(copies):
-                    c.reduce(p, p if r == self._rank_ else None, known, r, stream=s)
+        def call(c: Communicator, known: Any, s: Any) -> None:
+            for r, p in enumerate(copies):
+                c.reduce(p, p if r == self._rank_ else None, known, r, stream=s)
 
-        mine = copies[self._rank_].view(output.shape)
-        keep = (*copies, output) + (op.keep() if isinstance(op, Scaled) else ())
-        return self._queue(output).submit(call, keep, [output], option(opts, "asyncOp", True),
-                                          lambda: output.copy_(mine))
+        return self._reducing(output, call, op, (*copies, output), [output], opts,
+                              lambda: spread([output], [copies[self._rank_]]))
 
     def reduce_scatter_tensor_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor],
                                         opts: Any = None) -> Work:
@@ -227,16 +223,15 @@ class ProcessGroupGoccl(Abilities):
         t = one(tensors)
         root = option(opts, "rootRank", 0)
         x, finish = staged(t, self._rank_ != root)
-        return self._queue(t).submit(lambda c, s: c.broadcast(x, None, root, stream=s), (x, t), list(tensors),
-                                     option(opts, "asyncOp", True), finish)
+        return self._submit(t, lambda c, s: c.broadcast(x, None, root, stream=s), (x, t), list(tensors), opts, finish)
 
     def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """Everybody's input, in rank order."""
         parts_of(output, input, self._size_, "all_gather")
         x = input.contiguous()
         y, finish = staged(output, True)
-        return self._queue(input).submit(lambda c, s: c.allgather(x, y, stream=s), (x, y, output, input), [output],
-                                         option(opts, "asyncOp", True), finish)
+        return self._submit(input, lambda c, s: c.allgather(x, y, stream=s), (x, y, output, input), [output], opts,
+                            finish)
 
     all_gather_into_tensor = all_gather_single = _allgather_base
 
@@ -249,28 +244,19 @@ class ProcessGroupGoccl(Abilities):
             return self._uneven_gather(parts, t, opts)
         x = t.contiguous()
         every = torch.empty((self._size_, *x.shape), dtype=x.dtype, device=x.device)
-
-        def finish() -> None:
-            for r, p in enumerate(parts):
-                p.copy_(every[r].view(p.shape))
-
-        return self._queue(t).submit(lambda c, s: c.allgather(x, every, stream=s), (x, every, t, *parts), [list(parts)],
-                                     option(opts, "asyncOp", True), finish)
+        return self._submit(t, lambda c, s: c.allgather(x, every, stream=s), (x, every, t, *parts), [list(parts)], opts,
+                            lambda: spread(parts, every))
 
     def _uneven_gather(self, parts: list[torch.Tensor], t: torch.Tensor, opts: Any) -> Work:
         x = t.contiguous()
-        copies = [x if r == self._rank_ else torch.empty(p.shape, dtype=p.dtype, device=p.device) for r,
-                  p in enumerate(parts)]
+        copies = [x if r == self._rank_ else torch.empty(p.shape, dtype=p.dtype, device=p.device)
+                  for r, p in enumerate(parts)]
 
         def call(c: Communicator, s: Any) -> None:
             for r, p in enumerate(copies):
                 c.broadcast(p, None, r, stream=s)
 
-        def finish() -> None:
-            for p, q in zip(parts, copies):
-                p.copy_(q.view(p.shape))
-
-        return self._queue(t).submit(call, (*copies, *parts), [list(parts)], option(opts, "asyncOp", True), finish)
+        return self._submit(t, call, (*copies, *parts), [list(parts)], opts, lambda: spread(parts, copies))
 
     def allgather_coalesced(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor],
                             opts: Any = None) -> Work:
@@ -298,14 +284,8 @@ class ProcessGroupGoccl(Abilities):
             parts = entries(only(outputs, "gather"), self._size_, t, "gather")
         every: Any = torch.empty((self._size_, *x.shape), dtype=x.dtype,
                                  device=x.device) if self._rank_ == root else None
-
-        def finish() -> None:
-            for r, p in enumerate(parts):
-                p.copy_(every[r].view(p.shape))
-
-        keep = (x, t, *parts) + ((every,) if every is not None else ())
-        return self._queue(t).submit(lambda c, s: c.gather(x, every, root, stream=s), keep, [list(parts)],
-                                     option(opts, "asyncOp", True), finish)
+        return self._submit(t, lambda c, s: c.gather(x, every, root, stream=s), (x, t, *parts, every), [list(parts)],
+                            opts, lambda: spread(parts, every))
 
     def gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """At the root output is everybody's input, in rank order."""
@@ -314,9 +294,8 @@ class ProcessGroupGoccl(Abilities):
             parts_of(output, input, self._size_, "gather")
         x = input.contiguous()
         y, finish = staged(output, True) if self._rank_ == root else (None, None)
-        keep = (x, input) + ((y, output) if y is not None else ())
-        return self._queue(input).submit(lambda c, s: c.gather(x, y, root, stream=s), keep,
-                                         [output] if y is not None else [], option(opts, "asyncOp", True), finish)
+        return self._submit(input, lambda c, s: c.gather(x, y, root, stream=s), (x, input, y, output),
+                            [output] if y is not None else [], opts, finish)
 
     gather_into_tensor = gather_single
 
@@ -328,9 +307,7 @@ class ProcessGroupGoccl(Abilities):
         if self._rank_ == root:
             x = torch.cat([p.reshape(-1) for p in entries(only(inputs, "scatter"), self._size_, t, "scatter")])
         y, finish = staged(t, True)
-        keep = (y, t) + ((x,) if x is not None else ())
-        return self._queue(t).submit(lambda c, s: c.scatter(x, y, root, stream=s), keep, list(outputs),
-                                     option(opts, "asyncOp", True), finish)
+        return self._submit(t, lambda c, s: c.scatter(x, y, root, stream=s), (x, y, t), list(outputs), opts, finish)
 
     def alltoall_base(self, output: torch.Tensor, input: torch.Tensor, output_splits: list[int] | None = None,
                       input_splits: list[int] | None = None, opts: Any = None) -> Work:
@@ -346,7 +323,7 @@ class ProcessGroupGoccl(Abilities):
             send = elements(x, input_splits, n)
             recv = elements(y, output_splits, n)
             call = lambda c, s: c.alltoallv(x, y, send, starts(send), recv, starts(recv), stream=s)  # noqa: E731
-        return self._queue(input).submit(call, (x, y, output, input), [output], option(opts, "asyncOp", True), finish)
+        return self._submit(input, call, (x, y, output, input), [output], opts, finish)
 
     all_to_all_single = alltoall_base
 
@@ -358,13 +335,8 @@ class ProcessGroupGoccl(Abilities):
         recv = [t.numel() for t in outputs]
         x = torch.cat([t.reshape(-1) for t in inputs])
         y = torch.empty(sum(recv), dtype=x.dtype, device=x.device)
-
-        def finish() -> None:
-            for part, o in zip(y.split(recv), outputs):
-                o.copy_(part.view(o.shape))
-
-        return self._queue(x).submit(lambda c, s: c.alltoallv(x, y, send, starts(send), recv, starts(recv), stream=s),
-                                     (x, y, *outputs), list(outputs), option(opts, "asyncOp", True), finish)
+        return self._submit(x, lambda c, s: c.alltoallv(x, y, send, starts(send), recv, starts(recv), stream=s),
+                            (x, y, *outputs), list(outputs), opts, lambda: spread(outputs, y.split(recv)))
 
     def send(self, tensors: list[torch.Tensor], dst: int, tag: int = 0) -> Work:
         """tensors[0] to dst."""
