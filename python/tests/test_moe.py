@@ -173,7 +173,6 @@ def _masked(rank, n, uid):
     comm = jobs.communicator(rank, n, uid)
     size = Buffer.get_low_latency_rdma_size_hint(32, 256, n, 4 * n)
     buffer = Buffer(comm, num_rdma_bytes=size, low_latency_mode=True, enable_shrink=True)
-    assert buffer.comm is comm and buffer.masked == frozenset()
     buffer.check()
     c = Case(3, n)
     experts, dead = c.experts, n - 1
@@ -188,10 +187,8 @@ def _masked(rank, n, uid):
     for bad in ({rank}, range(n), {n}):
         with pytest.raises(errors.InvalidArgument):
             buffer.set_mask(bad)
-    assert buffer.masked == frozenset()
     replicas = [e if e < 4 * dead else (e - 4 * dead if e % 2 else -1) for e in range(experts)]
     buffer.set_mask({dead}, replicas)
-    assert buffer.masked == {dead}
     buffer.check()
     table = np.array([*replicas, -1])
     x, served = c.x[rank], [table[i] for i in c.idx]

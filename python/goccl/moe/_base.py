@@ -6,6 +6,7 @@ import ctypes
 from typing import TYPE_CHECKING
 
 from .. import errors
+from .._lib import lib
 from . import _calls
 from ._arrays import Arrays
 from ._calls import Shape
@@ -16,8 +17,6 @@ from ._event import EventOverlap
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from typing import Any
-
-    from ..nccl import Communicator
 
 _PACKET_TOKENS = 256  # of a rank that sends packets, at most
 _LOW_LATENCY_TOKENS = 1024
@@ -54,19 +53,9 @@ class Base:
         earlier dispatches do not. An empty gone takes all ranks back, if they live."""
         self._engine.set_mask(gone, replicas)
 
-    @property
-    def masked(self) -> frozenset[int]:
-        """The ranks that the latest set_mask has left out."""
-        return self._engine.masked
-
-    @property
-    def comm(self) -> Communicator:
-        """The communicator of the buffer's ranks."""
-        return self._engine.comm
-
     def check(self) -> None:
         """Raises the failure that has ended the operations, if there is one: of a GPU, once the stream has ended."""
-        self._engine.check()
+        lib.moe_error(self._engine.handle)
 
     @classmethod
     def set_num_sms(cls, new_num_sms: int) -> None:

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 
 from .. import errors
 from .._lib import interruptible, lib
-from .._types import DeviceType
-from ..bootstrap import torch_world
-from ..device import Device
 from ..nccl import Communicator
 from . import _calls
 
@@ -19,25 +16,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def communicator(group: Any) -> Communicator:
-    """A Communicator as it is, or a new one of the ranks of a torch ProcessGroup, on this process's current GPU, or on
-    the host device if there is none."""
-    if isinstance(group, Communicator):
-        return group
-    import torch
-
-    rank, size, shared_id = torch_world(group)
-    cuda = torch.cuda.is_available()
-    device = Device(DeviceType.GPU, torch.cuda.current_device()) if cuda else Device(DeviceType.CPU, rank)
-    return Communicator.init(size, rank, shared_id, device=device)
-
-
 class Engine:
     """A goccl_moe and its communicator."""
 
     def __init__(self, group: Any, nbytes: int, tokens: int, packet_tokens: int, blocks: int) -> None:
-        self.comm = communicator(group)
-        self.own = self.comm is not group
+        self.own = not isinstance(group, Communicator)
+        self.comm = Communicator.from_torch(group) if self.own else group
         self.rank, self.size = self.comm.rank, self.comm.nranks
         size = _calls.Size(ctypes.sizeof(_calls.Size), packet_tokens, nbytes, tokens, blocks)
         self.handle = interruptible(lib.moe_create, self.comm.ptr, ctypes.byref(size))
@@ -65,9 +49,6 @@ class Engine:
         interruptible(lib.moe_set_mask, self.handle, flags, self.size, table, len(table or ()),
                       on_interrupt=self.comm.abort)
         self.masked = frozenset(gone)
-
-    def check(self) -> None:
-        lib.moe_error(self.handle)
 
     def local(self, experts: int) -> int:
         if experts < 1 or experts % self.size:

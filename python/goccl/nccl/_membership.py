@@ -15,11 +15,13 @@ from .._abi import CommInfo
 from .._checked import array
 from .._lib import error, interruptible, lib
 from .._types import DeviceType
-from ..bootstrap import Bootstrap, UniqueId
+from ..bootstrap import Bootstrap, UniqueId, torch_world
 from ..device import Device, current_device, device_count
 from ._config import pointer
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from typing_extensions import Self
 
     from ._config import NCCLConfig
@@ -91,6 +93,19 @@ class Membership:
         device = device or current_device(bootstrap.get_local_rank())
         handle = interruptible(lib.comm_create, bootstrap.handle, device.handle, pointer(config))
         return cls(handle, bootstrap)
+
+    @classmethod
+    def from_torch(cls, group: Any = None, where: Any = None) -> Self:
+        """One of the ranks of a torch process group (None: the default one), on the GPU, or the host device, that a
+        torch.device names. None: this process's current GPU, or the host device if there is none."""
+        import torch
+
+        rank, size, shared_id = torch_world(group)
+        where = where or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if where.type != "cuda":
+            return cls.init(size, rank, shared_id, device=Device(DeviceType.CPU, rank))
+        index = torch.cuda.current_device() if where.index is None else where.index
+        return cls.init(size, rank, shared_id, device=Device(DeviceType.GPU, index))
 
     @classmethod
     def from_env(cls, config: NCCLConfig | None = None, *, device: Device | None = None) -> Self:

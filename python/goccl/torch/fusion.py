@@ -12,9 +12,7 @@ from typing import Optional, Tuple
 import torch
 
 from .. import errors
-from .._types import DataType, DeviceType
-from ..bootstrap import torch_world
-from ..device import Device
+from .._types import DataType
 from ..nccl import Communicator
 
 __all__ = ["FusedAllReduce"]
@@ -34,14 +32,9 @@ class FusedAllReduce:
 
     def __init__(self, max_tokens: int, hidden: int, dtype: torch.dtype = torch.bfloat16, group: object = None,
                  device: "torch.device | str | None" = None, tune: bool = True, name: str = "") -> None:
-        where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        rank, size, shared_id = torch_world(group)
-        index = rank
-        if where.type == "cuda":
-            index = torch.cuda.current_device() if where.index is None else where.index
-        own = Device(DeviceType.GPU if where.type == "cuda" else DeviceType.CPU, index)
-        self.hidden, self.max_tokens, self.dtype, self.rank, self.size = hidden, max_tokens, dtype, rank, size
-        self.comm = Communicator.init(size, rank, shared_id, device=own)
+        self.comm = Communicator.from_torch(group, device and torch.device(device))
+        self.hidden, self.max_tokens, self.dtype = hidden, max_tokens, dtype
+        self.rank, self.size = self.comm.rank, self.comm.nranks
         row = hidden * dtype.itemsize
         self.fusion = self.comm.fusion(row_bytes=(row + 15) // 16 * 16)
         if tune:

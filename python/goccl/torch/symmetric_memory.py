@@ -16,11 +16,9 @@ import torch
 import torch.distributed as dist
 
 from .. import errors
-from .._buffer import CUDA, HOST, Buffer
 from .._extension import build, compiler
 from .._lib import lib
-from .._types import DeviceType, host_only
-from ..bootstrap import torch_world
+from .._types import host_only
 from ..device import Device
 from ..nccl import Communicator
 from ..utils import KernelBuilder
@@ -79,9 +77,7 @@ def _communicator(group: dist.ProcessGroup, name: str, device: torch.device) -> 
     if isinstance(backend, Abilities):
         return backend._queue(device).comm
     if (name, device) not in _comms:
-        rank, size, shared_id = torch_world(group)
-        own = Device(DeviceType.GPU, device.index) if device.type == "cuda" else Device(DeviceType.CPU, rank)
-        _comms[name, device] = Communicator.init(size, rank, shared_id, device=own)
+        _comms[name, device] = Communicator.from_torch(group, device)
     return _comms[name, device]
 
 

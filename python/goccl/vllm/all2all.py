@@ -10,7 +10,7 @@ from vllm.distributed.device_communicators.all2all import DeepEPLLAll2AllManager
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any, Self
+    from typing import Any
 
     from ..moe import Buffer
     from ..nccl import Communicator
@@ -26,7 +26,7 @@ class All2AllManager(DeepEPLLAll2AllManager):  # type: ignore[misc]
 
     def query_active_mask(self) -> torch.Tensor:
         """1 for each rank that clean_buffers has left out, else 0."""
-        gone = set[int]().union(*(b.masked for b in self._buffers()))
+        gone = set[int]().union(*(b._engine.masked for b in self._buffers()))
         return torch.tensor([int(r in gone) for r in range(self.world_size)], dtype=torch.int32, device=_device())
 
     def query_fault(self) -> _Fault:
@@ -37,9 +37,9 @@ class All2AllManager(DeepEPLLAll2AllManager):  # type: ignore[misc]
         """Leaves out the ranks that have died, after a step that failed. All ranks that live call it. Tokens go to the
         replicas on these ranks, in each layer by its own map of experts; without a replica an expert's part is missing
         in the sums."""
-        gone: set[int] = set()
+        gone = set[int]()
         for b in self._buffers():
-            gone = dead(b.comm)
+            gone = dead(b._engine.comm)
             b.set_mask(gone)
         for layer in get_current_vllm_config().compilation_config.static_forward_context.values():
             state = getattr(layer, "eplb_state", None)
@@ -53,7 +53,7 @@ class _Fault:
     def __init__(self, buffers: list[Buffer]) -> None:
         self._buffers = buffers
 
-    def to(self, *_: Any, **__: Any) -> Self:
+    def to(self, *_: Any, **__: Any) -> _Fault:
         """Itself: there is nothing to copy."""
         return self
 

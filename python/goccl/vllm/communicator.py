@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from vllm.distributed import stateless_coordinator
@@ -25,11 +25,11 @@ class Communicator(CudaCommunicator):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if self.use_all2all and self.all2all_backend == "deepep_low_latency":
-            if importlib.import_module("deep_ep").__name__ == "goccl.moe":
-                from .all2all import All2AllManager
+        theirs = self.all2all_manager
+        if self.all2all_backend == "deepep_low_latency" and theirs and import_module("deep_ep").__name__ == "goccl.moe":
+            from .all2all import All2AllManager
 
-                self.all2all_manager = All2AllManager(self.cpu_group, self.all2all_manager.tcp_store_group)
+            self.all2all_manager = All2AllManager(self.cpu_group, theirs.tcp_store_group)
         on = current_platform.get_device_capability()
         self._most = MEASURED.get(((on.major, on.minor), self.world_size), 0) if on is not None else 0
 
