@@ -64,11 +64,3 @@ func Names(group string) []string {
 	}
 	return slices.Clone(g.Kernels)
 }
-
-// Compiler returns the exact version of the compiler that built a group, or "" if there is no such group.
-func Compiler(group string) string {
-	if g := groups[group]; g != nil {
-		return g.Compiler
-	}
-	return ""
-}

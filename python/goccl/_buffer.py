@@ -21,14 +21,6 @@ class Buffer:
     only be read."""
 
     __slots__ = ("ptr", "nbytes", "count", "dtype", "itemsize", "kind", "device", "keep", "readonly")
-    ptr: int
-    nbytes: int
-    dtype: DataType | None
-    itemsize: int
-    kind: int
-    device: int
-    keep: object
-    readonly: bool
 
     def __init__(self, ptr: int, nbytes: int, dtype: DataType | None, itemsize: int, kind: int, device: int,
                  keep: object, readonly: bool = False) -> None:

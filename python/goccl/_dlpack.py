@@ -102,8 +102,6 @@ class View:
     """A tensor seen through a capsule, which it keeps alive: ptr, dtype's name, shape, device type and number."""
 
     __slots__ = ("capsule", "ptr", "dtype", "shape", "contiguous", "device_type", "device_id")
-    capsule: Any
-    contiguous: bool
 
     def __init__(self, cap: Any) -> None:
         t = _Managed.from_address(_pointer(cap, _NAME)).tensor

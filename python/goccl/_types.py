@@ -94,7 +94,6 @@ class TransportFlags:
     """A set of transports."""
 
     __slots__ = ("bits",)
-    bits: int
 
     def __init__(self, *members: Transport | TransportFlags | int) -> None:
         self.bits = 0

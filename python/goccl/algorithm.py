@@ -37,19 +37,8 @@ class Algorithm:
     class Constraint:
         """What job an algorithm is for; 0 is any."""
 
-        world_size: int
-        n_ranks_per_node: int
-
         def __init__(self, world_size: int = 0, n_ranks_per_node: int = 0) -> None:
             self.world_size, self.n_ranks_per_node = world_size, n_ranks_per_node
-
-    name: str
-    collective: str
-    message_size_range: tuple[int, int]
-    tags: dict[str, int]
-    constraint: Constraint
-    buffer_mode: str
-    doc: str
 
     def __init__(self, name: str, collective: str, message_size_range: tuple[int, int] = (0, MAX_SIZE),
                  tags: dict[str, int] | None = None, constraint: "Algorithm.Constraint | None" = None,

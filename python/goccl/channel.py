@@ -128,8 +128,6 @@ class SwitchChannel(_Channel):
     """Reduces from, and broadcasts to, the same range of every rank's memory; unicast. All ranks make it together, with
     memory of one size."""
 
-    buffer_size: int  # bytes
-
     def __init__(self, communicator: "Communicator", memory: RegisteredMemory, device: Device | None = None,
                  tag: int = 0) -> None:
         device = device or current_device()

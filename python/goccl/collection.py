@@ -19,17 +19,6 @@ __all__ = ["AlgorithmCollection", "AlgorithmCollectionBuilder", "CollectiveReque
 class CollectiveRequest:
     """What a selector is asked: the job, the collective and the message, sizes in bytes."""
 
-    collective: str
-    message_size: int
-    dtype: DataType
-    world_size: int
-    n_ranks_per_node: int
-    rank: int
-    input_buffer: int
-    output_buffer: int
-    stream: int
-    hints: dict[str, Any]
-
     def __init__(self, collective: str, message_size: int, dtype: DataType, world_size: int, n_ranks_per_node: int,
                  rank: int, input_buffer: int = 0, output_buffer: int = 0, stream: int = 0,
                  hints: dict[str, Any] | None = None) -> None:

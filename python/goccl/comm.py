@@ -38,13 +38,6 @@ class CommGroup:
     """
 
     bootstrap: Bootstrap
-    my_rank: int
-    nranks: int
-    nranks_per_node: int
-    nranks_per_ipc_domain: int
-    ipc_domain_n_ranks: int
-    device: Device
-    communicator: Communicator
 
     def __init__(self, mpi_comm: Any = None, torch_group: Any = None, interfaceIpPortTrio: str = "",
                  rank: int | None = None, size: int | None = None, *, bootstrap: Bootstrap | None = None,

@@ -63,11 +63,6 @@ def _ib_option(name: str) -> Any:
 class EndpointConfig:
     """What an endpoint is: its transport, and the device where its memory lives."""
 
-    transport: Transport
-    device: Device
-    max_write_queue_size: int
-    ib: EndpointConfigIb
-
     def __init__(self, transport: Transport = Transport.CudaIpc, device: Device | None = None,
                  max_write_queue_size: int = -1, ib: EndpointConfigIb | None = None) -> None:
         self.transport = Transport(transport)
@@ -90,10 +85,6 @@ class EndpointConfig:
 
 class Endpoint(Object):
     """Half of a connection: an entity that can communicate, and how."""
-
-    transport: Transport
-    device: Device
-    local: bool
 
     def __init__(self, handle: int, config: EndpointConfig | None = None, *keep: object) -> None:
         super().__init__(handle, *keep)

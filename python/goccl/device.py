@@ -29,8 +29,6 @@ class Device:
     """
 
     __slots__ = ("type", "id", "_handle")
-    type: DeviceType
-    id: int
 
     def __init__(self, type: "DeviceType | int" = DeviceType.GPU, id: int = -1) -> None:
         self.type = DeviceType(type)
@@ -110,7 +108,6 @@ class Stream:
     Work on a goccl stream of the host device keeps the buffers alive that it uses until synchronize().
     """
 
-    device: Device
     handle: int
 
     def __init__(self, device: Device | None = None) -> None:
@@ -156,8 +153,6 @@ class RawGpuBuffer:
 
     It is freed with the last reference to it or to what was made from it (arrays, DLPack capsules).
     """
-
-    device: Device
 
     def __init__(self, nbytes: int, granularity: int = 0, *, device: Device | None = None) -> None:
         self.device = device or current_device()

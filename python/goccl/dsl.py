@@ -24,8 +24,6 @@ __all__ = ["DslAlgorithm", "DslCompiler", "compile"]
 class DslAlgorithm(Algorithm):
     """A program of goccl.language, compiled and verified."""
 
-    plan: ExecutionPlan
-
     def __init__(self, plan: ExecutionPlan, collective: str, tags: dict[str, int],
                  constraint: Algorithm.Constraint) -> None:
         r = plan.report

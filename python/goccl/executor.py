@@ -24,9 +24,6 @@ class ExecutionPlan:
     """A plan file: a path, JSON text or its bytes. trust: it is not verified, neither here nor by an executor; a wrong
     one may hang until the deadline or give a wrong result."""
 
-    rank: int
-    trust: bool
-
     def __init__(self, plan: str | bytes, rank: int = 0, *, trust: bool = False) -> None:
         if isinstance(plan, str) and not plan.lstrip().startswith("{"):
             with open(plan, "rb") as f:

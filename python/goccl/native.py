@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ._extension import binding, compile_extension
 from .algorithm import MAX_SIZE, Algorithm
 from .device import Device, current_device
-from .utils import Kernel, compile_source
+from .utils import Kernel, KernelBuilder
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -78,10 +78,6 @@ class NativeModule:
     """A compiled .cu file. kernel(name) is one of its kernels; algorithm() adds an algorithm, which
     create_<name>_algorithm() then gives."""
 
-    name: str
-    file: str
-    device: Device
-
     def __init__(
         self,
         name: str,
@@ -92,13 +88,9 @@ class NativeModule:
         include_dirs: Sequence[str | os.PathLike[str]] = (),
         arch: Arch | None = None,
     ) -> None:
-        with open(file, encoding="utf-8") as f:
-            source = f.read()
         self.name, self.file, self.device = name, file, device or current_device()
-        folders = (os.path.dirname(os.path.abspath(file)), *include_dirs)
-        self._image = compile_source(
-            source, os.path.basename(file), device=self.device, arch=arch, options=options, include_dirs=folders
-        )
+        self._image = KernelBuilder(file, "", device=self.device, include_dirs=include_dirs, options=options,
+                                    arch=arch).compile()
         self._kernels: dict[Any, Kernel] = {}
 
     def kernel(self, name: str, device: "Device | None" = None) -> Kernel:

@@ -30,9 +30,6 @@ __all__ = ["Kernel", "KernelBuilder", "pack", "compile_source", "torch_dtype_to_
 class Kernel:
     """A kernel of a compiled image (cubin, fatbin or PTX) on a GPU."""
 
-    device: Device
-    name: str
-
     def __init__(self, image: bytes, name: str, device: Device | None = None) -> None:
         self.device = device or current_device()
         self._module = Object(lib.module_load(self.device.handle, image, len(image)))

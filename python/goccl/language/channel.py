@@ -45,6 +45,11 @@ class _Channel:
         """Waits until the peer's paired channel has signalled once more."""
         self._record("wait", sync=data_sync.value if data_sync else None, relaxed=relaxed or None, **blocks(tb, None))
 
+    def read_put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None,
+                         tb_group: ThreadBlockGroup | None = None) -> None:
+        """Waits for packets in the own scratch and forwards them to the peer's."""
+        self._move("read_put_packets", dst_chunk, src_chunk, tb, tb_group)
+
 
 class MemoryChannel(_Channel):
     """src_rank's way to load and store dst_rank's memory, and to signal it."""
@@ -65,12 +70,7 @@ class MemoryChannel(_Channel):
         """Encodes src_chunk as packets into the peer's scratch."""
         self._move("put_packets", dst_chunk, src_chunk, tb, tb_group)
 
-    def read_put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None,
-                         tb_group: ThreadBlockGroup | None = None) -> None:
-        """Waits for packets in the own scratch and forwards them to the peer's."""
-        self._move("read_put_packets", dst_chunk, src_chunk, tb, tb_group)
-
-    put_packet, read_put_packet = put_packets, read_put_packets  # older names
+    put_packet, read_put_packet = put_packets, _Channel.read_put_packets  # older names
 
     def reduce(self, local_src_chunk: Chunk, remote_src_chunks: "list[Chunk]", tb: int | None = None,
                tb_group: ThreadBlockGroup | None = None, local_dst_chunk: Chunk | None = None,
@@ -100,11 +100,6 @@ class PortChannel(_Channel):
         """Pushes packets that src_chunk, which is scratch, already holds."""
         self._move("put_packets", dst_chunk, src_chunk, tb)
 
-    def read_put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None,
-                         tb_group: ThreadBlockGroup | None = None) -> None:
-        """Waits for packets in src_chunk and pushes them."""
-        self._move("read_put_packets", dst_chunk, src_chunk, tb, tb_group)
-
     def put_with_signal(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None,
                         count: tuple[int, int, int] | None = None) -> None:
         """Pushes a transfer and a signal behind it. count is as in MemoryChannel.put."""
@@ -133,8 +128,6 @@ class SwitchChannel:
 
 class SwitchChannelRankView:
     """A switch channel as one of its members uses it."""
-
-    rank: int
 
     def __init__(self, channel: SwitchChannel, rank: int) -> None:
         self._channel, self.rank = channel, rank

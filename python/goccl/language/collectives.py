@@ -16,10 +16,6 @@ class Collective:
     """A collective of num_ranks ranks. chunk_factor chunks are the smallest part that the collective tells apart;
     in_place aliases input and output."""
 
-    num_ranks: int
-    chunk_factor: int
-    inplace: bool
-
     name = ""
 
     def __init__(self, num_ranks: int, chunk_factor: int = 1, inplace: bool = False) -> None:
@@ -100,11 +96,6 @@ class Reduce(_Rooted):
 class Custom(Collective):
     """A collective of one's own: post(rank, chunk) lists the (rank, chunk) pairs of input whose reduction output chunk
     of rank holds; an empty list leaves it unspecified."""
-
-    name: str
-    input_chunks: int
-    output_chunks: int
-    post: Callable[[int, int], Iterable[tuple[int, int]]] | None
 
     def __init__(self, name: str, num_ranks: int, input_chunks: int, output_chunks: int, inplace: bool = False,
                  post: Callable[[int, int], Iterable[tuple[int, int]]] | None = None) -> None:

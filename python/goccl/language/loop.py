@@ -11,9 +11,6 @@ class LoopIterationContext:
     """``with LoopIterationContext(unit, num_chunks): …`` runs the operations inside over slices of unit bytes of their
     chunks."""
 
-    unit: int
-    num_chunks: int
-
     def __init__(self, unit: int, num_chunks: int) -> None:
         self._program = current()
         self.unit, self.num_chunks = unit, num_chunks

@@ -39,10 +39,6 @@ class CollectiveProgram:
     min_message_size and max_message_size are in bytes, both ends included.
     """
 
-    name: str
-    collective: Collective
-    num_ranks: int
-
     def __init__(self, name: str, collective: Collective, num_ranks: int, instances: int = 1, protocol: str = "Simple",
                  instr_fusion: bool = True, auto_sync: bool = True,
                  replication_policy: ReplicationPolicy = ReplicationPolicy.interleaved, reuse_resources: bool = False,

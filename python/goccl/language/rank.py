@@ -35,10 +35,6 @@ class Chunk:
 class BaseBuffer:
     """A view of a rank's buffer: slices, and single indices, of it are chunks."""
 
-    rank: int
-    buffer_type: BufferType
-    size: int
-
     def __init__(self, rank: int, buffer: BufferType, size: int, view: int | None = None) -> None:
         self.rank, self.buffer_type, self.size, self._view = rank, buffer, size, view
 
@@ -71,8 +67,6 @@ class Buffer(BaseBuffer):
 class Rank:
     """A participant: its buffers and its local operations. tb is a thread block, tb_group several that share the
     operation; with neither the compiler chooses."""
-
-    rank: int
 
     def __init__(self, rank: int) -> None:
         self.rank = rank

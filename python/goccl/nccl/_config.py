@@ -23,14 +23,6 @@ class NCCLConfig:
     collective's kernel, NCCL's CTA policy (0: default, 1: efficiency, 2: zero), and the level of exact sums: "run",
     "batch", "placement" or "reference". NCCL's other fields are accepted; goccl needs no tuning by them."""
 
-    timeout: float | None
-    op_timeout: float | None
-    comm_name: str | None
-    min_ctas: int | None
-    max_ctas: int | None
-    cta_policy: int | None
-    exact: str | None
-
     def __init__(self, *, timeout: float | None = None, op_timeout: float | None = None, comm_name: str | None = None,
                  min_ctas: int | None = None, max_ctas: int | None = None, cta_policy: int | None = None,
                  exact: str | None = None, **others: Any) -> None:

@@ -17,8 +17,6 @@ class PreMulSum:
     """A created operator: it multiplies each input by a factor, then sums. It belongs to its communicator and is freed
     with it, or by close."""
 
-    number: int
-
     def __init__(self, comm: int, number: int, keep: object) -> None:
         self._comm, self.number, self._keep = comm, number, keep
 
