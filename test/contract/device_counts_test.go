@@ -235,6 +235,9 @@ func beyond(t *testing.T, c *goccl.Comm, array, entry, value int64, name string)
 		d.SendElements, d.RecvElements = 0, 0
 	}
 	if err := c.AllToAllVDevice(send, recv, d, datatype.Int8, s); err != nil {
+		if c.Rank() != 0 && errors.Is(err, goccl.ErrAborted) { // rank 0 has ended before this rank had its memory
+			return nil
+		}
 		return err
 	}
 	ctx, stop := context.WithTimeout(context.Background(), commtest.Soon)
