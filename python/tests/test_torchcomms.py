@@ -44,6 +44,10 @@ def _calls(rank, n, uid, folder):
     got = [torch.zeros(6) for _ in range(n)]
     comm.all_gather(got, own, False)
     assert all(map(torch.equal, got, every))
+    views = torch.zeros(n, 6, requires_grad=True).mul(1).unbind()  # autograd forbids other writes to them
+    versions = [v._version for v in views]
+    comm.all_gather(list(views), own, True).wait()
+    assert all(map(torch.equal, views, every)) and versions == [v._version for v in views]
     one = torch.zeros(6 * n)
     comm.all_gather_single(one, own, False)
     assert torch.equal(one, torch.cat(every))

@@ -13,6 +13,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 import torchcomms
+from torch.utils._pytree import tree_map_only
 
 from .. import errors
 from .._env import place
@@ -33,9 +34,7 @@ class TorchCommGoccl(torchcomms.TorchCommBackend):  # type: ignore[misc]
     windows for them.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._splits = 0
+    _splits = 0
 
     def init(self, device: torch.device, name: str, options: Any) -> None:
         """Meets the other ranks, at options.store or the launcher's."""
@@ -100,11 +99,11 @@ class TorchCommGoccl(torchcomms.TorchCommBackend):  # type: ignore[misc]
 
     def send(self, tensor: torch.Tensor, dst: int, async_op: bool) -> _Kept | None:
         """tensor to dst."""
-        return _ended(self._on.send([tensor], dst), async_op)
+        return _ended(self._on.send([tensor.data], dst), async_op)
 
     def recv(self, tensor: torch.Tensor, src: int, async_op: bool) -> _Kept | None:
         """tensor from src."""
-        return _ended(self._on.recv([tensor], src), async_op)
+        return _ended(self._on.recv([tensor.data], src), async_op)
 
 
 class _Kept:
@@ -180,7 +179,8 @@ def _call(name: str) -> Any:
     method, kinds = _CALLS[name]
 
     def call(self: TorchCommGoccl, *arguments: Any) -> _Kept | None:
-        *given, async_op = arguments
+        # Results are written past autograd, as back ends of C++ do.
+        *given, async_op = tree_map_only(torch.Tensor, lambda t: t.data, arguments)
         named = {k: a for k, a in zip(kinds, given) if k in ("root", "op")}
         passed = [[a] if k == "[t]" else a for k, a in zip(kinds, given) if k not in named]
         return _ended(getattr(self._on, method)(*passed, opts=_options(async_op, **named)), async_op)
