@@ -71,31 +71,27 @@ func (a *averaging) again(out []byte, at int, t datatype.Type, nranks int) {
 			continue
 		}
 		if t == datatype.Float64 {
-			before, _ := averageScale[float64](nranks)
-			sum := float64(0)
-			for r, s := range a.srcs {
-				sum = added(r, sum, floatAt(s[at:], 0, t)*before)
-			}
-			elems[float64](out, at, 1)[0] = sum
-		} else {
-			before, _ := averageScale[float32](nranks)
-			sum := float32(0)
-			for r, s := range a.srcs {
-				sum = added(r, sum, float32(floatAt(s[at:], 0, t))*before)
-			}
-			encodeAverage(out[at:at+size], []float32{sum}, t, nranks)
+			avg := elems[float64](out, at, 1)
+			avg[0] = scaledSum[float64](a.srcs, at, t, nranks)
+			endAverage(avg, t, nranks)
 			continue
 		}
-		endAverage(elems[float64](out, at, 1), t, nranks)
+		encodeAverage(out[at:at+size], []float32{scaledSum[float32](a.srcs, at, t, nranks)}, t, nranks)
 	}
 }
 
-// added returns x for the first source, so that a sum of negative zeros keeps its sign.
-func added[T float](source int, sum, x T) T {
-	if source == 0 {
-		return x
+// scaledSum begins with the first source instead of zero, so that a sum of negative zeros keeps its sign.
+func scaledSum[T float](srcs [][]byte, at int, t datatype.Type, nranks int) (sum T) {
+	before, _ := averageScale[T](nranks)
+	for r, s := range srcs {
+		x := T(floatAt(s[at:], 0, t)) * before
+		if r == 0 {
+			sum = x
+			continue
+		}
+		sum += x
 	}
-	return sum + x
+	return sum
 }
 
 // BeforeAverage returns the power of two by which each rank scales its elements if the ranks' sum is rounded to t on

@@ -1,6 +1,10 @@
 package hostreduce
 
-import "math"
+import (
+	"math"
+
+	"github.com/goccl/goccl/datatype"
+)
 
 // The two 8-bit formats. E4M3: bias 7, no infinity, NaN is S.1111.111, largest 448. E5M2: bias 15, infinity and NaNs as
 // in IEEE 754, largest 57344.
@@ -13,6 +17,19 @@ var (
 	float32ToE5M2Table           [1 << (32 - e5m2Below + 1)]uint8
 )
 
+// Tables by type; nil for types that are not 8-bit floats. The keys are extremumKey's, for Max and then Min.
+var (
+	float8Values = [datatype.NumTypes]*[256]float32{
+		datatype.Float8E4M3: &e4m3ToFloat32, datatype.Float8E5M2: &e5m2ToFloat32,
+	}
+	float8Keys = [datatype.NumTypes]*[2][256]uint16{
+		datatype.Float8E4M3: new([2][256]uint16), datatype.Float8E5M2: new([2][256]uint16),
+	}
+	greatestEncoding = [datatype.NumTypes]uint16{
+		datatype.Float16: 0x7c00, datatype.Bfloat16: 0x7f80, datatype.Float8E4M3: 0x7e00, datatype.Float8E5M2: 0x7c00,
+	}
+)
+
 // The number of bits of a float32 below the first that is dropped.
 const e4m3Below, e5m2Below = 19, 20
 
@@ -21,6 +38,13 @@ func init() {
 		e4m3ToFloat32[i] = decodeE4M3(uint8(i))
 		// E5M2 is the upper half of a float16.
 		e5m2ToFloat32[i] = float16ToFloat32(uint16(i) << 8)
+	}
+	for t, keys := range float8Keys {
+		for i := 0; keys != nil && i < 256; i++ {
+			x := uint16(i) << 8
+			keys[0][i] = extremumKey(x, greatestEncoding[t], 0)
+			keys[1][i] = extremumKey(x, greatestEncoding[t], 0xffff)
+		}
 	}
 	for i := range float32ToE4M3Table {
 		float32ToE4M3Table[i] = encodeE4M3(math.Float32frombits(uint32(i>>1<<e4m3Below | i&1)))

@@ -133,30 +133,52 @@ func fold[T number](acc, x []T, op datatype.Op, factor T) {
 	}
 }
 
+// extremumInt compares bytes as ints, because the compiler has a branch for max and min of bytes.
 func extremumInt[T integer](acc, x []T, op datatype.Op) {
 	x = x[:len(acc)]
-	if op == datatype.Max {
+	switch bytes := unsafe.Sizeof(T(0)) == 1; {
+	case bytes && op == datatype.Max:
+		for i := range acc {
+			acc[i] = T(max(int(acc[i]), int(x[i])))
+		}
+	case bytes:
+		for i := range acc {
+			acc[i] = T(min(int(acc[i]), int(x[i])))
+		}
+	case op == datatype.Max:
 		for i := range acc {
 			acc[i] = max(acc[i], x[i])
 		}
-		return
-	}
-	for i := range acc {
-		acc[i] = min(acc[i], x[i])
+	default:
+		for i := range acc {
+			acc[i] = min(acc[i], x[i])
+		}
 	}
 }
 
+// extremumFloat relies on max and min, which order +0 and -0.
 func extremumFloat[T float](acc, x []T, op datatype.Op) {
 	x = x[:len(acc)]
 	if op == datatype.Max {
-		for i := range acc {
-			acc[i] = maxNum(acc[i], x[i])
+		for i, a := range acc {
+			acc[i] = skipNaN(max(a, x[i]), a, x[i])
 		}
 		return
 	}
-	for i := range acc {
-		acc[i] = minNum(acc[i], x[i])
+	for i, a := range acc {
+		acc[i] = skipNaN(min(a, x[i]), a, x[i])
 	}
+}
+
+// skipNaN returns the extremum of a and b, which is NaN if either is one: then the other, which may be a number.
+func skipNaN[T float](extremum, a, b T) T {
+	if extremum == extremum {
+		return extremum
+	}
+	if a == a {
+		return a
+	}
+	return b
 }
 
 // divideInt divides in 64 bits, because the number of ranks may not fit a small T.
@@ -185,43 +207,19 @@ func divideInt[T integer](acc []T, nranks int) {
 
 func divideFloat[T float](acc []T, nranks int) { scale(acc, 1/T(nranks)) }
 
-// maxNum returns the greater of two, a number rather than a NaN, and +0 rather than -0.
-func maxNum[T float](a, b T) T {
-	switch {
-	case a > b || b != b:
-		return a
-	case a == b && a == 0 && 1/b < 0:
-		return a
-	}
-	return b
-}
-
-// minNum returns the lesser of two, a number rather than a NaN, and -0 rather than +0.
-func minNum[T float](a, b T) T {
-	switch {
-	case a < b || b != b:
-		return a
-	case a == b && a == 0 && 1/a < 0:
-		return a
-	}
-	return b
-}
-
 // reduceSmallFloat reduces 16- and 8-bit floats in float32.
 func reduceSmallFloat(dst []byte, srcs [][]byte, first int, r reduction) {
 	t, op := r.t, r.op
 	var factor [1]float32
 	decode(factor[:], r.scalar[:], t)
-	if t == datatype.Float8E4M3 || t == datatype.Float8E5M2 {
-		first = reduceFloat8(dst, srcs, first, r, factor[0])
-	} else if op == datatype.Max || op == datatype.Min {
-		greatest := uint16(0x7c00)
-		if t == datatype.Bfloat16 {
-			greatest = 0x7f80
-		}
-		extremum(dst, srcs, first, greatest, op == datatype.Max)
+	if op == datatype.Max || op == datatype.Min {
+		extremum(dst, srcs, first, t, op == datatype.Max)
 		return
 	}
+	if op != datatype.PreMulSum {
+		factor[0] = 1
+	}
+	values := float8Values[t]
 	var block, decoded [blockElems]float32
 	size := int(t.Size())
 	for off := first; off < len(dst); off += blockElems * size {
@@ -232,6 +230,10 @@ func reduceSmallFloat(dst []byte, srcs [][]byte, first int, r reduction) {
 			scale(acc, factor[0])
 		}
 		for _, s := range srcs[1:] {
+			if values != nil && op != datatype.Prod {
+				addFloat8(acc, s[off:], values, factor[0])
+				continue
+			}
 			decode(x, s[off:], t)
 			fold(acc, x, op, factor[0])
 		}
@@ -242,37 +244,60 @@ func reduceSmallFloat(dst []byte, srcs [][]byte, first int, r reduction) {
 	}
 }
 
-// extremum selects among the encoded 16-bit elements, so that nothing is rounded.
-// It maps elements to integers with the same order, of which the largest is the maximum. A number must win against NaN,
-// so NaN becomes the least integer for Max and the greatest for Min; no number has these values. greatest is the
-// greatest positive encoding that is not NaN.
-func extremum(dst []byte, srcs [][]byte, first int, greatest uint16, wantMax bool) {
-	const size, top, signShift = 2, uint16(0x8000), 15
-	var block [blockElems]uint16
-	turn := uint16(0) // Min is Max with all bits of the integers inverted
-	if !wantMax {
-		turn = ^turn
+// addFloat8 adds factor times each 8-bit float to acc. It is fold without a decoded source between.
+func addFloat8(acc []float32, src []byte, values *[256]float32, factor float32) {
+	for i, x := range src[:len(acc)] {
+		acc[i] += float32(values[x] * factor)
 	}
+}
+
+// extremum selects among the encoded elements, so that nothing is rounded. The largest key is the extremum's.
+func extremum(dst []byte, srcs [][]byte, first int, t datatype.Type, wantMax bool) {
+	var block [blockElems]uint // the compiler has a branch for max of smaller ones
+	greatest, turn, keys := greatestEncoding[t], uint16(0), float8Keys[t]
+	if !wantMax {
+		turn = 0xffff
+	}
+	size := int(t.Size())
 	for off := first; off < len(dst); off += blockElems * size {
 		acc := block[:min(blockElems, (len(dst)-off)/size)]
 		clear(acc)
 		for _, s := range srcs {
-			for i, x := range elems[uint16](s, off, len(acc)) {
-				// Inverts all bits of a negative number, and the top bit of a positive one. There is no branch, since
-				// signs are unpredictable.
-				k := x ^ (-(x >> signShift) | top) ^ turn
-				if x&^top > greatest {
-					k = 0
+			if keys != nil {
+				table := &keys[turn&1]
+				for i, x := range s[off : off+len(acc)] {
+					acc[i] = max(acc[i], uint(table[x]))
 				}
-				acc[i] = max(acc[i], k)
+				continue
+			}
+			x := elems[uint16](s, off, len(acc))
+			for i, x := range x[:len(acc)] {
+				acc[i] = max(acc[i], uint(extremumKey(x, greatest, turn)))
 			}
 		}
-		out := elems[uint16](dst, off, len(acc))
-		for i, k := range acc {
-			k ^= turn
-			out[i] = k ^ (k>>signShift - 1 | top)
+		for i, key := range acc {
+			k := uint16(key) ^ turn
+			x := k ^ (k>>15 - 1 | 0x8000)
+			if keys != nil {
+				dst[off+i] = uint8(x >> 8)
+			} else {
+				elems[uint16](dst, off+2*i, 1)[0] = x
+			}
 		}
 	}
+}
+
+// extremumKey maps a 16-bit element, or an 8-bit one in the upper half, to an integer with the same order. A number
+// must win against NaN, so NaN becomes the least; no number has this value. greatest is the greatest positive encoding
+// that is not NaN. turn is 0 for Max. For Min it is 0xffff: Min is Max with all bits of the keys inverted.
+func extremumKey(x, greatest, turn uint16) uint16 {
+	// Inverts all bits of a negative number, and the top bit of a positive one. There is no branch, since signs are
+	// unpredictable.
+	k := x ^ (-(x >> 15) | 0x8000) ^ turn
+	if x&0x7fff > greatest {
+		k = 0
+	}
+	return k
 }
 
 // decode converts len(dst) elements of a small float type.
