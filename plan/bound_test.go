@@ -8,9 +8,9 @@ import (
 
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/dsl"
-	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/plan/verify"
 	"github.com/goccl/goccl/test/interp"
+	"github.com/goccl/goccl/test/plans"
 )
 
 // relayed is an all-to-all-v of three ranks that sends everything by way of the next rank, in whose scratch it waits.
@@ -98,7 +98,7 @@ func randomCounts(rng *rand.Rand, n int, block int64) [][]int64 {
 
 // TestCounts proves plans with counts, and runs them with many tables of counts.
 func TestCounts(t *testing.T) {
-	direct, err := programs.BuildAllToAllV(3)
+	direct, err := plans.AllToAllV(3)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,14 +9,14 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/dsl"
-	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/test/plans"
 )
 
 // CountedPlans are all-to-alls of n ranks whose counts are known when they run: the shipped one, one that gets, in a
 // pipeline and in slices, and one over port channels, which may lead to other hosts.
 func CountedPlans(t testing.TB, n int) map[string]*plan.Plan {
 	t.Helper()
-	direct, err := programs.BuildAllToAllV(n)
+	direct, err := plans.AllToAllV(n)
 	if err != nil {
 		t.Fatal(err)
 	}

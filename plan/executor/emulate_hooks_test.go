@@ -5,7 +5,7 @@ import (
 
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/test/plans"
 )
 
 // putHooks writes the hooks of a rank: for each the link of its counter, whether the plan takes it, and the bytes that
@@ -26,7 +26,7 @@ func putHooks(put func(v ...any), p *plan.Plan, l *plan.Layout, prog *program) {
 // kernelHooks runs the kernel beside a caller that writes the input, and reads the output, while it runs.
 func kernelHooks(t *testing.T, program string) {
 	for _, n := range []int{2, 3} {
-		p, err := programs.BuildTiles(n, 3)
+		p, err := plans.AllGatherTiles(n, 3)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,13 +17,13 @@ import (
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/executor"
 	"github.com/goccl/goccl/plan/executor/planrun"
-	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/test/commtest"
+	"github.com/goccl/goccl/test/plans"
 )
 
 func tiled(t *testing.T, ranks, tiles int) *plan.Plan {
 	t.Helper()
-	p, err := programs.BuildTiles(ranks, tiles)
+	p, err := plans.AllGatherTiles(ranks, tiles)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/test/plans"
 )
 
 // eachFile calls f for the plans in files, which have the ops that shipped programs lack.
@@ -77,7 +78,7 @@ func TestEveryOpIsTested(t *testing.T) {
 			note(spec.Name, p)
 		}
 	}
-	tiles, err := programs.BuildTiles(3, 2) // TestHooks
+	tiles, err := plans.AllGatherTiles(3, 2) // TestHooks
 	if err != nil {
 		t.Fatal(err)
 	}

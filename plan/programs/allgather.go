@@ -1,8 +1,6 @@
 package programs
 
 import (
-	"fmt"
-
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/dsl"
 )
@@ -130,50 +128,3 @@ var _ = register(&Program{
 		}
 	},
 })
-
-// BuildTiles returns an all-gather that works beside kernels of its caller, such as one that multiplies matrices tile
-// by tile. Every rank has tiles chunks. Hook k says that chunk k of the input is there; it goes to all peers at
-// once. Hook tiles + q·tiles + k says that chunk k of rank q is there. It is no program of the registry, because
-// requests to a communicator raise no hooks.
-//
-//  1. thread block 0 exchanges the beginning of the launch with all peers
-//  2. chunk by chunk, it waits for the hook, stores the chunk to all ranks, and signals
-//  3. a thread block for each peer waits for its signals and raises the output hooks
-func BuildTiles(ranks, tiles int) (*plan.Plan, error) {
-	if ranks < 2 || tiles < 1 {
-		return nil, fmt.Errorf("programs: allgather_tiles: %d ranks, %d tiles; it needs 2 and 1", ranks, tiles)
-	}
-	b := newBuilder(dsl.AlgoSpec{Name: "allgather_tiles", Collective: dsl.AllGather(ranks, tiles, false),
-		MinMessageSize: 1, MaxMessageSize: 1 << 40}, Options{Ranks: ranks, Hosts: 1})
-	begin, to := b.mesh(), b.mesh() // two thread blocks wait for signals of a peer, so each has a channel
-	for r := range ranks {
-		enter(begin[r], b.peers(r), dsl.TB(0))
-		rank := b.Rank(r)
-		in, out := make([]*dsl.Hook, tiles), make([]*dsl.Hook, ranks*tiles)
-		for k := range in {
-			in[k] = b.InputHook(rank.Input().Chunk(k))
-		}
-		for i := range out {
-			out[i] = b.OutputHook(rank.Output().Chunk(i))
-		}
-		for k := range tiles {
-			in[k].Wait(dsl.TB(0))
-			at := r*tiles + k
-			for _, q := range b.peers(r) {
-				to[r][q].Put(b.out(q).Chunk(at), rank.Input().Chunk(k), dsl.TB(0))
-			}
-			rank.Copy(rank.Output().Chunk(at), rank.Input().Chunk(k), dsl.TB(0))
-			for _, q := range b.peers(r) {
-				to[r][q].Signal(dsl.TB(0))
-			}
-			out[at].Signal(dsl.TB(0))
-		}
-		for i, q := range b.peers(r) {
-			for k := range tiles {
-				to[r][q].Wait(dsl.TB(1 + i))
-				out[q*tiles+k].Signal(dsl.TB(1 + i))
-			}
-		}
-	}
-	return b.Compile()
-}

@@ -1,8 +1,6 @@
 package programs
 
 import (
-	"fmt"
-
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/dsl"
 )
@@ -101,30 +99,3 @@ var _ = register(&Program{
 		}
 	},
 })
-
-// BuildAllToAllV returns an all-to-all whose counts are known only when it runs, for example in a mixture of experts:
-// block q of the input has room for the most that the rank sends to rank q, and only the pair's count of bytes is
-// moved. Every rank stores to every other, in one thread block for each pair. It is no program of the registry:
-// requests to a communicator give their counts in another way.
-func BuildAllToAllV(ranks int) (*plan.Plan, error) {
-	if ranks < 2 {
-		return nil, fmt.Errorf("programs: alltoallv_direct: %d ranks; it needs 2", ranks)
-	}
-	b := newBuilder(dsl.AlgoSpec{Name: "alltoallv_direct", Collective: dsl.AllToAll(ranks, 1, false), MinMessageSize: 1,
-		MaxMessageSize: 1 << 40}, Options{Ranks: ranks, Hosts: 1})
-	to := b.mesh()
-	for r := range ranks {
-		b.Rank(r).Copy(b.out(r).Chunk(r), b.in(r).Chunk(r), dsl.TB(0), dsl.Counted(r, r, 0))
-		for i, q := range b.peers(r) {
-			to[r][q].Ready(dsl.TB(i + 1))
-		}
-		for i, q := range b.peers(r) {
-			tb := dsl.TB(i + 1)
-			to[r][q].AwaitReady(tb)
-			to[r][q].Put(b.out(q).Chunk(r), b.in(r).Chunk(q), tb, dsl.Counted(r, q, 0))
-			to[r][q].Signal(tb)
-			to[r][q].Wait(tb)
-		}
-	}
-	return b.Compile()
-}

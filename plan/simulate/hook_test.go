@@ -3,15 +3,15 @@ package simulate_test
 import (
 	"testing"
 
-	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/plan/simulate"
+	"github.com/goccl/goccl/test/plans"
 )
 
 // TestHooksOverlap: tiles that come one after the other are sent while later ones are made. The time is the caller's
 // time plus the time to send the last tile, not the sum of all.
 func TestHooksOverlap(t *testing.T) {
 	const tiles, size = 8, 64 << 20
-	p, err := programs.BuildTiles(4, tiles)
+	p, err := plans.AllGatherTiles(4, tiles)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,9 +106,6 @@ var ErrMachine = errors.New("invalid machine")
 
 var machines = shipped.Folder{Files: machineFiles, Path: "machines"}
 
-// MachineNames returns the names of the machines that ship with the package.
-func MachineNames() []string { return machines.Names() }
-
 // NamedMachine returns a machine that ships with the package, such as "h200".
 func NamedMachine(name string) (*Machine, error) {
 	data, err := machines.Read(name, "machine", ErrMachine)

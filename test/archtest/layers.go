@@ -20,7 +20,7 @@ var house = []layer{
 		"collective/fault", "datatype", "internal/...", "plan/...", "test/archtest", "test/badnet", "test/leak",
 		"test/mockcuda", "test/mutant", "test/mutate/...", "test/testutil",
 	}},
-	{"device", []string{"device/...", "kernels/...", "plan/dsl", "plan/programs", "plan/synth"}},
+	{"device", []string{"device/...", "kernels/...", "plan/dsl", "plan/programs", "plan/synth", "test/plans"}},
 	{"job", []string{"job/...", "test/netfake", "test/nettest", "transport/..."}},
 	{"memory", []string{"job/share"}},
 	{"primitives", []string{"primitive/..."}},
@@ -36,7 +36,7 @@ var cgoAllowed = []string{"internal/driver/...", "capi/...", "transport/ib/..."}
 
 // pure names the packages that do no I/O, use no device and start no goroutine.
 var pure = []string{"plan", "plan/dsl", "plan/fabric", "plan/internal/...", "test/interp", "plan/programs",
-	"plan/simulate", "plan/symmetry", "plan/synth", "plan/verify"}
+	"plan/simulate", "plan/symmetry", "plan/synth", "plan/verify", "test/plans"}
 
 // impure names the imports that a pure package may not have.
 var impure = []string{"C", "net/...", "os/...", "os", "net", "syscall", "golang.org/x/sys/...", Module + "/device/...",

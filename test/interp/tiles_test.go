@@ -4,14 +4,14 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/plan"
-	"github.com/goccl/goccl/plan/programs"
 	"github.com/goccl/goccl/test/interp"
+	"github.com/goccl/goccl/test/plans"
 )
 
 // tiles is a plan with hooks, which no program of the registry has.
 func tiles(t testing.TB) *plan.Plan {
 	t.Helper()
-	p, err := programs.BuildTiles(3, 2)
+	p, err := plans.AllGatherTiles(3, 2)
 	if err != nil {
 		t.Fatal(err)
 	}

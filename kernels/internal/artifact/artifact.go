@@ -7,7 +7,6 @@ package artifact
 import (
 	"bytes"
 	"fmt"
-	"slices"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -78,10 +77,4 @@ func (g Group) Select(major, minor int) *Image {
 		}
 	}
 	return best
-}
-
-// Has reports whether the group has an entry point of that name.
-func (g Group) Has(kernel string) bool {
-	_, ok := slices.BinarySearch(g.Kernels, kernel)
-	return ok
 }

@@ -36,10 +36,3 @@ func TestSelectDoesNotDependOnOrder(t *testing.T) {
 		}
 	}
 }
-
-func TestHas(t *testing.T) {
-	g := Group{Kernels: []string{"a", "b"}}
-	if !g.Has("a") || !g.Has("b") || g.Has("c") || g.Has("") {
-		t.Error("Has is wrong")
-	}
-}
