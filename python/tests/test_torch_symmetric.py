@@ -53,6 +53,7 @@ def _loads_and_stores(rank, n, uid, cache, backend):
     memory = symm_mem.rendezvous(t, group)
     assert (memory.rank, memory.world_size, memory.buffer_size) == (rank, n, t.nbytes)
     assert len(set(memory.buffer_ptrs)) == n and t.data_ptr() not in memory.signal_pad_ptrs
+    assert memory.buffer_ptrs[rank] == t.data_ptr()  # kernels find their peers' tensors by the distance to it
     memory.barrier()
     for r in range(n):
         assert (memory.get_buffer(r, t.shape, t.dtype) == r).all()

@@ -61,7 +61,10 @@ struct Peers {
   Meeting at;
   at::Tensor table;
 
-  void* pad(int rank) const { return reinterpret_cast<void*>(at.base + rank * at.stride); }
+  // pad is where rank's block is here: this rank's own is where its tensors are.
+  void* pad(int rank) const {
+    return rank == at.rank ? block->ptr : reinterpret_cast<void*>(at.base + rank * at.stride);
+  }
   ~Peers() {
     if (!is_finalizing()) calls.window_deregister(at.window);
   }
