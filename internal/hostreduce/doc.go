@@ -20,7 +20,7 @@
 //
 // # Vector kernels
 //
-// On amd64, kernels in assembly do the sums that plain Go is too slow for: Sum and Avg, and PreMulSum of 16-bit floats.
+// On amd64, kernels in assembly do the sums that plain Go is too slow for: Sum and Avg, and PreMulSum of floats.
 // An all-reduce of 64 MiB by 8 ranks on two cores must read 4 GB/s of inputs on each core to reach 1 GB/s. For 8
 // sources of 16 KiB on one core of a 2.1 GHz Xeon (family 6, model 207), shared with other work, BenchmarkKernels
 // prints, in GB/s of input, at best in several runs:

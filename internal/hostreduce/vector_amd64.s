@@ -158,8 +158,61 @@ done: \
 	VZEROUPPER; \
 	RET
 
+// Each source is multiplied by scale before it is added.
+#define PRESTEP(off, acc, MUL, ADD) \
+	MUL off(R8), Y15, Y8; \
+	ADD Y8, acc, acc
+
+#define PRESCALED(name, ADD, BROADCAST, MUL) \
+TEXT name(SB), NOSPLIT, $0-40; \
+	BROADCAST scale+32(FP), Y15; \
+	PROLOGUE(256); \
+	JLT  rest; \
+block: \
+	FIRST; \
+	LOAD256; \
+	SCALE256(MUL); \
+	JMP  test; \
+source: \
+	NEXT; \
+	PRESTEP(0, Y0, MUL, ADD); \
+	PRESTEP(32, Y1, MUL, ADD); \
+	PRESTEP(64, Y2, MUL, ADD); \
+	PRESTEP(96, Y3, MUL, ADD); \
+	PRESTEP(128, Y4, MUL, ADD); \
+	PRESTEP(160, Y5, MUL, ADD); \
+	PRESTEP(192, Y6, MUL, ADD); \
+	PRESTEP(224, Y7, MUL, ADD); \
+test: \
+	DECQ R10; \
+	JNZ  source; \
+	STORE256; \
+	ADVANCE(256); \
+	JGE  block; \
+rest: \
+	TESTQ DX, DX; \
+	JZ   done; \
+	FIRST; \
+	VMOVDQU (R8), Y0; \
+	MUL  Y15, Y0, Y0; \
+	JMP  testrest; \
+sourcerest: \
+	NEXT; \
+	PRESTEP(0, Y0, MUL, ADD); \
+testrest: \
+	DECQ R10; \
+	JNZ  sourcerest; \
+	VMOVDQU Y0, (DI)(BX*1); \
+	ADVANCE(32); \
+	JMP  rest; \
+done: \
+	VZEROUPPER; \
+	RET
+
 SCALED(·sumFloat32, VADDPS, VBROADCASTSS, VMULPS)
 SCALED(·sumFloat64, VADDPD, VBROADCASTSD, VMULPD)
+PRESCALED(·preMulSumFloat32, VADDPS, VBROADCASTSS, VMULPS)
+PRESCALED(·preMulSumFloat64, VADDPD, VBROADCASTSD, VMULPD)
 DIRECT(·sumInt8, VPADDB)
 DIRECT(·sumInt32, VPADDD)
 DIRECT(·sumInt64, VPADDQ)
