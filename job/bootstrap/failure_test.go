@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 )
@@ -127,6 +128,24 @@ func TestDeathEndsWaits(t *testing.T) {
 			t.Errorf("the dead rank itself: %v", err)
 		}
 	})
+}
+
+// A deadline that passed while a connection was made again is the reason of a death, and no timeout of who waits for the
+// dead rank: Serve ends.
+func TestDeathAfterDeadline(t *testing.T) {
+	b := farGroup(t, 2)[0]
+	late, stop := context.WithDeadline(context.Background(), time.Now())
+	defer stop()
+	ctx, end := context.WithTimeout(context.Background(), time.Minute)
+	defer end()
+	ended := make(chan error, 1)
+	var tasks sync.WaitGroup
+	Serve(ctx, &tasks, b, 5, func(int, []byte) error { return nil }, func(_ int, err error) { ended <- err })
+	groupOf(b).e.lost(1, fmt.Errorf("connection lost: %w", contextError(late)))
+	tasks.Wait()
+	if err := <-ended; !errors.Is(err, ErrPeerDead) || errors.Is(err, ErrTimeout) {
+		t.Errorf("Serve ended with %v, want ErrPeerDead and no timeout", err)
+	}
 }
 
 func TestCloseIsNoFailure(t *testing.T) {
