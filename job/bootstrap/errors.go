@@ -37,8 +37,8 @@ func fail(op string, rank, peer int, err error) error {
 	return &Error{Part: Part, Op: op, Rank: rank, Peer: peer, Err: sockets.Explain(openfiles.Explain(err))}
 }
 
-// peerDead makes cause the reason of a death. errors.Is finds ErrPeerDead and cause, except a timeout, of which only the
-// text stays: who waits goes on after a timeout, and must not after a death.
+// peerDead makes cause the reason of a death. errors.Is finds ErrPeerDead and cause, except a timeout, of which only
+// the text stays: who waits goes on after a timeout, and must not after a death.
 func peerDead(cause error) error {
 	if errors.Is(cause, ErrTimeout) {
 		return fmt.Errorf("%w: %v", ErrPeerDead, cause)
