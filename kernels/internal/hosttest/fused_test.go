@@ -11,11 +11,17 @@ import (
 
 // fusedEdits break kernels/fused when the program is called with their names. Each of its programs must notice. Edits
 // without a name let other threads run. The first fusedAlways always run, the others with GOCCL_FULL=1.
-const fusedAlways = 6
+const fusedAlways = 7
 
 var fusedEdits = []mutation{
 	{"", "", edit{"fused/packets.cuh", "        return all;\n", "        return polled(all);\n"}},
 	{"", "", edit{"fused/packets.cuh", "return fetchAll(slot, places, v);", "return polled(fetchAll(slot, places, v));"}},
+	{"", "", edit{"fused/packets.cuh", "storePacket(reinterpret_cast<uint4*>(slot) + vector, v);",
+		`uint2* const halves = reinterpret_cast<uint2*>(slot) + 2 * vector; // which others may see apart
+  static thread_local uint32_t stores = 0;
+  storePacket(halves, make_uint2(v.x, v.y));
+  if (++stores % 4 == 0) polled(false);
+  storePacket(halves + 1, make_uint2(v.z, v.w));`}},
 	{"two areas", "drifting", edit{"fused/packets.cuh", "area + 1 == areas ?",
 		`area + 1 == areas - mutated("two areas") ?`}},
 	{"not cleared", "drifting", edit{"fused/packets.cuh", "const uint32_t n = used[half];",
