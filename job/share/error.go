@@ -6,6 +6,7 @@ import (
 
 	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/fdshare"
 	"github.com/goccl/goccl/transport/wire"
 )
 
@@ -34,25 +35,29 @@ var kinds = []error{device.ErrOutOfMemory, device.ErrUnsupported, device.ErrNotS
 
 const maxReason = 1 << 10
 
-// putReason appends an error, or nil.
+// putReason appends an error, or nil, and the name of the rank whose process is gone, if that is the reason.
 func putReason(w *wire.Writer, err error) {
 	if err == nil {
 		w.Bytes(nil)
 		return
 	}
-	text := err.Error()
+	text, gone := err.Error(), -1
+	if errors.Is(err, fdshare.ErrGone) {
+		gone = fault.PeerOf(err)
+	}
 	w.Bytes([]byte(text[:min(len(text), maxReason)]))
 	w.U8(uint8(slices.IndexFunc(kinds, func(k error) bool { return errors.Is(err, k) })))
+	w.U32(uint32(int32(gone)))
 }
 
-// getReason decodes what putReason has written.
-func getReason(r *wire.Reader) error {
+// getReason decodes what putReason has written. gone is -1 if no process is gone.
+func getReason(r *wire.Reader) (gone int, err error) {
 	e := reason{text: string(r.Bytes(maxReason))}
 	if e.text == "" {
-		return nil
+		return -1, nil
 	}
 	if k := int(r.U8()); k < len(kinds) {
 		e.kind = kinds[k]
 	}
-	return &e
+	return int(int32(r.U32())), &e
 }

@@ -13,7 +13,7 @@ import (
 
 const (
 	recordKind    = 0x57 // 'W'
-	recordVersion = 2
+	recordVersion = 3
 )
 
 // The rounds of the protocol; see the package comment.
@@ -158,7 +158,8 @@ func (x *exchange) decode(records [][]byte, own *part) ([]part, error) {
 		}
 		body, err := wire.Open(rec, recordKind, recordVersion)
 		if err == nil {
-			o.size, o.err = int64(body.U64()), getReason(body)
+			o.size = int64(body.U64())
+			_, o.err = getReason(body)
 			if o.err == nil {
 				o.desc = Get(body)
 			}
@@ -185,19 +186,22 @@ func (x *exchange) decode(records [][]byte, own *part) ([]part, error) {
 	return parts, first
 }
 
-// verdict returns the error that another rank has met.
+// verdict returns the error that another rank has met. It blames that rank, or the one whose process it has found gone.
 func (x *exchange) verdict(r int, rec []byte) error {
 	r = x.name(r)
 	body, err := wire.Open(rec, recordKind, recordVersion)
 	if err != nil {
 		return blame(r, "%w: rank %d: %w", fault.ErrMismatch, r, err)
 	}
-	reason := getReason(body)
+	gone, reason := getReason(body)
 	if err := body.Done(); err != nil {
 		return blame(r, "%w: rank %d: %w", fault.ErrMismatch, r, err)
 	}
-	if reason != nil {
-		return blame(r, "%w of all ranks on rank %d: %w", ErrNotMapped, r, reason)
+	if reason == nil {
+		return nil
 	}
-	return nil
+	if gone < 0 || gone == x.name(x.rank) {
+		gone = r
+	}
+	return blame(gone, "%w of all ranks on rank %d: %w", ErrNotMapped, r, reason)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/fdshare"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport/wire"
 )
@@ -111,6 +112,7 @@ func TestExchangeBlamesByNameOfBootstrap(t *testing.T) {
 type failing struct {
 	device.Device
 	alloc, exports, imports bool
+	gone                    bool // imports fail because the other process is gone
 }
 
 var errRefused = fmt.Errorf("refused by the test: %w", device.ErrOutOfMemory)
@@ -130,31 +132,35 @@ func (f failing) Export(p device.Ptr) (device.Handle, error) {
 }
 
 func (f failing) Import(h device.Handle) (device.Allocation, error) {
-	if f.imports {
+	switch {
+	case f.gone:
+		return nil, fmt.Errorf("%w: %w", errRefused, fdshare.ErrGone)
+	case f.imports:
 		return nil, errRefused
 	}
 	return f.Device.Import(h)
 }
 
-// A rank that cannot allocate or map fails all ranks at once, whose errors name it and say why. Nothing stays mapped.
+// A rank that cannot allocate or map fails all ranks at once, whose errors name it and say why. If it finds that a
+// process is gone, they name that rank, except the one that is still there. Nothing stays mapped.
 func TestExchangeFailsEverywhere(t *testing.T) {
 	const n, bad = 4, 2
 	for name, c := range map[string]struct {
 		dev   failing
 		blame int // by the failing rank itself
-	}{"alloc": {failing{alloc: true}, -1}, "import": {failing{imports: true}, 0}} {
+	}{"alloc": {failing{alloc: true}, -1}, "import": {failing{imports: true}, 0}, "gone": {failing{gone: true}, 0}} {
 		t.Run(name, func(t *testing.T) {
 			before := Mapped()
 			for r, err := range each(n, func(r int, b bootstrap.Bootstrap) error {
 				dev := failing{Device: open(t)}
 				if r == bad {
-					dev.alloc, dev.imports = c.dev.alloc, c.dev.imports
+					dev.alloc, dev.imports, dev.gone = c.dev.alloc, c.dev.imports, c.dev.gone
 				}
 				_, err := NewArena(t.Context(), b, dev, 4096)
 				return err
 			}) {
 				want := bad
-				if r == bad {
+				if r == bad || c.dev.gone && r != 0 {
 					want = c.blame
 				}
 				if err == nil || fault.PeerOf(err) != want || !strings.Contains(err.Error(), errRefused.Error()) ||
