@@ -21,7 +21,7 @@ import (
 func newJobOn(t testing.TB, hosts []int, open func(int) (device.Device, error), net func(host int) transport.Net) *job {
 	t.Helper()
 	return fill(t, &job{boots: bootstrap.NewLocalHosts(hosts).Ranks}, open, func(r int, c *executor.Config) {
-		c.OpTimeout, c.Net = 10*time.Second, net(hosts[r])
+		c.OpTimeout, c.Net = time.Minute, net(hosts[r])
 	})
 }
 
