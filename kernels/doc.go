@@ -23,8 +23,8 @@
 //	onesided        puts with a signal, and waits for signals
 //	probe           whether data arrives in the memory of peers
 //	executor        plans
-//	primitive       copies and measurements
-//	tutorial        the kernels of examples/
+//	primitive       signals of streams
+//	bench, examples the kernels of bench/ and of examples/, which no other program embeds
 //
 // # Images in git
 //

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrNoImage means that a group has no image that the device can run.
-var ErrNoImage = errors.New("kernels: no image for this device")
+var ErrNoImage = artifact.ErrNoImage
 
 // ErrUnknownGroup means that there is no group of that name.
 var ErrUnknownGroup = errors.New("kernels: unknown group")
@@ -34,12 +34,7 @@ func Image(group string, major, minor int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := g.Select(major, minor)
-	if i == nil {
-		return nil, fmt.Errorf("%w: group %s needs compute capability 8.0 or later, this is %d.%d",
-			ErrNoImage, group, major, minor)
-	}
-	return i.Open()
+	return g.Image(major, minor)
 }
 
 // Compiled reports whether a group has a cubin for devices of compute capability major.minor.

@@ -48,10 +48,10 @@ func TestImage(t *testing.T) {
 
 func TestImageErrors(t *testing.T) {
 	_, err := kernels.Image("no such group", 9, 0)
-	if !errors.Is(err, kernels.ErrUnknownGroup) || !strings.Contains(err.Error(), "tutorial") {
+	if !errors.Is(err, kernels.ErrUnknownGroup) || !strings.Contains(err.Error(), "probe") {
 		t.Errorf("unknown group: %v: want ErrUnknownGroup and the list of groups", err)
 	}
-	_, err = kernels.Image("tutorial", 7, 0)
+	_, err = kernels.Image("probe", 7, 0)
 	if !errors.Is(err, kernels.ErrNoImage) || !strings.Contains(err.Error(), "7.0") {
 		t.Errorf("old device: %v: want ErrNoImage that names 7.0", err)
 	}

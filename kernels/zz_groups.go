@@ -15,7 +15,6 @@ import (
 	"github.com/goccl/goccl/kernels/primitive"
 	"github.com/goccl/goccl/kernels/probe"
 	"github.com/goccl/goccl/kernels/ring"
-	"github.com/goccl/goccl/kernels/tutorial"
 )
 
 // groups is every folder of CUDA sources, by name.
@@ -31,5 +30,4 @@ var groups = map[string]*artifact.Group{
 	"primitive":  &primitive.Group,
 	"probe":      &probe.Group,
 	"ring":       &ring.Group,
-	"tutorial":   &tutorial.Group,
 }

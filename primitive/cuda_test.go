@@ -10,7 +10,7 @@ import (
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
-	"github.com/goccl/goccl/kernels"
+	"github.com/goccl/goccl/kernels/examples"
 )
 
 // gpus returns n GPUs, or skips the test. If there is only one GPU, it stands for several.
@@ -156,7 +156,7 @@ func TestCUDAPortChannel(t *testing.T) {
 			}
 			status[i] = area.Ptr().Add(2048)
 			p := d.Properties()
-			m := must[*cuda.Module](t)(d.LoadModule(must[[]byte](t)(kernels.Image("tutorial", p.Major, p.Minor))))
+			m := must[*cuda.Module](t)(d.LoadModule(must[[]byte](t)(examples.Group.Image(p.Major, p.Minor))))
 			f := must[*cuda.Function](t)(m.Function("tutorial_port_mesh"))
 			stream := must[device.Stream](t)(d.NewStream()).(*cuda.Stream)
 			launch[i] = func() error {
@@ -200,7 +200,7 @@ func TestCUDAAbort(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := d.Properties()
-	m := must[*cuda.Module](t)(d.LoadModule(must[[]byte](t)(kernels.Image("tutorial", p.Major, p.Minor))))
+	m := must[*cuda.Module](t)(d.LoadModule(must[[]byte](t)(examples.Group.Image(p.Major, p.Minor))))
 	f := must[*cuda.Function](t)(m.Function("tutorial_pong"))
 	stream := must[device.Stream](t)(d.NewStream()).(*cuda.Stream)
 	var a cuda.Args

@@ -14,7 +14,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
-	images "github.com/goccl/goccl/kernels"
+	"github.com/goccl/goccl/kernels/bench"
 )
 
 // batch is the number of calls that are timed in a row. The driver's queue takes some thousand entries, and a call is a
@@ -72,7 +72,7 @@ func (r *rank) launches(ctx context.Context, c *goccl.Comm) (us float64, err err
 		return 0, nil
 	}
 	p := dev.Properties()
-	image, err := images.Image("primitive", p.Major, p.Minor)
+	image, err := bench.Group.Image(p.Major, p.Minor)
 	if err != nil {
 		return 0, err
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/goccl/goccl/bench/internal/ranks"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
-	images "github.com/goccl/goccl/kernels"
+	"github.com/goccl/goccl/kernels/bench"
 	"github.com/goccl/goccl/primitive"
 )
 
-// gpuKernels launches the measure_ kernels of kernels/primitive, one at a time.
+// gpuKernels launches the measure_ kernels of kernels/bench, one at a time.
 type gpuKernels struct {
 	mesh   *mesh
 	dev    *cuda.Device
@@ -52,7 +52,7 @@ func newGPUKernels(r *rank) (k *gpuKernels, err error) {
 			err = errors.Join(err, k.close())
 		}
 	}()
-	image, err := images.Image("primitive", p.Major, p.Minor)
+	image, err := bench.Group.Image(p.Major, p.Minor)
 	if err != nil {
 		return nil, err
 	}

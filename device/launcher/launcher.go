@@ -119,7 +119,7 @@ func (l *Launcher) open(cfg *Config) (err error) {
 func loadAll(dev *cuda.Device) error {
 	p := dev.Properties()
 	for _, group := range kernels.Groups() {
-		if group == "tutorial" || !kernels.Compiled(group, p.Major, p.Minor) {
+		if !kernels.Compiled(group, p.Major, p.Minor) {
 			continue
 		}
 		if _, err := Load(dev, group); err != nil {

@@ -2,7 +2,7 @@
 // connections, semaphore stubs are made over connections, two stubs make a semaphore, and kernels use a channel over
 // it. One side spins for a few milliseconds before it answers, so the other must measure at least that.
 //
-// On GPUs the kernels come from kernels/tutorial/ping_pong.cu. To run your own, copy that file, change it, and pass
+// On GPUs the kernels come from kernels/examples/ping_pong.cu. To run your own, copy that file, change it, and pass
 // -kernels FILE.
 package main
 

@@ -3,7 +3,7 @@
 //
 // Without a launcher it starts its two ranks itself. It also runs under torchrun, mpirun, srun or goccl run.
 //
-// On GPUs the kernels come from kernels/tutorial/ping_pong.cu. To run your own, copy that file, change it, and pass
+// On GPUs the kernels come from kernels/examples/ping_pong.cu. To run your own, copy that file, change it, and pass
 // -kernels FILE.
 package main
 

@@ -2,7 +2,7 @@
 // ranks use both directions at once, in three ways: put (store to the peer, then signal), get (load from the peer), and
 // packets, which contain flags and need no signal. Every byte is checked; bandwidth is printed per direction.
 //
-// On GPUs the kernels come from kernels/tutorial/memory_channel.cu. To run your own, copy that file, change it, and
+// On GPUs the kernels come from kernels/examples/memory_channel.cu. To run your own, copy that file, change it, and
 // pass -kernels FILE.
 package main
 

@@ -2,7 +2,7 @@
 // puts its slice to all others with putWithSignalAndFlush and waits for their slices. Between ranks of one host the
 // proxy copies through shared memory or peer access; between hosts it sends by TCP. The kernel is the same.
 //
-// On GPUs the kernels come from kernels/tutorial/port_channel.cu. To run your own, copy that file, change it, and
+// On GPUs the kernels come from kernels/examples/port_channel.cu. To run your own, copy that file, change it, and
 // pass -kernels FILE.
 package main
 

@@ -4,7 +4,7 @@
 //
 // This is the unicast form: it loads from and stores to each peer and uses no multicast.
 //
-// On GPUs the kernels come from kernels/tutorial/switch_channel.cu. To run your own, copy that file, change it, and
+// On GPUs the kernels come from kernels/examples/switch_channel.cu. To run your own, copy that file, change it, and
 // pass -kernels FILE.
 package main
 

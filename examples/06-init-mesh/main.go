@@ -4,7 +4,7 @@
 // Without an address it starts its ranks itself, which connect at an address of this host. Otherwise give each rank the
 // same -address as interface:ip:port, ip:port or host:port.
 //
-// On GPUs the kernels come from kernels/tutorial/port_channel.cu. To run your own, copy that file, change it, and
+// On GPUs the kernels come from kernels/examples/port_channel.cu. To run your own, copy that file, change it, and
 // pass -kernels FILE.
 package main
 

@@ -9,7 +9,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
-	"github.com/goccl/goccl/kernels"
+	"github.com/goccl/goccl/kernels/examples"
 	"github.com/goccl/goccl/kernels/jit"
 )
 
@@ -31,7 +31,7 @@ const scratchSize = 1 << 16
 func (d *Device) IsHost() bool { return d.gpu == nil }
 
 // Open opens a device: kind is "host" or "cuda". source is a CUDA file with the kernels; if it is empty, the device has
-// the kernels of goccl's folder kernels/tutorial, which were compiled ahead of time.
+// the kernels of goccl's folder kernels/examples, which were compiled ahead of time.
 func Open(kind string, index int, source string) (*Device, error) {
 	d := &Device{}
 	var err error
@@ -64,10 +64,10 @@ func Open(kind string, index int, source string) (*Device, error) {
 }
 
 // Compile returns the image of a CUDA file for a compute capability: one's own kernels are compiled at run time by
-// NVRTC, against goccl's device headers, which are embedded. Without a file it is the image of kernels/tutorial.
+// NVRTC, against goccl's device headers, which are embedded. Without a file it is the image of kernels/examples.
 func Compile(source string, major, minor int) ([]byte, error) {
 	if source == "" {
-		return kernels.Image("tutorial", major, minor)
+		return examples.Group.Image(major, minor)
 	}
 	text, err := os.ReadFile(source)
 	if err != nil {

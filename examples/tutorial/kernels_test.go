@@ -20,7 +20,7 @@ func TestOwnKernels(t *testing.T) {
 		t.Setenv("GOCCL_NVRTC", libs[0])
 	}
 	t.Setenv("GOCCL_CACHE_DIR", t.TempDir())
-	named := regexp.MustCompile(`kernels/tutorial/(\w+\.cu)`)
+	named := regexp.MustCompile(`kernels/examples/(\w+\.cu)`)
 	launched := regexp.MustCompile(`"(tutorial_\w+)"`)
 	mains, err := filepath.Glob("../0*/main.go")
 	if err != nil || len(mains) < 6 {
@@ -39,7 +39,7 @@ func TestOwnKernels(t *testing.T) {
 		}
 		if images[m[1]] == nil {
 			own := filepath.Join(t.TempDir(), "own.cu")
-			copyFile(t, filepath.Join("../../kernels/tutorial", m[1]), own)
+			copyFile(t, filepath.Join("../../kernels/examples", m[1]), own)
 			images[m[1]], err = tutorial.Compile(own, 9, 0)
 			if errors.Is(err, jit.ErrUnavailable) {
 				t.Skip(err)

@@ -20,14 +20,14 @@ const Timeout = 60 * time.Second
 type Options struct {
 	Device  string
 	Ranks   int
-	Kernels string // a CUDA file, or empty for the kernels of kernels/tutorial
+	Kernels string // a CUDA file, or empty for the kernels of kernels/examples
 }
 
 // Parse parses the flags; ranks is the default number of ranks. A tutorial defines its own flags before the call.
 func Parse(ranks int) Options {
 	var o Options
 	flag.StringVar(&o.Device, "device", "auto", "auto, host or cuda")
-	flag.StringVar(&o.Kernels, "kernels", "", "CUDA `file` to compile in place of goccl's kernels/tutorial")
+	flag.StringVar(&o.Kernels, "kernels", "", "CUDA `file` to compile in place of goccl's kernels/examples")
 	flag.IntVar(&o.Ranks, "ranks", ranks, "number of ranks")
 	flag.Parse()
 	return o

@@ -24,20 +24,9 @@ var (
 var Group = artifact.Group{
 	Name:     "primitive",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "a65a2959354ea1bafcd8a5bb7041faeb9294c74b199c32cdffeafee4fba37436",
+	Source:   "b5539fe47ddea080897d63a64c472747cf313f9f28b84066cb66f94be3748da0",
 	Kernels: []string{
-		"goccl_copy",
-		"goccl_fill",
 		"goccl_signal_add",
-		"measure_all_to_all",
-		"measure_all_to_all_bulk",
-		"measure_get",
-		"measure_packet",
-		"measure_port",
-		"measure_port_put",
-		"measure_put",
-		"measure_put_bulk",
-		"measure_signal",
 	},
 	Images: []artifact.Image{
 		{Major: 8, Minor: 0, Data: image0},

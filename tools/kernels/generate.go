@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 )
 
 const (
@@ -79,14 +80,17 @@ func (g *group) generate(outs []output, compiler string) ([]byte, error) {
 	return format.Source(b.Bytes())
 }
 
-// writeIndex writes the list of groups that package kernels serves, or compares it.
+// apart are the groups that no user's program needs: bench/ and examples/ import their packages themselves.
+var apart = []string{"bench", "examples"}
+
+// writeIndex writes the list of the other groups, which package kernels serves, or compares it.
 func writeIndex(root string, groups []*group, check bool) error {
 	var b bytes.Buffer
 	b.WriteString(header + "package kernels\n\nimport (\n")
 	b.WriteString("\t\"github.com/goccl/goccl/kernels/internal/artifact\"\n")
 	var have []*group
 	for _, g := range groups {
-		if c := g.committed(); c.hash != "" {
+		if c := g.committed(); c.hash != "" && !slices.Contains(apart, g.name) {
 			have = append(have, g)
 			fmt.Fprintf(&b, "\t\"github.com/goccl/goccl/kernels/%s\"\n", g.name)
 		}

@@ -6,10 +6,14 @@ package artifact
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	"github.com/klauspost/compress/zstd"
 )
+
+// ErrNoImage means that a group has no image that the device can run.
+var ErrNoImage = errors.New("kernels: no image for this device")
 
 // Group is the build of one folder of CUDA sources: one translation unit, one image per architecture.
 type Group struct {
@@ -36,6 +40,16 @@ func Pack(image []byte) ([]byte, error) {
 		return nil, err
 	}
 	return w.EncodeAll(image, nil), w.Close()
+}
+
+// Image returns the module to load on a device of compute capability major.minor, unpacked. Errors wrap ErrNoImage.
+func (g *Group) Image(major, minor int) ([]byte, error) {
+	i := g.Select(major, minor)
+	if i == nil {
+		return nil, fmt.Errorf("%w: group %s needs compute capability 8.0 or later, this is %d.%d",
+			ErrNoImage, g.Name, major, minor)
+	}
+	return i.Open()
 }
 
 // Open returns the image, unpacked.

@@ -18,7 +18,7 @@ func image(t testing.TB, path string) []byte {
 
 func TestInspect(t *testing.T) {
 	for _, arch := range []string{"sm80", "sm90", "sm100"} {
-		list, err := Inspect(image(t, "../../../kernels/tutorial/tutorial_"+arch+".cubin"))
+		list, err := Inspect(image(t, "../../../kernels/examples/examples_"+arch+".cubin"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func TestInspect(t *testing.T) {
 }
 
 func TestInspectGarbage(t *testing.T) {
-	good := image(t, "../../../kernels/tutorial/tutorial_sm90.cubin")
+	good := image(t, "../../../kernels/examples/examples_sm90.cubin")
 	for _, bad := range [][]byte{nil, []byte("ELF"), good[:63], good[:200], append([]byte{}, make([]byte, 4096)...)} {
 		if _, err := Inspect(bad); err == nil {
 			t.Errorf("%d bytes of garbage were accepted", len(bad))
@@ -47,7 +47,7 @@ func TestInspectGarbage(t *testing.T) {
 
 // FuzzInspect: no input makes the parser panic.
 func FuzzInspect(f *testing.F) {
-	f.Add(image(f, "../../../kernels/tutorial/tutorial_sm90.cubin"))
+	f.Add(image(f, "../../../kernels/examples/examples_sm90.cubin"))
 	f.Add([]byte("\x7fELF"))
 	mutate.Fuzz(f, func(t *testing.T, data []byte) {
 		_, _ = Inspect(data)

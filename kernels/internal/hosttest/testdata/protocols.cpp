@@ -3,10 +3,10 @@
 
 #include <cstring>
 
-#include <primitive/latency.cu>
-#include <tutorial/memory_channel.cu>
-#include <tutorial/port_channel.cu>
-#include <tutorial/switch_channel.cu>
+#include <bench/latency.cu>
+#include <examples/memory_channel.cu>
+#include <examples/port_channel.cu>
+#include <examples/switch_channel.cu>
 
 using namespace ranks;
 
