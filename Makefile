@@ -147,8 +147,8 @@ clean: ## remove what make built
 
 # Images of kernels, compressed: the overlay makes the go command embed these in place of the committed ones.
 KERNELS = build/kernels/overlay.json
-$(KERNELS): $(wildcard kernels/*/*.cubin kernels/*/*.ptx) $(wildcard kernels/internal/artifact/*.go)
-	GOARCH= CGO_ENABLED=0 $(GOPIE) run ./kernels/internal/pack $(@D)
+$(KERNELS): $(wildcard kernels/*/*.cubin kernels/*/*.ptx) $(wildcard tools/kernels/pack/*.go)
+	GOARCH= CGO_ENABLED=0 $(GOPIE) run ./tools/kernels/pack $(@D)
 
 # The C ABI. libgoccl.so is the Go core; libnccl.so.2 is C alone and opens the core beside it at its first use.
 CC ?= gcc

@@ -44,11 +44,11 @@
 //
 // # Images in releases
 //
-// `make libgoccl`, `make install` and `make release` embed images that internal/pack has compressed, each image as one
-// block of zstd: 46.4 MB become 6.4 MB, libgoccl.so has 20 MB instead of 58 and goccl 33 instead of 70. Image unpacks
-// an image when a GPU loads it for the first time. All groups that a communicator on sm_90 loads take 18 ms of CPU
-// time, 5 of them for collective (go test -bench Open ./kernels/internal/pack). The driver keeps its own copy, so the
-// unpacked one is freed.
+// `make libgoccl`, `make install` and `make release` embed images that tools/kernels/pack has compressed, each image as
+// one block of zstd: 46.4 MB become 6.4 MB, libgoccl.so has 20 MB instead of 58 and goccl 33 instead of 70. Image
+// unpacks an image when a GPU loads it for the first time. All groups that a communicator on sm_90 loads take 18 ms of
+// CPU time, 5 of them for collective (go test -bench Open ./kernels/internal/artifact). The driver keeps its own copy,
+// so the unpacked one is freed.
 //
 // Signed and unsigned integers share kernels, so there are 201 kernels of collectives and plans instead of 234. The
 // other types do not share: one kernel for all types would need the registers of the widest.

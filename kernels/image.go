@@ -27,7 +27,7 @@ func lookup(group string) (*artifact.Group, error) {
 }
 
 // Image returns the module to load on a device of compute capability major.minor: a cubin if one fits, else PTX, which
-// the driver compiles at load time. Each call unpacks it if this is a release (internal/pack). Errors wrap
+// the driver compiles at load time. Each call unpacks it if this is a release (tools/kernels/pack). Errors wrap
 // ErrUnknownGroup or ErrNoImage.
 func Image(group string, major, minor int) ([]byte, error) {
 	g, err := lookup(group)

@@ -32,16 +32,6 @@ type Image struct {
 	Data         []byte // the embedded file, which a release holds compressed; read-only
 }
 
-// Pack compresses an image as one block.
-func Pack(image []byte) ([]byte, error) {
-	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1),
-		zstd.WithWindowSize(8<<20))
-	if err != nil {
-		return nil, err
-	}
-	return w.EncodeAll(image, nil), w.Close()
-}
-
 // Image returns the module to load on a device of compute capability major.minor, unpacked. Errors wrap ErrNoImage.
 func (g *Group) Image(major, minor int) ([]byte, error) {
 	i := g.Select(major, minor)

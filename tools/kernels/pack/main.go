@@ -1,6 +1,6 @@
 // Command pack compresses the images of the kernels for a release:
 //
-//	go run ./kernels/internal/pack build/kernels
+//	go run ./tools/kernels/pack build/kernels
 //	go build -overlay build/kernels/overlay.json ./cmd/goccl
 //
 // The repository holds images as the compiler writes them (package kernels says why), and programs built from a clone
@@ -13,12 +13,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/goccl/goccl/kernels/internal/artifact"
+	"github.com/klauspost/compress/zstd"
 )
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage, in the root of the repository: go run ./kernels/internal/pack FOLDER")
+		fmt.Fprintln(os.Stderr, "usage, in the root of the repository: go run ./tools/kernels/pack FOLDER")
 		os.Exit(2)
 	}
 	if err := pack("kernels", os.Args[1]); err != nil {
@@ -67,9 +67,19 @@ func packFile(from, to string) error {
 	if err != nil {
 		return err
 	}
-	packed, err := artifact.Pack(image)
+	packed, err := compressed(image)
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(to, packed, 0o644)
+}
+
+// compressed returns an image as one block.
+func compressed(image []byte) ([]byte, error) {
+	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(8<<20))
+	if err != nil {
+		return nil, err
+	}
+	return w.EncodeAll(image, nil), w.Close()
 }
