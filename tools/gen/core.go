@@ -23,29 +23,37 @@ type coreFunction struct {
 
 type coreField struct{ name, typ string }
 
-func readCore(dir string) (*core, error) {
+// readCore reads the package in dir, and abi, the file of it that is generated.
+func readCore(dir string, abi []byte) (*core, error) {
 	out := &core{map[string]coreFunction{}, map[string][]coreField{}}
 	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		return nil, err
 	}
 	for _, path := range paths {
-		if strings.HasSuffix(path, "_test.go") {
+		if strings.HasSuffix(path, "_test.go") || filepath.Base(path) == abiFile {
 			continue
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution)
-		if err != nil {
+		if err := out.parse(path, text); err != nil {
 			return nil, err
 		}
-		for _, d := range file.Decls {
-			out.add(d)
-		}
 	}
-	return out, nil
+	return out, out.parse(abiFile, abi)
+}
+
+func (c *core) parse(path string, text []byte) error {
+	file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	for _, d := range file.Decls {
+		c.add(d)
+	}
+	return nil
 }
 
 func (c *core) add(d ast.Decl) {

@@ -10,6 +10,7 @@ import (
 
 // header is what the headers declare, in their order.
 type header struct {
+	text      string            // without comments and directives
 	base      map[string]string // typedef'ed integers, such as goccl_comm: uint64_t
 	structs   []structure
 	functions []function
@@ -69,6 +70,7 @@ func readHeaders(root string) (*header, error) {
 			h.structs = append(h.structs, structure{m[1], fields(m[2])})
 		}
 		h.prototypes(text)
+		h.text += text
 	}
 	if len(h.functions) == 0 || len(h.structs) == 0 {
 		return nil, fmt.Errorf("%s: no functions or no structures found in %v", root, headers)

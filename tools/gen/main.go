@@ -1,7 +1,7 @@
 // Command gen writes what repeats the declarations of goccl.h, goccl_moe.h and goccl_primitive.h: the C functions that
-// enter Go (capi/zz_functions.h), the Go functions behind them (capi/zz_exports.go), the symbols of libgoccl.so
-// (capi/libgoccl.map), and the signatures and structures for Python (python/goccl/_abi.py). `go generate ./capi` runs
-// it.
+// enter Go (capi/zz_functions.h), the Go functions behind them (capi/zz_exports.go), the structures and enumerations of
+// package core (capi/internal/core/zz_abi.go), the symbols of libgoccl.so (capi/libgoccl.map), and the signatures and
+// structures for Python (python/goccl/_abi.py). `go generate ./capi` runs it.
 //
 // The function goccl_a_b of a header is the Go function AB of package core, in which GocclAB, ABID and the like are the
 // same name: case does not count. The parameters of the Go function say how the parameters of the C function are read,
@@ -18,6 +18,9 @@ import (
 	"os"
 	"path/filepath"
 )
+
+// abiFile is the file of package core that is generated.
+const abiFile = "zz_abi.go"
 
 // headers are the declarations, in the order in which they include each other.
 var headers = []string{"goccl.h", "goccl_moe.h", "goccl_primitive.h"}
@@ -43,7 +46,12 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	core, err := readCore(filepath.Join(root, "internal", "core"))
+	abi, err := writeABI(h)
+	if err != nil {
+		return nil, err
+	}
+	folder := filepath.Join("internal", "core")
+	core, err := readCore(filepath.Join(root, folder), abi)
 	if err != nil {
 		return nil, err
 	}
@@ -52,9 +60,10 @@ func generate(root string) (map[string][]byte, error) {
 		return nil, err
 	}
 	return map[string][]byte{
-		"zz_functions.h":          writeFunctions(h),
-		"zz_exports.go":           exports,
-		"libgoccl.map":            writeMap(h),
-		"../python/goccl/_abi.py": writePython(h, core),
+		filepath.Join(folder, abiFile): abi,
+		"zz_functions.h":               writeFunctions(h),
+		"zz_exports.go":                exports,
+		"libgoccl.map":                 writeMap(h),
+		"../python/goccl/_abi.py":      writePython(h, core),
 	}, nil
 }

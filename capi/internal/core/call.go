@@ -9,17 +9,6 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 )
 
-// CallConfig is goccl_call_config, field by field.
-type CallConfig struct {
-	Size             uint32
-	MinCTAs, MaxCTAs uint16
-	Algorithms       *byte // a C string, or nil
-	Force, CTAPolicy uint32
-	Launched         uintptr
-	AllCounts        unsafe.Pointer // as in Request
-	Exact            uint32
-}
-
 // nearest are goccl's algorithms for NCCL's names, best first.
 var nearest = map[string][]string{
 	"tree": {"one_shot_ll128", "one_shot_ll", "one_shot", "staged"},

@@ -77,9 +77,6 @@ func FifoCreate(ctx *primitive.Context, d *Device, size int) (*primitive.Fifo, e
 	return primitive.NewFifo(ctx, d.device, size)
 }
 
-// Trigger is goccl_trigger.
-type Trigger struct{ Type, Size, Src, SrcOffset, Dst, DstOffset, Semaphore, Position uint64 }
-
 // FifoPoll returns the next trigger and its position in the ring, without removing it.
 func FifoPoll(f *primitive.Fifo) (Trigger, bool, error) {
 	t, position, ok := f.Poll()

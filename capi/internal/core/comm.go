@@ -166,14 +166,6 @@ func readyComm(h Handle) (*comm, *goccl.Comm, error) {
 	return c, inner, err
 }
 
-// CommInfo is goccl_comm_info.
-type CommInfo struct {
-	Rank, Size              int32
-	DeviceKind, DeviceIndex int32
-	Device                  Handle
-	NonBlocking, Reaches    int32
-}
-
 // CommInfoGet describes h; during set-up some fields are not yet known.
 func CommInfoGet(h Handle) (CommInfo, error) {
 	c, err := comms.get(h)

@@ -22,25 +22,6 @@ import (
 // Result is a goccl_result.
 type Result int32
 
-// The results, numbered as in goccl.h.
-const (
-	Success Result = iota
-	CUDAError
-	SystemError
-	InternalError
-	InvalidArgument
-	InvalidUsage
-	PeerDead
-	InProgress
-	Timeout
-	Aborted
-	Mismatch
-	Unsupported
-	Closed
-	Forked
-	OutOfMemory
-)
-
 // Errors that this package creates wrap the root package's kinds.
 var (
 	ErrInvalidArgument = goccl.ErrInvalidArgument

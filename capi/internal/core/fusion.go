@@ -19,21 +19,6 @@ type Fusion = owned[*goccl.Fusion]
 
 var fusions = ownedTable[*goccl.Fusion]{table[*Fusion]{kind: kindFusion, name: "fusion"}}
 
-// FusionConfig is goccl_fusion_config, field by field.
-type FusionConfig struct{ Size, RowBytes, ScratchBytes uint64 }
-
-// FusedRequest is goccl_fused_request, field by field.
-type FusedRequest struct {
-	Size, Tokens, Hidden                            uint64
-	Type, Algorithm                                 uint32
-	Input, Sum, Residual, ResidualOut, Weight, Norm uintptr
-	Quant, Scale, ScaleOut                          uintptr
-	Quantisation, QuantType                         uint32
-	Epsilon                                         float32
-	DividedResidual                                 uint32
-	Stream                                          uintptr
-}
-
 // fusedAlgorithms are the names of GOCCL_FUSION_….
 var fusedAlgorithms = []string{"", fused.OneShot, fused.TwoShot, fused.Apart}
 

@@ -10,25 +10,10 @@ import (
 // ChannelOp is an operation of a kernel on a channel's handle.
 type ChannelOp uint32
 
-// The operations. a is the target offset, b the origin offset, size is in bytes; flag is a packet epoch.
-const (
-	OpSignal ChannelOp = iota + 1
-	OpWait
-	OpPut
-	OpGet
-	OpPutWithSignal
-	OpPutWithSignalAndFlush
-	OpFlush
-	OpPutPackets
-	OpUnpackPackets
-	OpPoll
-	OpRelaxedSignal
-	OpRelaxedWait
-)
-
-// ChannelRun performs an operation of a host-device kernel on the channel h, on the calling thread, as a kernel of one
-// thread. Other languages write kernels for the host device with it. It refuses a memory channel whose memory is on a
-// GPU, where kernels are CUDA kernels.
+// ChannelRun performs an operation of a host-device kernel on the channel h: a is the target offset, b the origin
+// offset, size is in bytes, flag a packet epoch. It runs on the calling thread, as a kernel of one thread. Other
+// languages write kernels for the host device with it. It refuses a memory channel whose memory is on a GPU, where
+// kernels are CUDA kernels.
 func ChannelRun(h Handle, op ChannelOp, a, b, size uint64, flag uint32) (polled bool, err error) {
 	v, err := objects.get(h)
 	if err != nil {

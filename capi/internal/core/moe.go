@@ -4,69 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"unsafe"
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/moe"
 )
-
-// MoESize and the structures below mirror goccl.h, field by field.
-type MoESize struct {
-	Size           uint32
-	PacketTokens   int32
-	Bytes          uint64
-	Tokens, Blocks uint32
-}
-
-// MoEShape is goccl_moe_shape.
-type MoEShape struct{ Layout, Hidden, TopK, Experts uint32 }
-
-// MoEOffsets is goccl_moe_offsets.
-type MoEOffsets struct{ Bytes, Counts, Total, Prefix, Totals, Ranges uint64 }
-
-// MoEHandle is goccl_moe_handle.
-type MoEHandle struct {
-	Shape  MoEShape
-	Memory uintptr
-	Tokens uint64
-}
-
-// MoECountArgs is goccl_moe_count_args.
-type MoECountArgs struct {
-	Handle                                    MoEHandle
-	TopKIndex, Ranks, Experts, InRank, Stream uintptr
-}
-
-// MoENotifyArgs is goccl_moe_notify_args.
-type MoENotifyArgs struct {
-	Handle                            MoEHandle
-	TopKIndex, InRank, Counts, Stream uintptr
-}
-
-// MoEDispatchArgs is goccl_moe_dispatch_args.
-type MoEDispatchArgs struct {
-	Handle                                     MoEHandle
-	X, Scales                                  uintptr
-	Type, Flags, Blocks, Reserved              uint32
-	Index, Weights, RecvX, RecvScales          uintptr
-	RecvRows                                   uint64
-	RecvIndex, RecvWeights, RecvSource, Stream uintptr
-}
-
-// MoECombineArgs is goccl_moe_combine_args.
-type MoECombineArgs struct {
-	Handle           MoEHandle
-	X                uintptr
-	Rows             uint64
-	Weights, Index   uintptr
-	Bias             [2]uintptr
-	Out, OutWeights  uintptr
-	Blocks, Reserved uint32
-	Stream           uintptr
-}
-
-const moeSizeBytes = 24
 
 // The flags of a dispatch.
 const (
@@ -97,8 +41,9 @@ func MoEBytes(ranks int32, tokens uint64, s *MoEShape) (uint64, error) {
 
 // MoECreate makes the memory for dispatches and combines of a communicator. It is collective.
 func MoECreate(a Active, s *MoESize) (*MoE, error) {
-	if s == nil || s.Size < moeSizeBytes || s.Bytes > math.MaxInt64 {
-		return nil, fmt.Errorf("%w: goccl_moe_size.size is not sizeof(goccl_moe_size), %d", ErrInvalidArgument, moeSizeBytes)
+	if s == nil || uintptr(s.Size) < unsafe.Sizeof(*s) || s.Bytes > math.MaxInt64 {
+		return nil, fmt.Errorf("%w: goccl_moe_size.size is not sizeof(goccl_moe_size), %d", ErrInvalidArgument,
+			unsafe.Sizeof(*s))
 	}
 	m, err := a.inner.NewMoE(context.Background(), moe.Size{Bytes: int64(s.Bytes), Tokens: int(s.Tokens),
 		PacketTokens: int(s.PacketTokens), Blocks: int(s.Blocks)})

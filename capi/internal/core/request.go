@@ -10,25 +10,6 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// Request is goccl_request, field by field.
-type Request struct {
-	Comm       Handle
-	Collective uint32
-	Type       uint32
-	Op         uint32
-	Root       int32
-	Send, Recv uintptr
-	Count      uint64
-	Stream     uintptr
-	Scalar     uint64
-	ScalarPtr  uintptr
-	// The arrays belong to the caller and are only read during the call.
-	SendCounts, SendDispls, RecvCounts, RecvDispls unsafe.Pointer
-	SendElements, RecvElements                     uint64
-	// Config is a goccl_call_config, or nil.
-	Config *CallConfig
-}
-
 // firstCreatedOp is GOCCL_FIRST_CREATED_OP.
 const firstCreatedOp = 0x10000
 

@@ -8,9 +8,6 @@ import (
 	"github.com/goccl/goccl/device"
 )
 
-// SignalWait is goccl_signal_wait, field by field.
-type SignalWait struct{ Count, Peer, Index, Context int32 }
-
 // PutSignal writes into a peer's part of a flat window and signals the peer.
 func PutSignal(w *Window, offset uint64, src uintptr, size uint64, peer, context, index int, stream uintptr) error {
 	f, ok := w.inner.(*goccl.FlatWindow)

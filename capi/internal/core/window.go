@@ -43,12 +43,6 @@ func register(a Active, ptr unsafe.Pointer, size uint64,
 	return windows.grant(a.c, w)
 }
 
-// Flat is goccl_flat.
-type Flat struct {
-	Base, Stride, Abort uint64
-	Reserved            [5]uint64
-}
-
 // FlatWait waits until all ranks have mapped a flat window.
 func FlatWait(w *Window) (Flat, error) {
 	f, ok := w.inner.(*goccl.FlatWindow)
