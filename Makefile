@@ -220,7 +220,7 @@ build/libgoccl.so: $(KERNELS) $(CAPI_GO) $(wildcard capi/*.c capi/*.h) capi/libg
 		-ldflags '$(LDFLAGS) -buildid= -extldflags "$(CORE_LINK)"' ./capi
 	@rm -f build/libgoccl.h
 
-build/libnccl.so.2: $(NCCL_C) $(wildcard capi/nccl/*.h) capi/goccl.h capi/loader.h capi/nccl/libnccl.map
+build/libnccl.so.2: $(NCCL_C) $(wildcard capi/nccl/*.h) $(wildcard capi/*.h) capi/nccl/libnccl.map
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -O2 -g0 -Wall -Wextra -Werror -fPIC -shared -o $@ $(NCCL_C) -Wl,-soname,libnccl.so.2 \
 		-Wl,--version-script=capi/nccl/libnccl.map -Wl,-z,nodelete -Wl,-z,defs -Wl,-z,relro -ldl -lpthread

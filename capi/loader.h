@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core.h"
+
 // loader_beside finds the core in the directory of the library that self belongs to: first under the path by which that
 // was opened, then with symbolic links resolved.
 static int loader_beside(const void *self, char path[PATH_MAX]) {
@@ -29,9 +31,16 @@ static int loader_beside(const void *self, char path[PATH_MAX]) {
 	return 0;
 }
 
-// loader_open opens the core that GOCCL_LIBRARY names, the one beside, or the one on the loader's search path. self is
-// any address of the calling library; NULL leaves the reason in failure.
-static void *loader_open(const void *self, const char *library, char *failure, size_t size) {
+// loader_open opens the core that GOCCL_LIBRARY names, the one beside, or the one on the loader's search path, and fills
+// in its functions. self is any address of the calling library. On -1, failure has the reason.
+static int loader_open(const void *self, const char *library, struct core *core, char *failure, size_t size) {
+	static const char *const names[] = {
+#define DOOR(name, params, args) "goccl_" #name,
+#include "zz_functions.h"
+#undef DOOR
+		"goccl_abi_version", "goccl_version", "goccl_result_name", "goccl_last_error", "goccl_release",
+	};
+	_Static_assert(sizeof names == sizeof *core, "a name for each function");
 	char path[PATH_MAX];
 	const char *named = getenv("GOCCL_LIBRARY");
 	if (named && *named)
@@ -43,12 +52,15 @@ static void *loader_open(const void *self, const char *library, char *failure, s
 		const char *why = dlerror();
 		snprintf(failure, size, "libgoccl.so cannot be loaded: %s: keep it beside %s, or name it with GOCCL_LIBRARY",
 			 why ? why : "no such file", library);
+		return -1;
 	}
-	return lib;
-}
-
-static void loader_lacks(const char *function, const char *library, char *failure, size_t size) {
-	snprintf(failure, size, "libgoccl.so has no %s: it is of another release than this %s", function, library);
+	void **slot = (void **)core;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (!(slot[i] = dlsym(lib, names[i]))) {
+			snprintf(failure, size, "libgoccl.so has no %s: it is of another release than this %s", names[i], library);
+			return -1;
+		}
+	return 0;
 }
 
 #endif

@@ -45,18 +45,7 @@ const char *shim_setting(const char *name) {
 
 // load fills the table, or the text of the failure.
 static int load(void) {
-	void *lib = loader_open(&core, "libnccl.so.2", failure, sizeof failure);
-	if (!lib) return -1;
-	void **slot = (void **)&core;
-	static const char *const names[] = {
-#define CORE_NAME(name) "goccl_" #name,
-		CORE(CORE_NAME)
-	};
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (!(slot[i] = dlsym(lib, names[i]))) {
-			loader_lacks(names[i], "libnccl.so.2", failure, sizeof failure);
-			return -1;
-		}
+	if (loader_open(&core, "libnccl.so.2", &core, failure, sizeof failure)) return -1;
 	if (core.abi_version() != GOCCL_ABI_VERSION) {
 		snprintf(failure, sizeof failure,
 			"libgoccl.so has ABI %u, this libnccl.so.2 needs %u: install both from one release",

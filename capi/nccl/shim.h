@@ -6,24 +6,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-#include "../goccl.h"
+#include "../core.h"
 #include "nccl.h"
 
-// CORE lists the functions of goccl.h that are used.
-#define CORE(F) \
-	F(abi_version) \
-	F(version) F(last_error) F(unique_id_create) F(unique_id_close) F(device_open) F(device_current) F(alloc) \
-		F(free) F(comm_start) F(comm_init_all) F(comm_split_start) F(comm_shrink_start) F(comm_unique_id) \
-			F(comm_grow_start) F(comm_suspend_start) F(comm_resume_start) F(comm_memory) F(comm_wait) \
-				F(comm_info_get) F(comm_hash) F(comm_error) F(comm_finalize) F(comm_destroy) \
-					F(comm_abort) F(comm_revoke) F(op_create) F(op_destroy) F(window_register) \
-						F(flat_register) F(flat_wait) F(window_deregister) F(copy_in) F(check) \
-							F(submit) F(put_signal) F(signal) F(wait_signal) F(notify) \
-								F(estimate)
-#define CORE_FIELD(name) __typeof__(goccl_##name) *name;
-struct core {
-	CORE(CORE_FIELD)
-};
 extern struct core core;
 
 // shim_core makes the core usable, or returns the reason of the failure. It must be called before any use of `core`.
