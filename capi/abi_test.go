@@ -37,7 +37,7 @@ func TestExportedSymbols(t *testing.T) {
 		t.Fatal(err)
 	}
 	nccl := symbols(t, filepath.Join(dir, "libnccl.so.2"))
-	listed := regexp.MustCompile(`(?m)^NCCL_API\([^,]+, (\w+)`).FindAllSubmatch(header, -1)
+	listed := regexp.MustCompile(`(?m)^NCCL_(?:API|LACKS)\(\w+[^,]*, (\w+)`).FindAllSubmatch(header, -1)
 	for _, m := range listed {
 		for _, s := range []string{"W " + string(m[1]), "T p" + string(m[1])} {
 			if !slices.Contains(nccl, s) {

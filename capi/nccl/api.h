@@ -1,5 +1,6 @@
-/* NCCL's host functions, one per line: NCCL_API(result, name, parameters). nccl.h declares its functions with this
- * list, and the test of exported symbols uses it. */
+/* NCCL's host functions, one per line: NCCL_API(result, name, parameters), and NCCL_LACKS(feature, name, parameters)
+ * for those that refuse, because goccl has no such feature. nccl.h declares its functions with this list, unsupported.c
+ * defines those that refuse, and the test of exported symbols uses it. */
 
 /* The library */
 NCCL_API(ncclResult_t, ncclGetVersion, int *version)
@@ -123,36 +124,36 @@ NCCL_API(ncclResult_t, ncclGetMultimemDevicePointer, ncclWindow_t window, size_t
 	ncclMultimemHandle_t multimem, void **outPtr)
 NCCL_API(ncclResult_t, ncclGetLsaDevicePointer, ncclWindow_t window, size_t offset, int lsaRank, void **outPtr)
 NCCL_API(ncclResult_t, ncclGetPeerDevicePointer, ncclWindow_t window, size_t offset, int peer, void **outPtr)
-NCCL_API(ncclResult_t, ncclGetCftDeviceLeInfo, ncclWindow_t window, size_t offset, int peerCft, ncclTeam_t cftTeam,
+NCCL_LACKS(CFT, ncclGetCftDeviceLeInfo, ncclWindow_t window, size_t offset, int peerCft, ncclTeam_t cftTeam,
 	uint32_t *leId, size_t *leOffset)
-NCCL_API(ncclResult_t, ncclGetPeerDeviceLeInfo, ncclWindow_t window, size_t offset, int peerWorld, uint32_t *leId,
+NCCL_LACKS(CFT, ncclGetPeerDeviceLeInfo, ncclWindow_t window, size_t offset, int peerWorld, uint32_t *leId,
 	size_t *leOffset)
-NCCL_API(ncclResult_t, ncclGetMultimemDeviceLeInfo, ncclWindow_t window, size_t offset, uint32_t *leId,
+NCCL_LACKS(CFT, ncclGetMultimemDeviceLeInfo, ncclWindow_t window, size_t offset, uint32_t *leId,
 	size_t *leOffset)
 NCCL_API(ncclResult_t, ncclSetEncryption, const ncclEncryptionConfig_t *config)
 NCCL_API(ncclResult_t, ncclLsaBarrierCreateRequirement, ncclTeam_t team, int nBarriers, void *outHandle,
 	ncclDevResourceRequirements_t *outReq)
-NCCL_API(ncclResult_t, ncclGinBarrierCreateRequirement, ncclComm_t comm, ncclTeam_t team, int nBarriers,
+NCCL_LACKS(GIN, ncclGinBarrierCreateRequirement, ncclComm_t comm, ncclTeam_t team, int nBarriers,
 	void *outHandle, ncclDevResourceRequirements_t *outReq)
 NCCL_API(ncclResult_t, ncclLLA2ACreateRequirement, int nBlocks, int nSlots, void *outHandle,
 	ncclDevResourceRequirements_t *outReq)
-NCCL_API(ncclResult_t, ncclGinOutboxCreateRequirement, int nBlocks, int sizeLog2, void *outHandle,
+NCCL_LACKS(GIN, ncclGinOutboxCreateRequirement, int nBlocks, int sizeLog2, void *outHandle,
 	ncclDevResourceRequirements_t *outReq)
-NCCL_API(ncclResult_t, ncclGinInboxA2ACreateRequirement, ncclTeam_t peers, int nBlocks, int sizeLog2,
+NCCL_LACKS(GIN, ncclGinInboxA2ACreateRequirement, ncclTeam_t peers, int nBlocks, int sizeLog2,
 	void *outHandle, ncclDevResourceRequirements_t *outReq)
-NCCL_API(ncclResult_t, ncclParamBind, ncclParamHandle_t *out, const char *key)
-NCCL_API(ncclResult_t, ncclParamGetI8, ncclParamHandle_t h, int8_t *out)
-NCCL_API(ncclResult_t, ncclParamGetI16, ncclParamHandle_t h, int16_t *out)
-NCCL_API(ncclResult_t, ncclParamGetI32, ncclParamHandle_t h, int32_t *out)
-NCCL_API(ncclResult_t, ncclParamGetI64, ncclParamHandle_t h, int64_t *out)
-NCCL_API(ncclResult_t, ncclParamGetU8, ncclParamHandle_t h, uint8_t *out)
-NCCL_API(ncclResult_t, ncclParamGetU16, ncclParamHandle_t h, uint16_t *out)
-NCCL_API(ncclResult_t, ncclParamGetU32, ncclParamHandle_t h, uint32_t *out)
-NCCL_API(ncclResult_t, ncclParamGetU64, ncclParamHandle_t h, uint64_t *out)
-NCCL_API(ncclResult_t, ncclParamGetStr, ncclParamHandle_t h, const char **out)
-NCCL_API(ncclResult_t, ncclParamGet, ncclParamHandle_t h, void *out, int maxLen, int *len)
-NCCL_API(ncclResult_t, ncclParamGetParameter, const char *key, const char **value, int *valueLen)
-NCCL_API(ncclResult_t, ncclParamGetAllParameterKeys, const char ***table, int *tableLen)
+NCCL_LACKS(PARAMS, ncclParamBind, ncclParamHandle_t *out, const char *key)
+NCCL_LACKS(PARAMS, ncclParamGetI8, ncclParamHandle_t h, int8_t *out)
+NCCL_LACKS(PARAMS, ncclParamGetI16, ncclParamHandle_t h, int16_t *out)
+NCCL_LACKS(PARAMS, ncclParamGetI32, ncclParamHandle_t h, int32_t *out)
+NCCL_LACKS(PARAMS, ncclParamGetI64, ncclParamHandle_t h, int64_t *out)
+NCCL_LACKS(PARAMS, ncclParamGetU8, ncclParamHandle_t h, uint8_t *out)
+NCCL_LACKS(PARAMS, ncclParamGetU16, ncclParamHandle_t h, uint16_t *out)
+NCCL_LACKS(PARAMS, ncclParamGetU32, ncclParamHandle_t h, uint32_t *out)
+NCCL_LACKS(PARAMS, ncclParamGetU64, ncclParamHandle_t h, uint64_t *out)
+NCCL_LACKS(PARAMS, ncclParamGetStr, ncclParamHandle_t h, const char **out)
+NCCL_LACKS(PARAMS, ncclParamGet, ncclParamHandle_t h, void *out, int maxLen, int *len)
+NCCL_LACKS(PARAMS, ncclParamGetParameter, const char *key, const char **value, int *valueLen)
+NCCL_LACKS(PARAMS, ncclParamGetAllParameterKeys, const char ***table, int *tableLen)
 
 /* The rest of the host half of the device API, which has no result to report an error: all ranks are one team. */
 NCCL_API(void, ncclParamDumpAll, void)

@@ -245,8 +245,10 @@ typedef struct ncclMultimemHandle { void *mcBasePtr; } ncclMultimemHandle_t;
 #define NCCL_API(ret, name, ...) \
 	ret name(__VA_ARGS__); \
 	ret p##name(__VA_ARGS__);
+#define NCCL_LACKS(feature, name, ...) NCCL_API(ncclResult_t, name, __VA_ARGS__)
 #include "api.h"
 #undef NCCL_API
+#undef NCCL_LACKS
 
 #ifdef __cplusplus
 }

@@ -13,6 +13,7 @@ static const struct function functions[] = {
 #define DOOR(name, params, args) {"libgoccl.so", "goccl_" #name, #params},
 #include "../zz_functions.h"
 #define NCCL_API(ret, name, ...) {"libnccl.so.2", #name, "(" #__VA_ARGS__ ")"},
+#define NCCL_LACKS(feature, name, ...) NCCL_API(ncclResult_t, name, __VA_ARGS__)
 #include "../nccl/api.h"
 };
 
