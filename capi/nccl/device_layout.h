@@ -57,73 +57,6 @@ struct ranks {
 	uint32_t lsa_size_rcp;
 };
 
-// ncclDevComm, passed to kernels by value.
-struct devcomm_22803 {
-	struct ranks ranks;
-	uint64_t table, window;  // of the resources
-	uint64_t own_host, base;
-	int32_t own_ranks[2];
-	uint32_t stride4G, own_multicast;
-	uint64_t multicast;
-	struct lsa_barrier barrier;
-};
-struct devcomm_22807 {  // to 2.29.3
-	struct ranks ranks;
-	uint64_t table, window;
-	uint64_t own_host, base;
-	int32_t own_ranks[2];
-	uint32_t stride4G, own_multicast;
-	uint64_t own_gin[5];
-	uint64_t multicast;
-	struct lsa_barrier barrier;
-	uint64_t gin[9];
-};
-struct devcomm_22907 {
-	struct ranks ranks;
-	uint64_t table, window;
-	uint64_t own_host, base;
-	int32_t own_ranks[2];
-	uint32_t stride4G, own_multicast;
-	uint64_t own_gin[5];
-	uint64_t multicast;
-	struct lsa_barrier barrier;
-	uint64_t gin[11];
-	uint64_t abort;
-};
-struct devcomm_23003 {  // to 2.30.7
-	uint32_t magic, version;
-	struct ranks ranks;
-	uint64_t table, window;
-	uint64_t own_host, base;
-	int32_t own_ranks[2];
-	uint32_t stride4G, own_multicast;
-	uint64_t own_gin[5];
-	uint64_t multicast;
-	struct lsa_barrier barrier;
-	uint64_t gin[9];
-	uint64_t abort;
-	struct lsa_barrier hybrid;
-	uint64_t gin_barriers[2];
-};
-struct devcomm_23102 {  // to 2.32.3
-	uint32_t magic, version;
-	struct ranks ranks;
-	uint64_t table, window;
-	uint64_t base;
-	uint32_t stride4G, own_multicast;
-	uint64_t gin_barrier;
-	uint64_t multicast;
-	struct lsa_barrier barrier;
-	uint64_t gin[10];
-	uint64_t abort;
-	struct lsa_barrier hybrid;
-	uint64_t rest[8];
-};
-_Static_assert(sizeof(struct devcomm_22803) == 88 && sizeof(struct devcomm_22807) == 200 &&
-                       sizeof(struct devcomm_22907) == 224 && sizeof(struct devcomm_23003) == 240 &&
-                       sizeof(struct devcomm_23102) == 248,
-        "ncclDevComm");
-
 // What a program asks of ncclDevCommCreate. From 2.29 on, size, magic and version come first; programs of 2.28 have no
 // mark. 2.28.3 has only one count of barriers.
 struct requirements_22803 {
@@ -189,26 +122,20 @@ struct team {
 };
 _Static_assert(sizeof(struct team) == 32 && offsetof(struct team, multimem) == 20, "ncclTeamRequirements");
 
-// Where the versions of ncclDevComm have their fields; 0: the version has no such field. A layout holds until the next
-// one begins.
+// ncclDevComm, which kernels get by value: the sizes of its versions, and the offsets of their fields. 0: the version has
+// no such field. versioned: it begins with the magic number and the version. base and stride4G are of the resource
+// window. A layout holds until the next one begins.
 struct devcomm_layout {
 	unsigned since, size, versioned, ranks, table, window, base, stride4G, barrier, abort, hybrid;
 };
-#define DEVCOMM(v, versioned_, abort_, hybrid_)                                             \
-	{v, sizeof(struct devcomm_##v), versioned_, offsetof(struct devcomm_##v, ranks),    \
-	        offsetof(struct devcomm_##v, table), offsetof(struct devcomm_##v, window),  \
-	        offsetof(struct devcomm_##v, base), offsetof(struct devcomm_##v, stride4G), \
-	        offsetof(struct devcomm_##v, barrier), abort_, hybrid_}
-#define AT(v, field) offsetof(struct devcomm_##v, field)
 static const struct devcomm_layout devcomm_layouts[] = {
-        DEVCOMM(22803, 0, 0, 0),
-        DEVCOMM(22807, 0, 0, 0),
-        DEVCOMM(22907, 0, AT(22907, abort), 0),
-        DEVCOMM(23003, 1, AT(23003, abort), AT(23003, hybrid)),
-        DEVCOMM(23102, 1, AT(23102, abort), AT(23102, hybrid)),
+        // since  size   versioned  ranks  table  window  base   stride4G  barrier  abort  hybrid
+        {  22803, 88,    0,         0,     24,    32,     48,    64,       80,      0,     0},
+        {  22807, 200,   0,         0,     24,    32,     48,    64,       120,     0,     0},
+        {  22907, 224,   0,         0,     24,    32,     48,    64,       120,     216,   0},
+        {  23003, 240,   1,         8,     32,    40,     56,    72,       128,     208,   216},
+        {  23102, 248,   1,         8,     32,    40,     48,    56,       80,      168,   176},
 };
-#undef DEVCOMM
-#undef AT
 #define DEVCOMM_LAYOUTS (sizeof devcomm_layouts / sizeof *devcomm_layouts)
 #define DEVCOMM_FIRST 22803
 #define DEVCOMM_LAST 23299  // newer programs are refused
