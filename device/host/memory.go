@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -61,23 +62,15 @@ func newUnique() uint64 {
 
 // insert adds m. The caller holds the registry lock.
 func insert(m *mapping) {
-	i, _ := slices.BinarySearchFunc(registry.byBase, m.base, func(m *mapping, b uintptr) int { return compare(m.base, b) })
+	i, _ := slices.BinarySearchFunc(registry.byBase, m.base, func(m *mapping, b uintptr) int {
+		return cmp.Compare(m.base, b)
+	})
 	registry.byBase = slices.Insert(registry.byBase, i, m)
 	if m.mapped != 0 {
 		registry.byInode[m.inode] = m
 	} else {
 		registry.byUnique[m.unique] = m
 	}
-}
-
-func compare(a, b uintptr) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // find returns the mapping that holds p, or nil. The caller holds the registry lock. Registered ranges may be nested;
