@@ -31,8 +31,8 @@ static int loader_beside(const void *self, char path[PATH_MAX]) {
 	return 0;
 }
 
-// loader_open opens the core that GOCCL_LIBRARY names, the one beside, or the one on the loader's search path, and fills
-// in its functions. self is any address of the calling library. On -1, failure has the reason.
+// loader_open opens the core that GOCCL_LIBRARY names, the one beside, or the one on the loader's search path, and
+// fills in its functions. self is any address of the calling library. On -1, failure has the reason.
 static int loader_open(const void *self, const char *library, struct core *core, char *failure, size_t size) {
 	static const char *const names[] = {
 #define DOOR(name, params, args) "goccl_" #name,

@@ -122,8 +122,8 @@ struct team {
 };
 _Static_assert(sizeof(struct team) == 32 && offsetof(struct team, multimem) == 20, "ncclTeamRequirements");
 
-// ncclDevComm, which kernels get by value: the sizes of its versions, and the offsets of their fields. 0: the version has
-// no such field. versioned: it begins with the magic number and the version. base and stride4G are of the resource
+// ncclDevComm, which kernels get by value: the sizes of its versions, and the offsets of their fields. 0: the version
+// has no such field. versioned: it begins with the magic number and the version. base and stride4G are of the resource
 // window. A layout holds until the next one begins.
 struct devcomm_layout {
 	unsigned since, size, versioned, ranks, table, window, base, stride4G, barrier, abort, hybrid;
