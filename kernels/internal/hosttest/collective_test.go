@@ -20,7 +20,7 @@ func editable(t *testing.T) map[string]string {
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("%d headers, %v", len(paths), err)
 	}
-	paths = append(paths, "../../include/goccl/packet.cuh", "../../include/goccl/pipe.cuh")
+	paths = append(paths, "../../include/goccl/packet.cuh", "../../include/goccl/pipe.cuh", "../../include/goccl/bulk.cuh")
 	texts := make(map[string]string)
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
@@ -36,6 +36,12 @@ func editable(t *testing.T) map[string]string {
 // collectiveHeaders writes a copy of the headers for the emulation and returns the folder to include from.
 func collectiveHeaders(t *testing.T) string {
 	t.Helper()
+	return editedHeaders(t, sizes, slices.Concat(unordered, mutationEdits(mutations)))
+}
+
+// editedHeaders is collectiveHeaders with any sizes and edits.
+func editedHeaders(t *testing.T, sizes []size, edits []edit) string {
+	t.Helper()
 	texts := editable(t)
 	for _, z := range sizes {
 		re := regexp.MustCompile(`constexpr uint32_t ` + z.name + ` = [^;]+;`)
@@ -44,10 +50,6 @@ func collectiveHeaders(t *testing.T) string {
 		}
 		texts[z.file] = re.ReplaceAllString(texts[z.file], "constexpr uint32_t "+z.name+" = "+z.value+";")
 	}
-	edits := slices.Clone(unordered)
-	for _, m := range mutations {
-		edits = append(edits, m.edit)
-	}
 	for _, e := range edits {
 		if n := strings.Count(texts[e.file], e.old); n != 1 {
 			t.Fatalf("%s has %q %d times: want it once; bring mutations_test.go up to date", e.file, e.old, n)
@@ -55,6 +57,13 @@ func collectiveHeaders(t *testing.T) string {
 		texts[e.file] = strings.Replace(texts[e.file], e.old, e.new, 1)
 	}
 	return written(t, texts)
+}
+
+func mutationEdits(all []mutation) (edits []edit) {
+	for _, m := range all {
+		edits = append(edits, m.edit)
+	}
+	return edits
 }
 
 // TestCollectives runs the collective kernels on ranks that drift apart, and then each of their protocols broken.

@@ -56,11 +56,7 @@ func TestFused(t *testing.T) {
 	for i, path := range paths {
 		paths[i] = "fused/" + filepath.Base(path)
 	}
-	var edits []edit
-	for _, m := range fusedEdits {
-		edits = append(edits, m.edit)
-	}
-	program := buildSanitized(t, "fused", "-I"+brokenHeaders(t, paths, edits))
+	program := buildSanitized(t, "fused", "-I"+brokenHeaders(t, paths, mutationEdits(fusedEdits)))
 	for _, name := range []string{"mixed", "drifting", "aborted"} {
 		t.Run(name, func(t *testing.T) {
 			if out, ok := run(t, program, name); !ok {

@@ -32,7 +32,10 @@ struct Dim3 {
   uint32_t x = 0, y = 0, z = 0;
 };
 
-constexpr uint32_t warpSize = 32;
+#ifndef GOCCL_WARP
+#define GOCCL_WARP 32
+#endif
+constexpr uint32_t warpSize = GOCCL_WARP;
 
 // Barrier is where threads meet. It orders its own threads and no others: std::barrier would not do, because libstdc++
 // waits through a table that all barriers share, which ThreadSanitizer would take for order between blocks. It does not
@@ -54,6 +57,10 @@ struct Barrier {
   std::atomic<uint32_t> arrived{0}, generation{0};
 };
 
+// meeting, if it is set, is called before and after a thread meets its group: bulk.hpp carries more between threads.
+struct Group;
+inline void (*meeting)(Group& group, bool after) = nullptr;
+
 // Group is a set of threads: a block or a warp.
 struct Group {
   explicit Group(uint32_t n) : size(n), slots{std::vector<uint32_t>(n), std::vector<uint32_t>(n)}, turns(n) {}
@@ -63,7 +70,11 @@ struct Group {
   Barrier all, named[3];
   alignas(16) uint8_t shared[16 << 10] = {};  // a block's shared memory
 
-  void meet() { all.meet(size); }
+  void meet() {
+    if (meeting != nullptr) meeting(*this, false);
+    all.meet(size);
+    if (meeting != nullptr) meeting(*this, true);
+  }
 
   // exchange publishes v of each thread and lets all of them look at all values. The tables alternate: a
   // thread that writes one again has met the others since, after they had looked at it.
