@@ -167,16 +167,33 @@ func bulkProgram(t *testing.T, long bool) string {
 	return buildSanitized(t, "direct", extra...)
 }
 
-// TestBulk runs reductions and moves by bulk copies, on ranks that drift apart, and then their pipelines broken. With
-// GOCCL_FULL=1 it has all types and more runs.
+// TestBulk runs small kernels that the emulation must order as PTX does, reductions and moves by bulk copies on ranks
+// that drift apart, and then their pipelines broken. With GOCCL_FULL=1 it has all types and more runs.
 func TestBulk(t *testing.T) {
 	t.Parallel()
 	long := setting.Lenient().Full != ""
-	program, runs, launches := bulkProgram(t, long), 1, "8"
+	program, runs, launches := bulkProgram(t, long), 1, "6"
 	if long {
 		runs, launches = 6, "40"
 	}
 	seed := func() string { return strconv.FormatUint(uint64(rand.Uint32()), 10) }
+	t.Run("litmus", func(t *testing.T) {
+		t.Parallel()
+		number := 0
+		for ; ; number++ {
+			out, ok := runSanitized(t, "symbolize=0", program, "litmus", strconv.Itoa(number))
+			what, _, found := strings.Cut(out, "\n")
+			if !found {
+				break
+			}
+			if races := strings.HasSuffix(what, ": race"); ok == races || races != strings.Contains(out, "data race") {
+				t.Errorf("%d, %s", number, out)
+			}
+		}
+		if number < 30 {
+			t.Errorf("%d tests: want 30 at least", number)
+		}
+	})
 	for _, name := range []string{"reduce", "scatter", "move"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

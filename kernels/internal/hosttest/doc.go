@@ -7,7 +7,8 @@
 //
 // Bulk copies and their barriers are emulated as well (bulk.hpp): a copy is a thread for ThreadSanitizer, ordered with
 // others by mbarriers and bulk groups only, and it does not see generic writes without a proxy fence. The test replaces
-// the PTX of bulk.cuh, instruction by instruction, and nothing else of the kernels.
+// the PTX of bulk.cuh, instruction by instruction, besides sizes and declarations of shared memory. litmus.hpp holds
+// small kernels that must have a race, or none.
 //
 // Every program is also run broken. A mutation weakens all releases or all acquires to relaxed, or breaks the program's
 // own logic (-DBUG): a protocol test that then still passes proves nothing, and fails here.

@@ -1,7 +1,7 @@
-// Work in place by bulk copies, on ranks that drift apart: direct NAME SEED LAUNCHES [MUTATION...]. Every launch has
+// Work in place by bulk copies, on ranks that drift apart: direct NAME SEED LAUNCHES [MUTATION...], and what orders the
+// copies: direct litmus NUMBER. Every launch has
 // random inputs, sizes, roots, places and layouts. Memory that holds no result must be as it was, bit for bit.
-#include "bulk.hpp"
-#include "ranks.hpp"
+#include "litmus.hpp"
 
 #include <string>
 
@@ -277,6 +277,7 @@ void Fleet::once(uint32_t rank, uint32_t launch) {
 
 int main(int argc, char** argv) {
   using namespace ranks;
+  if (argc == 3 && std::string(argv[1]) == "litmus") return litmus::run(static_cast<uint32_t>(std::atoi(argv[2])));
   if (argc < 4) return 2;
   for (int i = 4; i < argc; ++i) {
     hostWeakAcquire |= std::strcmp(argv[i], "acquire") == 0;
