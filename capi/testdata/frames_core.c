@@ -10,7 +10,13 @@
 __attribute__((used)) static goccl_result accept_call(void) { return GOCCL_SUCCESS; }
 
 #define ACCEPT(name) __asm__(".weak goccl_" #name "\n.set goccl_" #name ", accept_call");
-CORE(ACCEPT)
+#define DOOR(name, params, args) ACCEPT(name)
+#include "../zz_functions.h"
+#undef DOOR
+ACCEPT(version)
+ACCEPT(result_name)
+ACCEPT(last_error)
+ACCEPT(release)
 
 uint32_t own_version(void) __asm__("goccl_abi_version");
 uint32_t own_version(void) { return GOCCL_ABI_VERSION; }
