@@ -149,6 +149,16 @@ var bulkMutations = []mutation{
 	{"ended before the moves", "move", edit{"collective/direct_move.cuh", `if (mutated("told before the moves"))`,
 		`if (mutated("ended before the moves")) {
     } else if (mutated("told before the moves"))`}},
+
+	// BulkPipe.
+	{"pipe before it is there", "pipe", edit{"goccl/bulk.cuh", "barriers[s].wait((phases >> s) & 1, abort);",
+		`mutated("pipe before it is there") ? statusOk : barriers[s].wait((phases >> s) & 1, abort);`}},
+	{"stage of a pipe still read", "pipe", edit{"goccl/bulk.cuh", "bulkWaitSource<2>();",
+		`if (!mutated("stage of a pipe still read")) bulkWaitSource<2>();`}},
+	{"stage of an earlier copy", "pipe", edit{"goccl/bulk.cuh", "bulkWaitSource<0>();",
+		`if (!mutated("stage of an earlier copy")) bulkWaitSource<0>();`}},
+	{"pipe not finished", "pipe", edit{"goccl/bulk.cuh", "void finish() { bulkWait<0>(); }",
+		`void finish() { mutated("pipe not finished") ? bulkWaitSource<0>() : bulkWait<0>(); }`}},
 }
 
 // bulkProgram builds the program of reductions and moves by bulk copies.
@@ -168,7 +178,7 @@ func bulkProgram(t *testing.T, long bool) string {
 }
 
 // TestBulk runs small kernels that the emulation must order as PTX does, reductions and moves by bulk copies on ranks
-// that drift apart, and then their pipelines broken. With GOCCL_FULL=1 it has all types and more runs.
+// that drift apart, and pipes, and then each of them broken. With GOCCL_FULL=1 it has all types and more runs.
 func TestBulk(t *testing.T) {
 	t.Parallel()
 	long := setting.Lenient().Full != ""
@@ -190,14 +200,17 @@ func TestBulk(t *testing.T) {
 				t.Errorf("%d, %s", number, out)
 			}
 		}
-		if number < 30 {
-			t.Errorf("%d tests: want 30 at least", number)
+		if number < 32 {
+			t.Errorf("%d tests: want 32 at least", number)
 		}
 	})
-	for _, name := range []string{"reduce", "scatter", "move"} {
+	for _, name := range []string{"reduce", "scatter", "move", "pipe"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			broken := []string{"acquire", "release"}
+			if name == "pipe" {
+				broken = nil // it has no flags
+			}
 			for _, m := range bulkMutations {
 				if slices.Contains(strings.Fields(m.programs), name) {
 					broken = append(broken, m.name)

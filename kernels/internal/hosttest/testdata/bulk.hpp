@@ -18,14 +18,15 @@
 // a view for each state space: another fiber, whose clock is what the thread knew at its last fence for that space.
 // Where threads synchronise inside a block, their views do. A copy reads with the view of its issuer, and before it
 // writes it reads its target so: that is a race if a write to either was not fenced. It writes with all that its issuer
-// knew when it issued: what others have read may be overwritten if they have said so, without a fence. What a load has
+// knew when it issued: what others have read may be overwritten if they have said so, without a fence. What a copy has
 // written is in the views of those that have seen its end.
 //
 // # What is not modelled
 //
 // Views are not passed on between blocks: a fence before a release does not count at the other side of the flag, one
-// after the acquire does, as bulk.cuh demands. The begin of a kernel is a fence of all earlier work. Copies of one
-// thread that are `turns` apart are ordered. A try_wait is ordered with every second earlier phase, not with each. A
+// after the acquire does, as bulk.cuh demands. The begin of a kernel is a fence of all earlier work. The end of a copy
+// is a fence for those that see it, in the space of its target, of all that its issuer knew when it issued. Copies of
+// one thread that are `turns` apart are ordered. A try_wait is ordered with every second earlier phase, not with each. A
 // waiting thread is not suspended for as long as the hardware would. Clusters, multicast and L2 hints do not exist.
 #pragma once
 
@@ -179,6 +180,7 @@ inline void wait(uint32_t most, bool sources) {
       if (done) {
         for (size_t g = 0; g < over; ++g) {
           (sources ? i.groups[g].read : i.groups[g].ended).acquire();
+          if (!sources) member->view[global].acquire(i.groups[g].ended);
           i.groups[g].readSeen = true;
         }
         if (!sources) i.groups.erase(i.groups.begin(), i.groups.begin() + static_cast<long>(over));

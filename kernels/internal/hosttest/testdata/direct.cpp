@@ -1,7 +1,7 @@
 // Work in place by bulk copies, on ranks that drift apart: direct NAME SEED LAUNCHES [MUTATION...], and what orders the
-// copies: direct litmus NUMBER. Every launch has
+// copies: direct litmus NUMBER. NAME pipe is BulkPipe. Every launch has
 // random inputs, sizes, roots, places and layouts. Memory that holds no result must be as it was, bit for bit.
-#include "litmus.hpp"
+#include "pipes.hpp"
 
 #include <string>
 
@@ -287,6 +287,10 @@ int main(int argc, char** argv) {
   const std::string name = argv[1];
   const uint64_t seed = std::strtoull(argv[2], nullptr, 10);
   const uint32_t launches = static_cast<uint32_t>(std::atoi(argv[3]));
+  if (name == "pipe") {
+    litmus::pipes(static_cast<uint32_t>(seed), launches);
+    return 0;
+  }
   const std::vector<Job>* jobs = name == "reduce" ? &reductions : name == "scatter" ? &scatterings : &moves;
   if (jobs == &moves && name != "move") return 2;
   std::vector<std::unique_ptr<bulk::Device>> devices;

@@ -195,6 +195,16 @@ const Test tests[] = {
        storeOf(g + bytes), bulkStore(g, tile(), bytes), bulkWait<0>(), look(g);
        bulkCommit(), bulkWait<0>();
      }},
+    {"load of what a store has written",
+     [](uint8_t* g) {
+       init();
+       if (first()) storeOf(g), bulkWait<0>(), load(g), await();
+     }},
+    {"load of what a store writes: race",
+     [](uint8_t* g) {
+       init();
+       if (first()) storeOf(g), bulkWaitSource<0>(), load(g), await(), bulkWait<0>();
+     }},
     {"arrivals carry writes and fences",
      [](uint8_t* g) {
        init(2);
