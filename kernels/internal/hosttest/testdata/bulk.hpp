@@ -26,8 +26,8 @@
 // Views are not passed on between blocks: a fence before a release does not count at the other side of the flag, one
 // after the acquire does, as bulk.cuh demands. The begin of a kernel is a fence of all earlier work. The end of a copy
 // is a fence for those that see it, in the space of its target, of all that its issuer knew when it issued. Copies of
-// one thread that are `turns` apart are ordered. A try_wait is ordered with every second earlier phase, not with each. A
-// waiting thread is not suspended for as long as the hardware would. Clusters, multicast and L2 hints do not exist.
+// one thread that are `turns` apart are ordered. A try_wait is ordered with every second earlier phase, not with all.
+// A waiting thread is not suspended for as long as the hardware would. Clusters, multicast and L2 hints do not exist.
 #pragma once
 
 #include "device.hpp"
