@@ -3,9 +3,11 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 MAKEFLAGS   += --no-builtin-rules
-# libgoccl.so must not tell where it was built. Everything else is built likewise: what differs in this would all be
-# compiled twice, Go's library too.
-export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
+# libgoccl.so must not tell where it was built, and is linked without debug information, which a sixth of the time of
+# compilers goes to. Everything else is built likewise: what differs in this would all be compiled twice, Go's library
+# too. A debugger needs a build by go itself.
+BUILD   := -trimpath -gcflags=all=-dwarf=false
+export GOFLAGS := $(filter-out $(BUILD),$(GOFLAGS)) $(BUILD)
 
 GO       ?= go
 # Tests and linters use the code that libgoccl.so consists of, position independent: other code would all be compiled
@@ -47,8 +49,8 @@ help: ## this list
 
 # Half of the time of many tests is waits, so two targets run at once.
 test: ## all that needs no GPU. GOCCL_FULL=1: also what takes long, all of unit, and every fuzz target
-	@$(MAKE) --no-print-directory tools
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory system
+	@$(MAKE) --no-print-directory -j2 tools build
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory -j2 race python-test kernels-check $(if $(GOCCL_FULL),unit,plain again)
 	@if [ -n "$${GOCCL_FULL-}" ]; then $(MAKE) --no-print-directory fuzz; fi
@@ -57,9 +59,13 @@ rdma: libgoccl ## the tests that need RDMA adapters, by software RDMA in virtual
 	@tools/rdma/install.sh
 	@tools/rdma/run.sh
 
-tools: $(LINT) ## install what the other targets call
+tools: system $(LINT) nvrtc $(TOOLS)/mpich/ready ## install what the other targets call
+
+.PHONY: system nvrtc
+system:
 	@tools/install.sh
-	@$(MAKE) --no-print-directory $(VENV)/ready $(TOOLS)/mpich/ready
+
+nvrtc: $(VENV)/ready
 	@PYTHON=$(VENV)/bin/python kernels/install-nvrtc.sh
 
 # Linters have a module of their own, so that their dependencies are not ours.
@@ -243,7 +249,7 @@ PYTHON ?= python3
 PIP     = $(VENV)/bin/python -m pip install -q --disable-pip-version-check
 
 .PHONY: python-test wheel
-$(VENV)/ready: python/tests/requirements.txt
+$(VENV)/ready: python/tests/requirements.txt | system
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) -r $<
 	@touch $@
