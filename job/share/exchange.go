@@ -186,7 +186,8 @@ func (x *exchange) decode(records [][]byte, own *part) ([]part, error) {
 	return parts, first
 }
 
-// verdict returns the error that another rank has met. It blames that rank, or the one whose process it has found gone.
+// verdict returns the error that another rank has met. The error blames that rank, or a third one, whose process it
+// has found gone.
 func (x *exchange) verdict(r int, rec []byte) error {
 	r = x.name(r)
 	body, err := wire.Open(rec, recordKind, recordVersion)
@@ -200,8 +201,11 @@ func (x *exchange) verdict(r int, rec []byte) error {
 	if reason == nil {
 		return nil
 	}
-	if gone < 0 || gone == x.name(x.rank) {
-		gone = r
+	culprit := r
+	for p := range x.size {
+		if p != x.rank && x.name(p) == gone {
+			culprit = gone
+		}
 	}
-	return blame(gone, "%w of all ranks on rank %d: %w", ErrNotMapped, r, reason)
+	return blame(culprit, "%w of all ranks on rank %d: %w", ErrNotMapped, r, reason)
 }

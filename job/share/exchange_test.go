@@ -175,6 +175,19 @@ func TestExchangeFailsEverywhere(t *testing.T) {
 	}
 }
 
+// A verdict that names no third rank blames its sender.
+func TestVerdictOfUnknownRank(t *testing.T) {
+	boots := bootstrap.NewLocal(3).Ranks
+	x := &exchange{boot: boots[0], rank: 0, size: 3}
+	for named, want := range map[int]int{2: 2, 1: 1, 0: 1, -1: 1, 3: 1, 1 << 30: 1} {
+		var w wire.Writer
+		putReason(&w, blame(named, "%w", fdshare.ErrGone))
+		if err := x.verdict(1, w.Seal(recordKind, recordVersion)); fault.PeerOf(err) != want {
+			t.Errorf("rank %d is named: blames %d, want %d: %v", named, fault.PeerOf(err), want, err)
+		}
+	}
+}
+
 // Records of peers are not trusted.
 func TestExchangeRefusesRecords(t *testing.T) {
 	d := open(t)
