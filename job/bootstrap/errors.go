@@ -38,7 +38,7 @@ func fail(op string, rank, peer int, err error) error {
 }
 
 // peerDead makes cause the reason of a death. errors.Is finds ErrPeerDead and cause, except a timeout, of which only
-// the text stays: who waits goes on after a timeout, and must not after a death.
+// the text stays: a loop of receives goes on after a timeout, and must end after a death.
 func peerDead(cause error) error {
 	if errors.Is(cause, ErrTimeout) {
 		return fmt.Errorf("%w: %v", ErrPeerDead, cause)

@@ -130,8 +130,8 @@ func TestDeathEndsWaits(t *testing.T) {
 	})
 }
 
-// A deadline that passed while a connection was made again is the reason of a death, and no timeout of who waits for
-// the dead rank: Serve ends.
+// A connection could not be made again before its deadline: the peer is dead, and Serve, which goes on after timeouts,
+// ends.
 func TestDeathAfterDeadline(t *testing.T) {
 	b := farGroup(t, 2)[0]
 	late, stop := context.WithDeadline(context.Background(), time.Now())
