@@ -17,6 +17,7 @@ import (
 // acrossHostsOfGPUs makes the engine of a communicator of GPUs of several hosts.
 func acrossHostsOfGPUs(ctx context.Context, job collective.Job, why string, m *Made) error {
 	inside := nvlink.Config{Job: job}
+	inside.Explain = nil // the engine of the hosts explains its parts' errors: that waits for other hosts
 	dev := job.Device.(*cuda.Device)
 	var err error
 	// Containers of a machine that share no memory count as separate hosts, but may have the same GPU, and there the

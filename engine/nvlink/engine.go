@@ -84,9 +84,10 @@ type Engine struct {
 	cause abort.Cause
 	once  sync.Once
 
-	names   []int       // Config.Names
-	room    int         // the result of Room
-	failed  func(error) // Config.OnFailure
+	names   []int                                  // Config.Names
+	room    int                                    // the result of Room
+	failed  func(error)                            // Config.OnFailure
+	explain func(*collective.Error) *fault.Verdict // Config.Explain, which must not wait
 	failing sync.Once
 }
 
@@ -121,7 +122,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		room = terms.leaveRoom()
 	}
 	e := &Engine{name: cfg.Name, boot: cfg.Bootstrap, room: room, dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout,
-		names: cfg.Names, failed: cfg.OnFailure, tuning: env.Tuning, exact: env.Exact,
+		names: cfg.Names, failed: cfg.OnFailure, explain: cfg.Explain, tuning: env.Tuning, exact: env.Exact,
 		maxBlocks: [2]int64{terms.packetBlocks(1), terms.packetBlocks(2)}, ringBlocks: terms.ringBlocks(),
 		own: terms.limits(), p2pChannels: terms.p2pChannels(n), whole: terms.sharing == 1 && terms.blocks == 0,
 		overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap,

@@ -48,7 +48,11 @@ func (e *Engine) report(status uint32, b *abort.Block) error {
 		err.Err = fmt.Errorf("%w: the GPU waited %v for data; the latest operation submitted here is the one named",
 			collective.ErrTimeout, e.timeout)
 	}
-	return e.renumbered(err)
+	err = e.renumbered(err)
+	if e.explain != nil {
+		err.Verdict = e.explain(err)
+	}
+	return err
 }
 
 // reportCounts returns the error of counts that were wrong on the device. The failed operation is an

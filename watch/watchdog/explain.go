@@ -12,13 +12,17 @@ import (
 	"github.com/goccl/goccl/watch/record"
 )
 
-// Explain returns the verdict on an operation that fails with err, nil if there is none. The engine calls it.
+// Explain returns the verdict on an operation that fails with err, nil if there is none. The engine calls it. It does
+// not wait: the verdict on an operation whose deadline has passed was found at half of that time. That verdict says
+// whom err blames.
 func (w *Watchdog) Explain(err *fault.Error) *fault.Verdict {
 	switch {
 	case errors.Is(err.Err, fault.ErrPeerDead) && err.Peer >= 0:
 		return w.Group.Dead(err.Peer)
 	case errors.Is(err.Err, fault.ErrTimeout):
-		return w.Record.VerdictOn(isMessage(err), err.Seq)
+		v := w.Record.VerdictOn(isMessage(err), err.Seq)
+		w.blame(err, v)
+		return v
 	case errors.Is(err.Err, fault.ErrMismatch):
 		return w.mismatch(err)
 	}
@@ -45,14 +49,20 @@ func (w *Watchdog) ExplainLate(err *fault.Error) *fault.Verdict {
 		err.Err, err.Peer = end.Err, end.Peer
 		return end.Verdict
 	}
+	w.blame(err, v)
+	return v
+}
+
+// blame makes err, of a wait that has timed out, blame the rank that v does, if that rank is another one: the peer that
+// an engine has waited for may wait itself, and survivors must agree on whom to leave out.
+func (w *Watchdog) blame(err *fault.Error, v *fault.Verdict) {
 	if v == nil || v.Rank == w.rank || slices.Contains(v.Blamed(), err.Peer) {
-		return v
+		return
 	}
 	switch v.Kind {
 	case fault.VerdictDead, fault.VerdictStopped, fault.VerdictMissing:
 		err.Err, err.Peer = fmt.Errorf("%w; the ranks wait for rank %d", err.Err, v.Rank), v.Rank
 	}
-	return v
 }
 
 const noGoodbye = "its connection has ended without a goodbye"

@@ -9,6 +9,7 @@ import (
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/membership"
 	"github.com/goccl/goccl/watch/judge"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // TestLateNamesTheRankThatEndedTheCommunicator: two ranks of a host wait for each other and one of them for another
@@ -27,6 +28,37 @@ func TestLateNamesTheRankThatEndedTheCommunicator(t *testing.T) {
 	group.Status.End(&fault.Error{Op: "communicator", Rank: 1, Peer: 2, Err: fault.ErrTimeout, Verdict: verdict})
 	if v := w.ExplainLate(e); v != verdict || e.Peer != 2 || !errors.Is(e, fault.ErrTimeout) {
 		t.Errorf("rank 2 has ended it: %v, %v", e, v)
+	}
+}
+
+// TestVerdictBlames: the deadline of a wait has passed. The verdict that was found meanwhile says whom the error
+// blames: the peer of the wait may wait for the stopped rank itself, and all survivors must leave out the same rank.
+func TestVerdictBlames(t *testing.T) {
+	boot := bootstrap.NewLocalGroup(1)[0]
+	group := membership.New(boot, membership.Config{})
+	defer func() { _ = boot.Close(); group.Wait() }()
+	rec := record.Open(record.Meta{ID: 7, Size: 4}, record.Options{Entries: 16})
+	defer rec.Close(false)
+	w := New(Config{Group: group, Record: rec})
+	w.rank = 1
+	for _, c := range []struct {
+		kind fault.VerdictKind
+		rank int
+		seq  uint64
+		want int
+	}{
+		{fault.VerdictStopped, 3, 4, 3},
+		{fault.VerdictMissing, 2, 4, 2},
+		{fault.VerdictDead, 0, 4, 0},
+		{fault.VerdictStopped, 1, 4, 0},  // this rank, which runs again
+		{fault.VerdictMismatch, 3, 4, 0}, // no rank to leave out
+		{fault.VerdictStopped, 3, 5, 0},  // on another operation
+	} {
+		rec.Judged(&fault.Verdict{Kind: c.kind, Rank: c.rank, Operation: "all_reduce", Number: c.seq})
+		e := &fault.Error{Op: "all_reduce", Rank: 1, Peer: 0, Seq: 4, Err: fault.ErrTimeout}
+		if v := w.Explain(e); e.Peer != c.want || (v != nil) != (c.seq == e.Seq) || !errors.Is(e, fault.ErrTimeout) {
+			t.Errorf("%s of rank %d on #%d: %v, %v, want rank %d", c.kind, c.rank, c.seq, e, v, c.want)
+		}
 	}
 }
 
