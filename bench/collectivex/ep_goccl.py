@@ -32,6 +32,7 @@ class GocclBackend(EPBackend):
         self.latency = self.mode == "low-latency"
         self.local = args.experts // world_size
         if self.latency:
+            self.receive_layout = "token-expert"
             self.combine_weight_semantics = "weighted-kernel-sum"
             self.kernel_generation = "goccl-moe-ll"
 
@@ -61,13 +62,13 @@ class GocclBackend(EPBackend):
 
     def stage(self, p, h):
         """Nothing: combine takes the rows as they came."""
-        h.input = h.rows
+        h.combine_input = h.rows
 
     def combine(self, p, h):
         """The rows back to their tokens' ranks."""
         if self.latency:
-            return self.buffer.low_latency_combine(h.input, p.topk_idx, p.topk_weights, h.handle)[0][:p.T]
-        return self.buffer.combine(h.input, h.handle, config=self.config)[0]
+            return self.buffer.low_latency_combine(h.combine_input, p.topk_idx, p.topk_weights, h.handle)[0][:p.T]
+        return self.buffer.combine(h.combine_input, h.handle, config=self.config)[0]
 
     def recv_tokens(self, h):
         """The rows that this rank got."""
@@ -89,10 +90,10 @@ class GocclBackend(EPBackend):
     def combine_transformed(self, p, h, transformed):
         """combine of the oracle's rows."""
         if self.latency:
-            h.input = torch.zeros_like(h.rows)
-            h.input[h.at] = transformed.to(h.rows.dtype)
+            h.combine_input = torch.zeros_like(h.rows)
+            h.combine_input[h.at] = transformed.to(h.rows.dtype)
         else:
-            h.input = transformed.to(torch.bfloat16)
+            h.combine_input = transformed.to(torch.bfloat16)
         return self.combine(p, h)
 
     def finalize(self, rc):

@@ -20,6 +20,8 @@ TOKENS, HIDDEN, EXPERTS, TOP = 12, 256, 8, 3
 class _EPBackend(abc.ABC):
     """What the adapter takes of CollectiveX's base class."""
 
+    receive_layout = "token-rank"
+
     def __init__(self, args, rank, world_size, local_rank, device):
         self.args, self.rank, self.world_size, self.device, self.mode = args, rank, world_size, device, args.mode
 
@@ -48,6 +50,7 @@ def _adapter(rank, n, uid, mode):
     dist.init_process_group("gloo", f"tcp://{uid.partition(':')[2]}", rank=rank, world_size=n)
     args = types.SimpleNamespace(mode=mode, experts=EXPERTS, hidden=HIDDEN, topk=TOP)
     b = GocclBackend(args, rank, n, rank, torch.device("cpu"))
+    assert b.receive_layout == ("token-expert" if mode == "low-latency" else "token-rank")
     b.create_buffer(types.SimpleNamespace(max_tokens_per_rank=TOKENS))
     x, index, weights = _routing(rank)
     p = types.SimpleNamespace(T=TOKENS, x=x, dispatch_x=x, topk_idx=index, topk_weights=weights)
