@@ -50,8 +50,8 @@ def test_peers(tmp_path):
     assert p.returncode == 0, p.stdout + p.stderr
     units = {(u["part"], u["contender"]): u for u in json.loads(file.read_text())["units"]}
     rows = units["all_reduce", "right"]["rows"]
-    assert [r["bytes"] for r in rows] == [1024, 2048, 4096] and all(r["us"] > 0 for r in rows)
-    assert "1 of 512 elements wrong, the first at 3" in units["all_reduce", "wrong"]["failure"]
+    assert [r["bytes"] for r in rows] == [512, 1024, 2048] and all(r["us"] > 0 for r in rows)
+    assert "1 of 256 elements wrong, the first at 3" in units["all_reduce", "wrong"]["failure"]
     assert not units["all_reduce", "wrong"]["rows"]
     assert units["all_reduce", "dies"]["failure"] == "rank 1 ended with status 7"
     assert len(units["all_reduce", "goccl"]["rows"]) == 3
