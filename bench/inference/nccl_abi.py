@@ -89,7 +89,8 @@ class Memory:
     """Device memory at an address, as tensors take it."""
 
     def __init__(self, address, size):
-        self.__cuda_array_interface__ = {"shape": (size // 2,), "typestr": "<i2", "data": (address, False), "version": 3}
+        data = address, False
+        self.__cuda_array_interface__ = {"shape": (size // 2,), "typestr": "<i2", "data": data, "version": 3}
 
 
 def version(number):

@@ -160,7 +160,8 @@ def measure(job, options, state):
         if part not in options.parts.split(","):
             continue
         entries = [Entry(job, state, part, c, unit, failures) for c in options.found
-                   if takes(c) and any(t in c.name for t in options.only) and (part, c.name) not in state.done]
+                   if takes(c) and any(t in c.name for t in options.only) and c.name not in options.without
+                   and (part, c.name) not in state.done]
         if part.startswith("captured") or (part, TURNS) in state.done:  # what did not survive turns goes alone
             for e in entries:
                 race([e])
@@ -177,6 +178,7 @@ def main():
     p.add_argument("--preloaded", action="store_true", help="only the process group of nccl")
     p.add_argument("--only", type=lambda s: s.split(","), default=[""])
     p.add_argument("--steps", type=int, default=100000)
+    p.add_argument("--without", action="append", default=[])
     p.add_argument("--sizes", type=lambda s: [int(n) for n in s.split(",")] if s else [], default=[])
     p.add_argument("--layers", type=int, default=step.LAYERS)
     p.add_argument("--quick", action="store_true")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures goccl beside its peers of inference, on all GPUs of this machine, a process each.
 
-    run.py --json FILE [--parts PART,…] [--only TEXT,…] [--groups GROUP,…] [--sizes N,…] [--layers N]
-           [--against PATH,…] [--quick] [--seconds N]
+    run.py --json FILE [--parts PART,…] [--only TEXT,…] [--without NAME]… [--groups GROUP,…] [--against PATH,…]
+           [--sizes N,…] [--layers N] [--quick] [--seconds N]
 
 Parts: all_reduce, alone; fused, with residual, RMSNorm and FP8; step, inside a decode step of GEMMs, and step_fused;
 captured, 10^5 captured steps with fresh data, and captured_fused. Every result is checked before it is timed.
@@ -10,9 +10,8 @@ captured, 10^5 captured steps with fresh data, and captured_fused. Every result 
 Groups are processes of one environment: main; preloaded, goccl in PyTorch.
 
 Peers are NVIDIA's NCCL (each library of --against, with plain buffers and with registered windows) and symmetric
-memory, which PyTorch brings, and those of the folder that GOCCL_PEERS names
-(contender.py has their interface). What hangs or crashes is left out, and the file says so. Without GPUs the host
-device runs small sizes, to test the program.
+memory, which PyTorch brings, and those of the folder that GOCCL_PEERS names (contender.py has their interface). What
+hangs or crashes is left out, and the file says so. Without GPUs the host device runs small sizes, to test the program.
 """
 
 import argparse
@@ -131,7 +130,7 @@ def groups(options):
     """The main group, and goccl preloaded in PyTorch, whose environment differs."""
     common = ["--device", options.device, "--steps", str(options.steps), "--only", options.only,
               "--sizes", options.sizes, "--layers", str(options.layers),
-              *(["--quick"] if options.quick else [])]
+              *(f"--without={name}" for name in options.without), *(["--quick"] if options.quick else [])]
 
     def parts(*names):
         return ["--parts", ",".join(p for p in names if p in options.parts)]
@@ -174,6 +173,7 @@ def main():
     p.add_argument("--commit", default="", help="what the file says of goccl")
     p.add_argument("--steps", type=int, default=0, help="captured steps (default: 100,000; 200 on the host device)")
     p.add_argument("--only", default="", metavar="TEXT,…", help="only contenders with one of these in their names")
+    p.add_argument("--without", action="append", default=[], metavar="NAME", help="not the contender of this name")
     p.add_argument("--sizes", default="", help="bytes of the all-reduces alone (default: 512 B to 16 MB)")
     p.add_argument("--layers", type=int, default=64, help="of a decode step (default: 64)")
     p.add_argument("--groups", default=",".join(GROUPS))
