@@ -50,7 +50,7 @@ class State:
     """The units that are done, and the one that runs, in a file of rank 0."""
 
     def __init__(self, path, rank):
-        self.path, self.rank, self.units = path, rank, []
+        self.path, self.rank, self.units, self.begun = path, rank, [], []
         if os.path.exists(path):
             with open(path) as f:
                 self.units = json.load(f)["units"]
@@ -59,9 +59,10 @@ class State:
     def write(self, running=None, unit=None):
         if unit:
             self.units.append(unit)
+            self.begun = [b for b in self.begun if b is not unit]
         if self.rank == 0:
             with open(self.path + ".tmp", "w") as f:
-                json.dump({"running": running, "units": self.units}, f)
+                json.dump({"running": running, "units": self.units, "begun": self.begun}, f)
             os.replace(self.path + ".tmp", self.path)
 
 
@@ -142,6 +143,7 @@ def race(entries):
     """Times the contenders of a part: those that have a size take turns."""
     for e in entries:
         e.advance(e.begin)
+        e.state.begun.append(e.result)
     while left := [e for e in entries if e.row]:
         key = min(e.key() for e in left)
         now = [e for e in left if e.key() == key]
@@ -156,9 +158,9 @@ def race(entries):
 
 def measure(job, options, state):
     failures = {}
-    for part, (takes, unit) in parts(job, options).items():
-        if part not in options.parts.split(","):
-            continue
+    known = parts(job, options)
+    for part in options.parts.split(","):
+        takes, unit = known[part]
         entries = [Entry(job, state, part, c, unit, failures) for c in options.found
                    if takes(c) and any(t in c.name for t in options.only) and c.name not in options.without
                    and (part, c.name) not in state.done]

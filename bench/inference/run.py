@@ -133,7 +133,7 @@ def groups(options):
               *(f"--without={name}" for name in options.without), *(["--quick"] if options.quick else [])]
 
     def parts(*names):
-        return ["--parts", ",".join(p for p in names if p in options.parts)]
+        return ["--parts", ",".join(p for p in options.parts if p in names)]
     host = {} if options.device == "cuda" else {"GOCCL_DEVICE": "host"}
     found = [Group("main", options, [*common, *parts(*PARTS), "--against", options.against], host)]
     if options.device == "cuda":
@@ -205,7 +205,9 @@ def main():
             why = g.run(end - RESERVED * (len(all_groups) - 1 - i))
             if why:
                 result["cut"][g.name] = why
-            result["units"] += [{"group": g.name, **u} for u in g.read()["units"]]
+            state = g.read()
+            result["units"] += [{"group": g.name, **u} for u in state["units"]]
+            result["units"] += [{"group": g.name, **u, "cut": True} for u in state.get("begun", [])]
             result["seconds"] = round(time.monotonic() - BEGIN, 1)
             with open(options.json + ".tmp", "w") as f:
                 json.dump(result, f, indent=1)

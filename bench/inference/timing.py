@@ -93,8 +93,12 @@ class Graph:
         self.graph = g
 
     def kernels(self):
-        """What the graph launches: thread blocks of the largest kernel, and the kernels' names."""
-        found = kernels.of(self.graph.raw_cuda_graph())
+        """What the graph launches: thread blocks of the largest kernel, and the kernels' names. Times are kept if a
+        driver does not tell."""
+        try:
+            found = kernels.of(self.graph.raw_cuda_graph())
+        except (RuntimeError, AttributeError) as e:
+            return {"blocks": 0, "kernels": [str(e)]}
         return {"blocks": max((blocks for _, blocks in found), default=0), "kernels": [name for name, _ in found]}
 
     def replay(self):

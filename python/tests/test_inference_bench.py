@@ -47,7 +47,7 @@ def report(units, tmp_path):
 
 
 def test_report(tmp_path):
-    """Versions of a library are apart, its own choice is marked, and blocks are in a table of their own."""
+    """Versions of a library are apart, its own choice is marked, and a second table has the blocks."""
     def unit(name, default, us, blocks):
         rows = [{"bytes": 512, "mode": "graph", "us": us, "blocks": blocks}]
         return {"part": "all_reduce", "contender": name, "default": default, "rows": rows}
@@ -58,6 +58,33 @@ def test_report(tmp_path):
     assert "best of NCCL 2.28.9 4.00" in lines and "best of NCCL 2.32.3 8.00" in lines
     assert "best of FlashInfer 3.00" in lines
     assert lines.index("NCCL 2.28.9 windows 8") > lines.index("best of FlashInfer 3.00")
+
+
+STATE = '''
+import sys
+
+import rank
+
+unit = {"part": "all_reduce", "contender": "some", "rows": [1]}
+s = rank.State(sys.argv[1], 0)
+s.begun.append(unit)
+s.write(running=["all_reduce", "some"])
+print(open(sys.argv[1]).read())
+s.write(unit=unit)
+print(open(sys.argv[1]).read())
+'''
+
+
+def test_state(tmp_path):
+    """Rows of a part that time cuts short are in the file, and only once when the part ends."""
+    command = [jobs.PYTHON, "-c", STATE, str(tmp_path / "state.json")]
+    folder = os.path.join(jobs.ROOT, "bench", "inference")
+    p = subprocess.run(command, capture_output=True, text=True, timeout=120,
+                       env={**os.environ, "PYTHONPATH": os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])})
+    assert p.returncode == 0, p.stderr
+    running, ended = (json.loads(line) for line in p.stdout.splitlines())
+    assert [u["rows"] for u in running["begun"]] == [[1]] and not running["units"]
+    assert not ended["begun"] and [u["rows"] for u in ended["units"]] == [[1]]
 
 
 def test_peers(tmp_path):
