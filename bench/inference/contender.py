@@ -13,10 +13,12 @@ class Contender:
     """An all-reduce, a fused all-reduce, or both, of bfloat16. Its methods are called on all ranks in the same order.
 
     name     what tables call it; version: the library's, if it has one
+    default  whether the library chooses by itself; others are configured by hand
     plain    whether it has an all-reduce; fused: all-reduce + residual + RMSNorm; quantises: the same and FP8
     """
 
     name = version = ""
+    default = False
     plain = True
     fused = False
     quantises = False

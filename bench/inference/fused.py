@@ -69,5 +69,5 @@ def _size(job, contender, rows, quantised):
         for seed in (3, 4):
             checked(one.replay, seed)
         g = timing.Graph(job, lambda: [call() for _ in range(timing.OPERATIONS)], contender.captured)
-        yield {**row, "mode": "graph", "graph": g}
+        yield {**row, **one.kernels(), "mode": "graph", "graph": g}
         job.together(lambda: None)

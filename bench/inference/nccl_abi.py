@@ -3,9 +3,12 @@
 import ctypes
 import os
 
+import torch
+
 from contender import Contender
 
 BFLOAT16, SUM = 9, 0
+COLL_SYMMETRIC = 1  # of ncclCommWindowRegister
 
 
 class UniqueId(ctypes.Structure):
@@ -14,6 +17,8 @@ class UniqueId(ctypes.Structure):
 
 class ABI(Contender):
     """The library at a path. RTLD_DEEPBIND: several libraries with these names are in the process."""
+
+    default = True
 
     def __init__(self, name, path):
         self.name, self.path, self.comm = name, path, ctypes.c_void_p()
@@ -26,7 +31,7 @@ class ABI(Contender):
         c.ncclAllReduce.argtypes = [pointer, pointer, ctypes.c_size_t, integer, integer, pointer, pointer]
         number = ctypes.c_int()
         self.ok(c.ncclGetVersion(ctypes.byref(number)))
-        self.version = f"{number.value // 10000}.{number.value // 100 % 100}.{number.value % 100}"
+        self.version = version(number.value)
         id = UniqueId()
         failure = None
         if job.rank == 0:
@@ -52,3 +57,55 @@ class ABI(Contender):
             if r:
                 ok(r)
         return call, out
+
+
+class Windows(ABI):
+    """The same with input and output in registered windows, for which NCCL has symmetric kernels. A communicator
+    without windows is beside it, so that neither changes the other's choices."""
+
+    default = False
+
+    def prepare(self, job, most):
+        super().prepare(job, most)
+        c, pointer = self.c, ctypes.c_void_p
+        c.ncclMemAlloc.argtypes = [ctypes.POINTER(pointer), ctypes.c_size_t]
+        c.ncclCommWindowRegister.argtypes = [pointer, pointer, ctypes.c_size_t, ctypes.POINTER(pointer), ctypes.c_int]
+        self.x, self.out = (self._window(job, most) for _ in range(2))
+
+    def _window(self, job, size):
+        p, window = ctypes.c_void_p(), ctypes.c_void_p()
+        self.ok(self.c.ncclMemAlloc(ctypes.byref(p), size))
+        self.ok(self.c.ncclCommWindowRegister(self.comm, p, size, ctypes.byref(window), COLL_SYMMETRIC))
+        return torch.as_tensor(Memory(p.value, size), device=job.device).view(torch.bfloat16)
+
+    def input(self, job, shape):
+        return self.x[:shape[0] * shape[1]].view(shape)
+
+    def all_reduce(self, job, x, out):
+        return super().all_reduce(job, x, self.out[:x.numel()].view(x.shape))
+
+
+class Memory:
+    """Device memory at an address, as tensors take it."""
+
+    def __init__(self, address, size):
+        data = address, False
+        self.__cuda_array_interface__ = {"shape": (size // 2,), "typestr": "<i2", "data": data, "version": 3}
+
+
+def version(number):
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
+def libraries(paths):
+    """NVIDIA's libraries at the paths, each with plain buffers and with windows."""
+    found = []
+    for path in paths:
+        number = ctypes.c_int()
+        try:
+            ctypes.CDLL(path, mode=ctypes.RTLD_LOCAL | os.RTLD_DEEPBIND).ncclGetVersion(ctypes.byref(number))
+        except OSError as e:  # its units say so
+            print(e, flush=True)
+        name = f"NCCL {version(number.value)}" if number.value else f"NCCL {path}"
+        found += [ABI(name, path), Windows(f"{name} windows", path)]
+    return found

@@ -34,7 +34,7 @@ class Shared:
         if cls.workspace is None:
             from goccl.torch.fusion import FusedAllReduce
 
-            cls.workspace = FusedAllReduce(512, 8192, device=job.device, tune=job.cuda, name="inference")
+            cls.workspace = FusedAllReduce(1024, 8192, device=job.device, tune=job.cuda, name="inference")
         return cls.workspace
 
 

@@ -21,7 +21,7 @@ import timing
 import torchs
 from contender import peers
 from job import Failed, Job
-from nccl_abi import ABI
+from nccl_abi import ABI, Windows, libraries
 
 CRASHED = 4  # exit status: start again
 TURNS = "turns"  # stands for all contenders of a part
@@ -32,7 +32,7 @@ def contenders(options):
     if options.preloaded:
         return [torchs.ProcessGroup("goccl preloaded", "nccl")]
     goccl, others = ours.library(), peers()
-    nccl = [ABI("NCCL", options.against)] if options.against else []
+    nccl = libraries(options.against)
     norms = next((p for p in others if hasattr(p, "norm")), None)
     found = [goccl, ours.Kernels("one_shot"), ours.Kernels("two_shot"), ours.Kernels("apart"), ours.Operators(), *nccl]
     if options.device == "cuda":
@@ -42,14 +42,15 @@ def contenders(options):
         found.append(torchs.ProcessGroup("gloo", "gloo"))
     found += others
     return found + [torchs.ThenNorm(c, norms) for c in found
-                    if c in (goccl, *nccl) or c in others and getattr(c, "then_norm", False)]
+                    if c in (goccl, *nccl) and not isinstance(c, Windows)
+            or c in others and getattr(c, "then_norm", False)]
 
 
 class State:
     """The units that are done, and the one that runs, in a file of rank 0."""
 
     def __init__(self, path, rank):
-        self.path, self.rank, self.units = path, rank, []
+        self.path, self.rank, self.units, self.begun = path, rank, [], []
         if os.path.exists(path):
             with open(path) as f:
                 self.units = json.load(f)["units"]
@@ -58,16 +59,18 @@ class State:
     def write(self, running=None, unit=None):
         if unit:
             self.units.append(unit)
+            self.begun = [b for b in self.begun if b is not unit]
         if self.rank == 0:
             with open(self.path + ".tmp", "w") as f:
-                json.dump({"running": running, "units": self.units}, f)
+                json.dump({"running": running, "units": self.units, "begun": self.begun}, f)
             os.replace(self.path + ".tmp", self.path)
 
 
 def parts(job, options):
     """(name, whether a contender takes part, its rows) of each part."""
     quick = options.quick
-    hidden, layers = (256, 4) if quick else (step.HIDDEN, step.LAYERS)
+    hidden, layers = (256, 4) if quick else (step.HIDDEN, options.layers)
+    sizes = options.sizes or (all_reduce.SIZES[:3] if quick else all_reduce.SIZES)
     made = []
 
     def model():
@@ -76,7 +79,7 @@ def parts(job, options):
         return made[0]
     mine = [c for c in options.found if isinstance(c, (ABI, ours.Kernels)) and c.name.startswith("goccl")]
     return {
-        "all_reduce": (lambda c: c.plain, lambda c: all_reduce.unit(job, c, quick)),
+        "all_reduce": (lambda c: c.plain, lambda c: all_reduce.unit(job, c, sizes)),
         "fused": (lambda c: c.fused, lambda c: fused.unit(job, c, quick)),
         "step": (lambda c: c.plain, lambda c: step.unit(job, c, quick, model(), True)),
         "step_fused": (lambda c: c.fused, lambda c: step.unit(job, c, quick, model(), False)),
@@ -91,7 +94,7 @@ def prepared(job, contender, failures):
     if contender.name not in failures:
         failures[contender.name] = None
         try:
-            job.together(contender.prepare, job, 8 << 20)
+            job.together(contender.prepare, job, 16 << 20)
         except Failed as e:
             failures[contender.name] = str(e)
     if failures[contender.name]:
@@ -103,7 +106,8 @@ class Entry:
 
     def __init__(self, job, state, part, contender, unit, failures):
         self.job, self.state, self.part, self.contender, self.failures = job, state, part, contender, failures
-        self.result = {"part": part, "contender": contender.name, "rows": [], "seconds": 0}
+        self.result = {"part": part, "contender": contender.name, "default": contender.default, "rows": [],
+                       "seconds": 0}
         self.rows, self.row = unit(contender), None
 
     def key(self):
@@ -139,6 +143,7 @@ def race(entries):
     """Times the contenders of a part: those that have a size take turns."""
     for e in entries:
         e.advance(e.begin)
+        e.state.begun.append(e.result)
     while left := [e for e in entries if e.row]:
         key = min(e.key() for e in left)
         now = [e for e in left if e.key() == key]
@@ -153,11 +158,12 @@ def race(entries):
 
 def measure(job, options, state):
     failures = {}
-    for part, (takes, unit) in parts(job, options).items():
-        if part not in options.parts.split(","):
-            continue
+    known = parts(job, options)
+    for part in options.parts.split(","):
+        takes, unit = known[part]
         entries = [Entry(job, state, part, c, unit, failures) for c in options.found
-                   if takes(c) and any(t in c.name for t in options.only) and (part, c.name) not in state.done]
+                   if takes(c) and any(t in c.name for t in options.only) and c.name not in options.without
+                   and (part, c.name) not in state.done]
         if part.startswith("captured") or (part, TURNS) in state.done:  # what did not survive turns goes alone
             for e in entries:
                 race([e])
@@ -170,10 +176,13 @@ def main():
     p.add_argument("--state", required=True, help="the file of the units")
     p.add_argument("--parts", required=True)
     p.add_argument("--device", choices=("cuda", "cpu"), required=True)
-    p.add_argument("--against", default="", help="NVIDIA's libnccl.so.2")
+    p.add_argument("--against", type=lambda s: s.split(",") if s else [], default=[], help="NVIDIA's libraries")
     p.add_argument("--preloaded", action="store_true", help="only the process group of nccl")
     p.add_argument("--only", type=lambda s: s.split(","), default=[""])
     p.add_argument("--steps", type=int, default=100000)
+    p.add_argument("--without", action="append", default=[])
+    p.add_argument("--sizes", type=lambda s: [int(n) for n in s.split(",")] if s else [], default=[])
+    p.add_argument("--layers", type=int, default=step.LAYERS)
     p.add_argument("--quick", action="store_true")
     p.add_argument("--seconds", type=int, default=600)
     options = p.parse_args()

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Measures goccl beside its peers of inference, on all GPUs of this machine, a process each.
 
-    run.py --json FILE [--parts PART,…] [--only TEXT,…] [--groups GROUP,…] [--quick] [--seconds N]
+    run.py --json FILE [--parts PART,…] [--only TEXT,…] [--without NAME]… [--groups GROUP,…] [--against PATH,…]
+           [--sizes N,…] [--layers N] [--quick] [--seconds N]
 
 Parts: all_reduce, alone; fused, with residual, RMSNorm and FP8; step, inside a decode step of GEMMs, and step_fused;
 captured, 10^5 captured steps with fresh data, and captured_fused. Every result is checked before it is timed.
 
 Groups are processes of one environment: main; preloaded, goccl in PyTorch.
 
-Peers are NVIDIA's NCCL and symmetric memory, which PyTorch brings, and those of the folder that GOCCL_PEERS names
-(contender.py has their interface). What hangs or crashes is left out, and the file says so. Without GPUs the host
-device runs small sizes, to test the program.
+Peers are NVIDIA's NCCL (each library of --against, with plain buffers and with registered windows) and symmetric
+memory, which PyTorch brings, and those of the folder that GOCCL_PEERS names (contender.py has their interface). What
+hangs or crashes is left out, and the file says so. Without GPUs the host device runs small sizes, to test the program.
 """
 
 import argparse
@@ -128,10 +129,11 @@ class Group:
 def groups(options):
     """The main group, and goccl preloaded in PyTorch, whose environment differs."""
     common = ["--device", options.device, "--steps", str(options.steps), "--only", options.only,
-              *(["--quick"] if options.quick else [])]
+              "--sizes", options.sizes, "--layers", str(options.layers),
+              *(f"--without={name}" for name in options.without), *(["--quick"] if options.quick else [])]
 
     def parts(*names):
-        return ["--parts", ",".join(p for p in names if p in options.parts)]
+        return ["--parts", ",".join(p for p in options.parts if p in names)]
     host = {} if options.device == "cuda" else {"GOCCL_DEVICE": "host"}
     found = [Group("main", options, [*common, *parts(*PARTS), "--against", options.against], host)]
     if options.device == "cuda":
@@ -167,10 +169,13 @@ def main():
     p.add_argument("--json", required=True, help="the file of the results; logs are beside it")
     p.add_argument("--parts", default=",".join(PARTS))
     p.add_argument("-n", type=int, default=0, help="ranks (default: one for each GPU; 2 without)")
-    p.add_argument("--against", default=stock(), help="NVIDIA's libnccl.so.2 (default: pip's; \"\": none)")
+    p.add_argument("--against", default=stock(), help="paths of NVIDIA's libnccl.so.2 (default: pip's; \"\": none)")
     p.add_argument("--commit", default="", help="what the file says of goccl")
     p.add_argument("--steps", type=int, default=0, help="captured steps (default: 100,000; 200 on the host device)")
     p.add_argument("--only", default="", metavar="TEXT,…", help="only contenders with one of these in their names")
+    p.add_argument("--without", action="append", default=[], metavar="NAME", help="not the contender of this name")
+    p.add_argument("--sizes", default="", help="bytes of the all-reduces alone (default: 512 B to 16 MB)")
+    p.add_argument("--layers", type=int, default=64, help="of a decode step (default: 64)")
     p.add_argument("--groups", default=",".join(GROUPS))
     p.add_argument("--quick", action="store_true", help="few and small sizes")
     p.add_argument("--seconds", type=int, default=330, help="when to end, at the latest (default: 330)")
@@ -200,7 +205,9 @@ def main():
             why = g.run(end - RESERVED * (len(all_groups) - 1 - i))
             if why:
                 result["cut"][g.name] = why
-            result["units"] += [{"group": g.name, **u} for u in g.read()["units"]]
+            state = g.read()
+            result["units"] += [{"group": g.name, **u} for u in state["units"]]
+            result["units"] += [{"group": g.name, **u, "cut": True} for u in state.get("begun", [])]
             result["seconds"] = round(time.monotonic() - BEGIN, 1)
             with open(options.json + ".tmp", "w") as f:
                 json.dump(result, f, indent=1)

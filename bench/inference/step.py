@@ -12,7 +12,7 @@ import fused
 import timing
 
 HIDDEN, LAYERS, WEIGHTS = 8192, 64, 8  # weights of so many layers in turns: more than the caches hold
-BATCHES = [1, 4, 16, 64, 256]
+BATCHES = [1, 4, 16, 64, 256, 1024]
 
 
 class Model:

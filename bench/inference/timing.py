@@ -6,6 +6,8 @@ import time
 
 import torch
 
+import kernels
+
 OPERATIONS, REPLAYS = 20, 30  # of a graph
 CALLS, ROUNDS = 100, 7  # eager
 
@@ -78,7 +80,7 @@ class Graph:
         job.barrier()
 
     def _capture(self):
-        g = torch.cuda.CUDAGraph()
+        g = torch.cuda.CUDAGraph(keep_graph=True)
         gc.disable()  # the collector may free objects of CUDA, which a capture may not allow
         # On the current stream. thread_local: threads of libraries may call the driver meanwhile.
         g.capture_begin(capture_error_mode="thread_local")
@@ -87,7 +89,17 @@ class Graph:
         finally:
             g.capture_end()
             gc.enable()
+        g.instantiate()
         self.graph = g
+
+    def kernels(self):
+        """What the graph launches: thread blocks of the largest kernel, and the kernels' names. Times are kept if a
+        driver does not tell."""
+        try:
+            found = kernels.of(self.graph.raw_cuda_graph())
+        except (RuntimeError, AttributeError) as e:
+            return {"blocks": 0, "kernels": [str(e)]}
+        return {"blocks": max((blocks for _, blocks in found), default=0), "kernels": [name for name, _ in found]}
 
     def replay(self):
         self.graph.replay() if self.graph else self.do()
