@@ -76,6 +76,9 @@ func (c *chaosCommand) Run(ctx context.Context, s *streams) error {
 	}
 	handled, all := res.Handled()
 	fmt.Fprintf(out, "%d of %d trials handled in %v\n", handled, all, time.Duration(res.Seconds*1e9).Round(time.Second))
+	if res.Unjudged != "" {
+		fmt.Fprintln(out, "not judged:", res.Unjudged)
+	}
 	for _, f := range res.Failures {
 		fmt.Fprintln(out, "no success:", f)
 	}

@@ -160,6 +160,23 @@ func TestSpend(t *testing.T) {
 	}
 }
 
+// Trials that share GPUs cannot see what theirs leave there, and the result says so.
+func TestUnjudged(t *testing.T) {
+	for _, c := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{CUDA: true, Jobs: 8}, "device memory: 8 trials at a time share the GPUs"},
+		{Options{CUDA: true, Jobs: 1}, ""}, {Options{CUDA: true}, ""}, {Options{Jobs: 8}, ""},
+	} {
+		text, err := newResult(c.o).Encode()
+		if err != nil || strings.Contains(string(text), `"unjudged"`) != (c.want != "") ||
+			!strings.Contains(string(text), c.want) {
+			t.Errorf("%+v: %s, want %q: %v", c.o, text, c.want, err)
+		}
+	}
+}
+
 // A run fails without trials, with cells that were asked for and not tried, and with cells that do not exist. It names
 // them, in its text and in the result.
 func TestUntried(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 
 // A communicator that is made and closed must leave nothing: rank.cycles makes some, a few at a time, and measures in
 // between. Memory that nearly all of these spans leave is a leak. What a single span leaves may be a cache that fills,
-// a stack, or memory of another trial on the same GPU. A stack or a cache that is freed may hide the leak of a span.
+// or a stack. A stack or a cache that is freed may hide the leak of a span.
 const (
 	span   = 3  // communicators between two measurements
 	spans  = 12 // if there is a leak, each leaves more, at most spared excepted
@@ -61,7 +61,7 @@ func (r *rank) held(closed []weak.Pointer[goccl.Comm]) map[string]int64 {
 			}
 		}
 	}
-	if gpu, ok := r.dev.(*cuda.Device); ok {
+	if gpu, ok := r.dev.(*cuda.Device); ok && !r.Shared {
 		if free, total, err := gpu.MemoryInfo(); err == nil {
 			m["bytes of device memory"] = total - free
 		}

@@ -201,7 +201,8 @@ func (r *rank) newComm(ctx context.Context, b bootstrap.Bootstrap) (*goccl.Comm,
 
 func (r *rank) config(b bootstrap.Bootstrap) goccl.Config {
 	return goccl.Config{Bootstrap: b, Device: r.dev, OpTimeout: r.Hold, Timeout: r.timeout(r.fault),
-		Check: r.fault.expect == mismatch && r.Phase == "plan"} // a plan's steps cannot carry what was called
+		// Neither a plan's steps nor kernels can carry what was called.
+		Check: r.fault.expect == mismatch && (r.Phase == "plan" || r.CUDA && slices.Contains(collectives, r.Phase))}
 }
 
 // patient multiplies the deadlines of a communicator after the fault by the same factor as the judge's limits.

@@ -25,6 +25,8 @@ type Result struct {
 	Seconds float64   `json:"seconds"`
 	Slow    float64   `json:"slow"` // the limits of times were multiplied by it
 	OK      bool      `json:"ok"`   // there are no failures
+	// Unjudged is what the trials did not look at: see Options.
+	Unjudged string `json:"unjudged,omitempty"`
 	// Failures say which cells were not handled or, although they were asked for, not tried.
 	Failures []string `json:"failures"`
 	Cells    []*Cell  `json:"cells"`
@@ -67,7 +69,7 @@ func newResult(o Options) *Result {
 	return &Result{Commit: build.Commit,
 		Machine: fmt.Sprintf("%d cores, %s", runtime.NumCPU(), runtime.Version()),
 		Device:  map[bool]string{false: "host", true: "cuda"}[o.CUDA],
-		Seed:    o.Seed, Ranks: o.Ranks, Slow: o.Slow, Began: time.Now().UTC().Truncate(time.Second)}
+		Seed:    o.Seed, Ranks: o.Ranks, Slow: o.Slow, Unjudged: o.Unjudged(), Began: time.Now().UTC().Truncate(time.Second)}
 }
 
 func (c *Cell) add(number int, t Trial, v Verdict) {

@@ -35,6 +35,14 @@ type kind struct {
 	c *Cell
 }
 
+// Unjudged says what the trials do not look at, "" if they look at all there is.
+func (o *Options) Unjudged() string {
+	if o.CUDA && o.Jobs > 1 {
+		return fmt.Sprintf("device memory: %d trials at a time share the GPUs", o.Jobs)
+	}
+	return ""
+}
+
 // outOfTime is why a cell is untried that a run has not come to.
 const outOfTime = "the run ended before it"
 
@@ -150,7 +158,7 @@ func (r *run) judge() {
 // trial performs trial i of a cell.
 func (r *run) trial(k kind, i int) {
 	t := draw(k.f, k.p, r.Seed, i, r.Ranks)
-	t.CUDA, t.Slow = r.CUDA, r.Slow
+	t.CUDA, t.Shared, t.Slow = r.CUDA, r.Unjudged() != "", r.Slow
 	v := t.run(k.f, k.p, r.Program)
 	r.mu.Lock()
 	defer r.mu.Unlock()

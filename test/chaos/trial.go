@@ -19,9 +19,10 @@ type Trial struct {
 	Address      string
 	Rank         int // of the process that reads this; -1: RANK tells it
 	// Hold bounds a wait for peers: it makes a stopped rank an error.
-	Hold time.Duration
-	CUDA bool    // rank r is on GPU r, modulo their number
-	Slow float64 // see Options
+	Hold   time.Duration
+	CUDA   bool    // rank r is on GPU r, modulo their number
+	Shared bool    // other trials use the same GPUs meanwhile: what is free there says nothing of this one
+	Slow   float64 // see Options
 }
 
 // limit bounds a trial's steps: a rank that needs longer hangs.
