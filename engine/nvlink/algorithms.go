@@ -10,7 +10,7 @@ func (e *Engine) TableName() string { return e.tableName }
 
 // Algorithms implements collective.Engine. The tags are: shots is how often data crosses the links; ll128 is 1 for the
 // protocol with 120 data bytes per 128; ring is 1 for whole lines sent to the next rank only; direct is 1 for work in
-// the users' buffers; stream is 1 for pieces sent to one peer after another; copy_engine is 1 for copies without a
+// the users' buffers; stream is 1 for messages to one peer after another; copy_engine is 1 for copies without a
 // kernel. The copy_engine algorithms are listed unless a rank sets GOCCL_COPY_ENGINE=0. They are chosen if the buffer
 // is in a window, so Chosen does not list sizes for them.
 func (e *Engine) Algorithms() []collective.Info {
@@ -50,8 +50,11 @@ func (e *Engine) Algorithms() []collective.Info {
 				func(x variant) bool { return !x.wide() }), "stream")
 		case collective.AllToAllV, collective.Gather, collective.Scatter, collective.Send, collective.Recv:
 			from := uint64(e.batch.from)
+			if c != collective.AllToAllV { // whose stream is one of its variants
+				add(c, "stream", from, collective.AnySize, nil, "stream")
+			}
+			list[len(list)-1].Chosen = []collective.Span{{Least: from, Most: collective.AnySize}}
 			packets(c, from-1)
-			add(c, "stream", from, collective.AnySize, []collective.Span{{Least: from, Most: collective.AnySize}}, "stream")
 		}
 	}
 	add(collective.Barrier, "one_shot_ll", 0, 0, []collective.Span{{}})

@@ -155,6 +155,46 @@ func (e *Engine) exchange(r *collective.Request, s *cuda.Stream) error {
 	return e.launchMove(s, exchanging, v, r.Bytes())
 }
 
+func (e *Engine) allToAllV(r *collective.Request, s *cuda.Stream) error {
+	size := r.Type.Size()
+	if r.Algorithm != "" {
+		v, err := e.named(r)
+		if err != nil {
+			return err
+		}
+		e.messagesBy(v)
+		defer e.messagesBy(e.table.messages())
+	}
+	e.batch.reset()
+	for p := range e.size {
+		e.batch.send(p, r.Send.Add(r.SendDispls[p]*size), r.SendCounts[p]*size)
+		e.batch.recv(p, r.Recv.Add(r.RecvDispls[p]*size), r.RecvCounts[p]*size)
+	}
+	return e.messages(r, s)
+}
+
+// gather runs gather and scatter.
+func (e *Engine) gather(r *collective.Request, s *cuda.Stream) error {
+	v, err := e.pick(r, r.Bytes()*int64(e.size), s)
+	if err != nil {
+		return err
+	}
+	if v.protocol == direct && !e.staged(r) {
+		return e.direct(r, s, v)
+	}
+	e.batch.reset()
+	own, slice := e.batch.send, e.batch.recv
+	ptr, slices := r.Send, r.Recv
+	if r.Collective == collective.Scatter {
+		own, slice, ptr, slices = slice, own, slices, ptr
+	}
+	own(r.Root, ptr, r.Bytes())
+	for p := 0; p < e.size && e.rank == r.Root; p++ {
+		slice(p, slices.Add(int64(p)*r.Bytes()), r.Bytes())
+	}
+	return e.messages(r, s)
+}
+
 // staged reports whether the messages of a collective go through stages.
 func (e *Engine) staged(r *collective.Request) bool { return e.zero() && e.stage > 0 && !e.chosen(r) }
 

@@ -2,6 +2,7 @@ package nvlink
 
 import (
 	"cmp"
+	"errors"
 	"time"
 
 	"github.com/goccl/goccl/collective"
@@ -186,28 +187,29 @@ func (e *Engine) place(r *collective.Request, s *cuda.Stream, in, out int64) err
 	for p := range e.size {
 		a.in[p], a.out[p] = unshared, unshared
 	}
-	known := func(at func(p device.Ptr, n int64, to []uint64) bool) bool {
-		sends := in == 0 || at(r.Send, in, a.in[:e.size])
-		return (out == 0 || at(r.Recv, out, a.out[:e.size])) && sends
-	}
 	allowed := (a.send|a.recv)&15 == 0
 	if movesOnly(r.Collective) {
 		allowed = r.Collective != collective.AllToAll || a.send != a.recv
 	}
-	mapped := false
+	var err error
 	if allowed {
-		if mapped = known(e.buffers.At); !mapped {
-			status, _, err := s.CaptureStatus()
-			if err != nil {
-				return err
-			}
-			mapped = status != cuda.CaptureNone && known(func(p device.Ptr, n int64, to []uint64) bool {
-				return e.buffers.Await(p, n, to, captureWait)
-			})
+		sends, err1 := e.known(s, r.Send, in, a.in[:e.size])
+		receives, err2 := e.known(s, r.Recv, out, a.out[:e.size])
+		if sends && receives {
+			return nil
 		}
+		err = errors.Join(err1, err2)
 	}
-	if !mapped {
-		a.in, a.out = [maxRanks]uint64{}, [maxRanks]uint64{}
+	a.in, a.out = [maxRanks]uint64{}, [maxRanks]uint64{}
+	return err
+}
+
+// known fills at with the addresses of n bytes at p in the ranks' processes, if all ranks have mapped them. A captured
+// call waits for that, because the graph keeps the addresses.
+func (e *Engine) known(s *cuda.Stream, p device.Ptr, n int64, at []uint64) (bool, error) {
+	if n == 0 || e.buffers.At(p, n, at) {
+		return true, nil
 	}
-	return nil
+	status, _, err := s.CaptureStatus()
+	return err == nil && status != cuda.CaptureNone && e.buffers.Await(p, n, at, captureWait), err
 }

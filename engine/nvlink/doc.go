@@ -16,8 +16,8 @@
 //	packets   carry their own flag, so they need no fence and no handshake: small and medium sizes (protocol.cuh)
 //	ring      plain stores of whole lines to the next rank only, one flag per part: large reductions, all-gathers and
 //	          broadcasts (ring.cuh, ring_fold.cuh)
-//	streams   plain stores of pieces to one peer after another, one flag per piece: large messages, all-to-alls, and
-//	          other large transfers that the table assigns to them (stream.cuh)
+//	streams   to one peer after another: bulk copies into its mapped buffer, else plain stores of pieces, one flag per
+//	          piece: large messages, all-to-alls, and other large transfers that the table assigns to them (stream.cuh)
 //
 // A large all-gather or all-to-all into a window that all ranks have registered runs as copies between two barriers
 // instead (copy_engine.go, windows.go).

@@ -71,14 +71,15 @@ type Engine struct {
 	directArgs *directArgs
 	p2p        *p2pArgs
 	few        *p2pFewArgs
-	stream     *p2pArgs
+	stream     *streamArgs
 
 	counted *allToAllVArgs
 
 	ringBlocks  int64  // the maximum number of ring channels
 	own, call   limits // of the communicator; of the current request
 	p2pChannels int    // the maximum number of channels of a lane of messages
-	streams     int    // the maximum number of channels of a stream
+	streams     int    // the maximum number of channels of a stream, each of which has two blocks
+	mapped      bool   // streams go into mapped buffers: the same on all ranks
 
 	batch batch // messages of the current request
 	cause abort.Cause
@@ -128,7 +129,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap,
 		args:     new(collectiveArgs), ring: new(collectiveArgs), directArgs: new(directArgs), p2p: new(p2pArgs),
 		few:    new(p2pFewArgs),
-		stream: new(p2pArgs)}
+		stream: new(streamArgs)}
 	if e.arena, err = selectLink(ctx, cfg.Bootstrap, dev, &terms); err != nil {
 		return nil, err
 	}
@@ -142,7 +143,11 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if !terms.noRegister && n > 1 && terms.gpu.Link == NVLink {
 		e.buffers = share.NewBuffers(cfg.Bootstrap, tags.Buffers, dev)
 	}
-	e.streams = int(max(1, terms.share(2*streamChannels)/2))
+	blocks := 2 * streamChannels
+	if e.mapped = e.buffers != nil && terms.gpu.Major >= 9; e.mapped {
+		blocks, e.stream.stages = min(blocks, terms.sms-spareSMs), streamStages
+	}
+	e.streams = int(max(1, terms.share(blocks)/2))
 	if err := e.choose(&terms, env.Algorithms); err != nil {
 		return nil, errors.Join(err, e.free())
 	}
@@ -161,13 +166,12 @@ func (e *Engine) choose(t *terms, forced string) error {
 	if err != nil {
 		return err
 	}
-	e.gpu, e.links, e.batch.from = t.gpu, t.links.pairs(), streamFrom
+	e.gpu, e.links = t.gpu, t.links.pairs()
 	e.tableName = fmt.Sprintf("%s, %d ranks", table.GPU, table.Ranks)
 	if e.table, err = table.compile(); err != nil {
 		return err
 	}
 	if t.gpu.Link > NVLink {
-		e.batch.from = slowStreamFrom
 		if err := e.table.avoidLL128(); err != nil {
 			return err
 		}
@@ -204,7 +208,10 @@ func (e *Engine) load(graphs cuda.GraphOrder) error {
 	if err := e.kernels.load(where, e.size, e.table.noLL128); err != nil {
 		return err
 	}
-	return e.loadChosen()
+	if e.mapped {
+		err = e.kernels.stream.SetMaxDynamicShared(streamStages * streamStage)
+	}
+	return errors.Join(err, e.loadChosen())
 }
 
 func (e *Engine) fillConstants() {

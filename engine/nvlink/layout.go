@@ -20,6 +20,9 @@ const (
 	streamRingBytes = 192 << 10
 	streamWorkers   = 256
 	streamThreads   = streamWorkers + pipeSignalers
+	streamDefault   = 8 // channels of streams into mapped buffers
+	streamStages    = 6
+	streamStage     = 32<<10 + 8 // bytes of shared memory
 
 	ringRegion   = 12 << 20
 	ringChannels = 128
@@ -68,6 +71,12 @@ type p2pArgs struct {
 	p2pHead
 	lane    [p2pMaxLanes]lane
 	message [p2pMaxMessages]message
+}
+
+type streamArgs struct {
+	p2pArgs
+	there  [p2pMaxMessages]uint64 // where the senders have mapped received messages, or 0
+	stages uint64                 // streamStages where buffers are mapped
 }
 
 // p2pFewArgs is for launches with few messages: the driver copies all parameters of a launch, used or not.

@@ -61,6 +61,8 @@ func TestParameterSizes(t *testing.T) {
 			switch {
 			case strings.HasPrefix(name, "point_to_point_few_"):
 				want = unsafe.Sizeof(p2pFewArgs{})
+			case name == "point_to_point_stream":
+				want = unsafe.Sizeof(streamArgs{})
 			case strings.HasPrefix(name, "point_to_point_"):
 				want = unsafe.Sizeof(p2pArgs{})
 			case strings.HasPrefix(name, "all_to_all_v_device"):
@@ -88,7 +90,7 @@ func TestLayoutAgreesWithTheHeaders(t *testing.T) {
 		"p2p.cuh": {"p2pChannels": p2pChannels, "p2pDepth": p2pDepth, "p2pMaxMessages": p2pMaxMessages,
 			"p2pFewMessages": p2pFewMessages},
 		"stream.cuh": {"streamChannels": streamChannels, "streamRingBytes": streamRingBytes,
-			"streamWorkers": streamWorkers},
+			"streamWorkers": streamWorkers, "streamPieceBytes": streamStage - 8},
 		"ring.cuh": {"ringChannels": ringChannels, "ringParts": ringParts, "ringLine": ringLine,
 			"ringWorkers": ringWorkers},
 		"ring_fold.cuh":               {"foldLag": foldLag},

@@ -75,20 +75,13 @@ func (l limits) channels(slice, wanted, room int64) int64 {
 // lane returns the most channels of a lane of messages, at most room: a launch has up to 2n-1 lanes.
 func (l limits) lane(room, n int) int64 { return max(1, min(int64(room), l.most/int64(2*n-1))) }
 
-// streams returns the channels of a stream, at most room, each of which has two blocks, and the blocks that copy a
-// rank's messages to itself.
-func (l limits) streams(room int) (channels, copiers int) {
-	most := int(min(l.most, math.MaxInt32))
-	return max(1, min(room, most*3/8)), max(1, min(streamCopiers, most/4))
-}
-
 // named returns the variant that a request names.
 func (e *Engine) named(r *collective.Request) (variant, error) {
 	v, err := parseVariant(r.Collective, r.Algorithm)
 	if err == nil {
 		err = e.table.allows(r.Collective, v)
 	}
-	if err == nil && v.wide() && e.size > 1 {
+	if err == nil && v.wide() && v.protocol != stream && e.size > 1 {
 		err = e.loadLarge(v.protocol)
 	}
 	if err != nil {

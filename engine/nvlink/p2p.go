@@ -25,8 +25,10 @@ type batch struct {
 	head [2 * maxRanks]int32
 	tail [2 * maxRanks]int32
 	more bool       // sort found messages of the other class
-	from int64      // the minimum size of a message that goes as a stream
 	own  [2][]int32 // messages of the rank to itself, small and large, in pairs: send, receive
+
+	from     int64 // the minimum size of a message that goes as a stream
+	channels int   // of a stream, if there is room for them
 }
 
 func (b *batch) reset() { b.all = b.all[:0] }
@@ -113,8 +115,8 @@ func (b *batch) pair(rank int) error {
 // same way, so a message and its match are in launches of the same number.
 func roundMessages(n int) int { return max(1, p2pMaxMessages/(2*n)) }
 
-// streamFrom is the size from which a message goes through point_to_point_stream, piece by piece and peer after peer,
-// rather than as packets to all peers at once. Both sides decide by the size alone.
+// streamFrom is the size from which a message goes through point_to_point_stream, peer after peer and straight into
+// mapped buffers, rather than as packets to all peers at once. Both sides decide by the size alone.
 const streamFrom = 8 << 20
 
 // streamSliceFrom is the same bound for the slices of an all-gather or all-to-all. Below it, the packets of their
@@ -132,9 +134,23 @@ func (e *Engine) sliceFrom() int64 {
 	return streamSliceFrom
 }
 
+// messagesBy makes later messages streams of v's channels, if v is a stream; else large messages are streams.
+func (e *Engine) messagesBy(v variant) {
+	b := &e.batch
+	b.from, b.channels = streamFrom, streamChannels
+	switch {
+	case v.protocol == stream:
+		b.from, b.channels = 1, v.threads
+	case e.table.noLL128:
+		b.from = slowStreamFrom
+	case e.mapped:
+		b.channels = streamDefault
+	}
+}
+
 // transfers launches e.batch. All messages progress together; those between two ranks in one direction match in order.
 //
-//  1. Pair the rank's messages to itself. Separate blocks copy them, together with the messages of their class.
+//  1. Pair the rank's messages to itself. They are copied together with the messages of their class.
 //  2. Send small messages as packets, in several launches if their lists exceed the parameters of one.
 //  3. Send large messages as streams, likewise. They follow the small ones on every rank.
 func (e *Engine) transfers(s *cuda.Stream) error {
@@ -269,23 +285,35 @@ func (e *Engine) launchPackets(s *cuda.Stream, own []int32) (more bool, rest []i
 	return more, rest, e.submit(s, f, blocks, p2pThreads, raw)
 }
 
-// streamCopiers is the most blocks that copy a rank's messages to itself beside the streams.
-const streamCopiers = 16
-
+// launchStream launches a stream, whose blocks take whole SMs where there are mapped buffers.
 func (e *Engine) launchStream(s *cuda.Stream, own []int32) (more bool, rest []int32, err error) {
-	a := lists{p2pHead: &e.stream.p2pHead, lane: e.stream.lane[:], message: e.stream.message[:]}
+	x := e.stream
+	a := lists{p2pHead: &x.p2pHead, lane: x.lane[:], message: x.message[:]}
 	_, more = e.list(&a)
-	if err = e.need(pieceStreams, a.peers(e.rank)); err != nil {
+	if err = e.need(pieceStreams, a.peers(e.rank)); err == nil && e.mapped {
+		err = e.tell(s, &a)
+	}
+	if err != nil {
 		return false, nil, err
 	}
-	width, copiers := e.call.streams(e.streams)
-	e.stream.width = uint32(width)
-	blocks := 2 * width
-	bytes, rest := e.listOwn(&a, own)
-	if bytes > 0 {
-		blocks += copiers
+	_, rest = e.listOwn(&a, own)
+	width := max(1, min(int64(e.batch.channels), int64(e.streams), e.call.most/2))
+	x.width = uint32(width)
+	cfg := cuda.Launch1D(int(2*width), streamThreads, 0)
+	cfg.Shared = uint32(x.stages * streamStage)
+	return more, rest, s.LaunchInOrder(e.kernels.stream, &cfg, launcher.Raw(x), e.launcher.Order)
+}
+
+// tell fills in where the senders have mapped the places of the received messages.
+func (e *Engine) tell(s *cuda.Stream, a *lists) (err error) {
+	for _, l := range a.lane[:a.lanes] {
+		for i := l.first; l.send == 0 && i < l.first+l.count && err == nil; i++ {
+			var at [maxRanks]uint64
+			_, err = e.known(s, device.Ptr(a.message[i].address), int64(a.message[i].bytes), at[:e.size])
+			e.stream.there[i] = at[l.peer]
+		}
 	}
-	return more, rest, e.submit(s, e.kernels.stream, blocks, streamThreads, launcher.Raw(e.stream))
+	return err
 }
 
 func (e *Engine) sendRecv(reqs []collective.Request, s *cuda.Stream) error {
@@ -342,36 +370,4 @@ func meet(reqs []collective.Request, s *cuda.Stream, do func(*cuda.Stream) error
 		}
 	}
 	return nil
-}
-
-func (e *Engine) allToAllV(r *collective.Request, s *cuda.Stream) error {
-	size := r.Type.Size()
-	e.batch.reset()
-	for p := range e.size {
-		e.batch.send(p, r.Send.Add(r.SendDispls[p]*size), r.SendCounts[p]*size)
-		e.batch.recv(p, r.Recv.Add(r.RecvDispls[p]*size), r.RecvCounts[p]*size)
-	}
-	return e.messages(r, s)
-}
-
-// gather runs gather and scatter.
-func (e *Engine) gather(r *collective.Request, s *cuda.Stream) error {
-	v, err := e.pick(r, r.Bytes()*int64(e.size), s)
-	if err != nil {
-		return err
-	}
-	if v.protocol == direct && !e.staged(r) {
-		return e.direct(r, s, v)
-	}
-	e.batch.reset()
-	own, slice := e.batch.send, e.batch.recv
-	ptr, slices := r.Send, r.Recv
-	if r.Collective == collective.Scatter {
-		own, slice, ptr, slices = slice, own, slices, ptr
-	}
-	own(r.Root, ptr, r.Bytes())
-	for p := 0; p < e.size && e.rank == r.Root; p++ {
-		slice(p, slices.Add(int64(p)*r.Bytes()), r.Bytes())
-	}
-	return e.messages(r, s)
 }

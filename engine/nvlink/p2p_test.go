@@ -66,7 +66,7 @@ func listsOf(t testing.TB, c mockcuda.Call) ([]lane, []message) {
 		return a.lane[:a.lanes], a.message[:]
 	}
 	if c.Kernel == "point_to_point_stream" {
-		a := argsOf[p2pArgs](t, c)
+		a := argsOf[streamArgs](t, c)
 		return a.lane[:a.lanes], a.message[:]
 	}
 	a := argsOf[p2pArgs](t, c)
@@ -136,7 +136,7 @@ func TestSelfMessages(t *testing.T) {
 		channels uint8
 		grid     uint32
 	}{{"point_to_point_few_words", mem.Add(64), 8, 1, 1},
-		{"point_to_point_stream", mem.Add(large), large, 32, 2*e.stream.width + streamCopiers}} {
+		{"point_to_point_stream", mem.Add(large), large, 32, 2 * streamDefault}} {
 		got := launches(calls)[i]
 		lanes, messages := listsOf(t, got)
 		if got.Kernel != c.kernel || got.Grid != c.grid || len(lanes) != 1 ||
@@ -161,6 +161,116 @@ func TestSelfMessages(t *testing.T) {
 }
 
 func message2(p device.Ptr, n int64) message { return message{uint64(p), uint64(n)} }
+
+// streamOf is the one launch of a stream among the calls of do, and its parameters.
+func streamOf(t *testing.T, do func()) (mockcuda.Call, *streamArgs) {
+	t.Helper()
+	for _, c := range launches(noted(t, do)) {
+		if c.Kernel == "point_to_point_stream" {
+			return c, argsOf[streamArgs](t, c)
+		}
+	}
+	t.Fatal("no stream")
+	return mockcuda.Call{}, nil
+}
+
+// The receiver tells where the sender has mapped each large message, of any address and size, and that it has not where
+// it has not. Both sides take the same number of blocks, whatever is mapped.
+func TestMappedMessages(t *testing.T) {
+	engines := mockEngines(t, 3)
+	e, peer := engines[0], engines[1]
+	const size = streamFrom + 4099
+	mem, far := memory(t, e, 4*size), device.Ptr(64) // far is in no allocation
+	s, group := newStream(t, e), []collective.Request{}
+	wants := []struct {
+		at     device.Ptr
+		bytes  int64
+		mapped bool
+	}{{mem, streamFrom, true}, {far, size, false}, {mem.Add(streamFrom + 3), size, true}, {mem.Add(3 * size), 5, false}}
+	for _, w := range wants { // the last is no stream
+		group = append(group,
+			collective.Request{Collective: collective.Recv, Recv: w.at, Count: w.bytes, Type: datatype.Int8, Peer: 1,
+				Stream: s},
+			collective.Request{Collective: collective.Send, Send: far, Count: w.bytes, Type: datatype.Int8, Peer: 2,
+				Stream: s})
+	}
+	var c mockcuda.Call
+	var a *streamArgs
+	run := func() { must(t, e.Enqueue(1, group)) }
+	eventually(t, "all ranks map the buffer", func() bool {
+		c, a = streamOf(t, run)
+		return a.there[0] != 0
+	})
+	for i, w := range wants[:3] { // the first lane
+		want := uint64(0)
+		if w.mapped {
+			want = uint64(w.at) // one process: the mappings lie at the owner's addresses
+		}
+		if a.lane[0].send != 0 || a.lane[0].count != 3 || a.there[i] != want {
+			t.Errorf("message %d of lane %+v is told to be at %#x, want %#x", i, a.lane[0], a.there[i], want)
+		}
+	}
+	blocks := func(c mockcuda.Call, a *streamArgs, width uint32) {
+		t.Helper()
+		if c.Grid != 2*width || a.width != width || c.Shared != streamStages*streamStage || a.stages != streamStages {
+			t.Errorf("%d blocks with %d bytes, %d channels, %d stages; want %d channels", c.Grid, c.Shared, a.width, a.stages,
+				width)
+		}
+	}
+	blocks(c, a, streamDefault)
+	send := collective.Request{Collective: collective.Send, Send: far, Count: size, Type: datatype.Int8, Peer: 0,
+		Stream: newStream(t, peer)}
+	c, a = streamOf(t, func() { must(t, peer.Enqueue(1, []collective.Request{send})) })
+	blocks(c, a, streamDefault)
+
+	// A captured launch waits for the peers: its graph keeps the address.
+	fresh := memory(t, e, size)
+	recv := collective.Request{Collective: collective.Recv, Recv: fresh.Add(5), Count: streamFrom, Type: datatype.Int8,
+		Peer: 1, Stream: s}
+	must(t, s.BeginCapture(cuda.CaptureRelaxed))
+	_, a = streamOf(t, func() { must(t, e.Enqueue(1, []collective.Request{recv})) })
+	if a.there[0] != uint64(fresh.Add(5)) {
+		t.Errorf("captured, a message is told to be at %#x, want %#x", a.there[0], uint64(fresh.Add(5)))
+	}
+	g, err := s.EndCapture()
+	must(t, errors.Join(err, g.Close()))
+
+	// Where streams are chosen, short messages are streams, too: of fewer pieces than channels.
+	recv.Count = 100
+	must(t, e.Force("all_to_all_v:stream/16"))
+	c, a = streamOf(t, func() { must(t, e.Enqueue(1, []collective.Request{recv})) })
+	blocks(c, a, 16)
+	if a.there[0] != uint64(fresh.Add(5)) {
+		t.Errorf("a short message is told to be at %#x", a.there[0])
+	}
+	must(t, e.Force("all_to_all_v:stream/64")) // one block on an SM
+	c, a = streamOf(t, func() { must(t, e.Enqueue(1, []collective.Request{recv})) })
+	blocks(c, a, uint32(e.streams))
+	counts := []int64{0, 8, 0}
+	v := collective.Request{Collective: collective.AllToAllV, Send: mem, Recv: fresh, Type: datatype.Int8, Stream: s,
+		SendCounts: counts, RecvCounts: counts, SendDispls: counts, RecvDispls: counts, Algorithm: "stream/4"}
+	c, a = streamOf(t, func() { must(t, e.Enqueue(1, []collective.Request{v})) })
+	blocks(c, a, 4)
+	c, a = streamOf(t, func() { must(t, e.Enqueue(1, []collective.Request{recv})) })
+	blocks(c, a, uint32(e.streams))
+	if v.Algorithm = "stream/65"; !errors.Is(e.Enqueue(1, []collective.Request{v}), collective.ErrInvalidArgument) {
+		t.Error("a stream of 65 channels is accepted")
+	}
+}
+
+// Where no buffers are mapped, many blocks pass pieces through rings, without bulk copies.
+func TestMessagesThroughRings(t *testing.T) {
+	t.Setenv("GOCCL_REGISTER", "off")
+	e := mockEngines(t, 2)[0]
+	recv := collective.Request{Collective: collective.Recv, Recv: memory(t, e, streamFrom), Count: streamFrom,
+		Type: datatype.Int8, Peer: 1, Stream: newStream(t, e)}
+	for range 3 {
+		c, a := streamOf(t, func() { must(t, e.Enqueue(1, []collective.Request{recv})) })
+		if c.Grid != 2*streamChannels || c.Shared != 0 || a.stages != 0 || a.there[0] != 0 {
+			t.Errorf("%d blocks with %d bytes, %d stages, at %#x", c.Grid, c.Shared, a.stages, a.there[0])
+		}
+	}
+}
 
 // Sends and receives of one call on several streams: all streams wait for the batch, and the batch for all streams.
 func TestMessagesOnSeveralStreams(t *testing.T) {

@@ -45,8 +45,9 @@ func ringMovementName(job, aligned int) string {
 }
 
 // loadChosen loads the kernels of large messages that the table may choose, and direct's where they take the ring's
-// place. Requests that direct cannot run need the ring's.
+// place. Requests that direct cannot run need the ring's. It also chooses the messages that are streams.
 func (e *Engine) loadChosen() error {
+	e.messagesBy(e.table.messages())
 	for _, p := range []protocol{ring, direct} {
 		if e.size > 1 && (e.table.chooses(p) || p == direct && e.inRankOrder(collective.ExactRun) && e.table.chooses(ring)) {
 			if err := e.loadLarge(p); err != nil {

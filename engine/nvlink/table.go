@@ -373,6 +373,9 @@ func (s *selection) force(spec string, strict bool) error {
 	return nil
 }
 
+// messages returns the variant of messages.
+func (s *selection) messages() variant { return s.pick(collective.AllToAllV, datatype.Int8, 0, 0) }
+
 // pick returns the variant for a buffer of the given bytes with elements of t. Gather and scatter are parts of an
 // all-to-all, and have its rows unless they have their own.
 func (s *selection) pick(c collective.Collective, t datatype.Type, bytes int64, captured int) variant {

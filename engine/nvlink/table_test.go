@@ -226,8 +226,8 @@ func TestAlgorithms(t *testing.T) {
 	// The table's rows and the spans agree.
 	for _, a := range e.Algorithms() {
 		for _, size := range []uint64{1, 1 << 10, 1 << 15, 1<<15 + 1, 1 << 17, 1 << 20, 1 << 24} {
-			if !a.Forceable || size > a.Most {
-				continue
+			if !a.Forceable || size > a.Most || a.Collective == collective.AllToAllV {
+				continue // streams are chosen message by message
 			}
 			v := e.table.pick(a.Collective, datatype.Float32, int64(size), 0)
 			in := slices.ContainsFunc(a.Chosen, func(s collective.Span) bool { return s.Least <= size && size <= s.Most })

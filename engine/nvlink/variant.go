@@ -19,9 +19,10 @@ const (
 	numProtocols                // packet protocols
 	ring         = numProtocols // whole lines, to the next rank: ring.go
 	direct       = ring + 1     // in the users' buffers: direct.go
+	stream       = direct + 1   // messages to one peer after another: p2p.go
 )
 
-func (p protocol) String() string { return [...]string{"ll", "ll128", "ring", "direct"}[p] }
+func (p protocol) String() string { return [...]string{"ll", "ll128", "ring", "direct", "stream"}[p] }
 
 // units is the number of threads that carry bytes of one slice as packets: P::units in the kernels.
 func (p protocol) units(bytes int64) int64 {
@@ -35,11 +36,11 @@ func (p protocol) units(bytes int64) int64 {
 type variant struct {
 	twoShot  bool
 	protocol protocol
-	threads  int // per block, at most; for ring and direct: channels
+	threads  int // per block, at most; for ring, direct and stream: channels
 }
 
 // wide reports whether v is for large messages: its number is of channels or blocks, not of threads.
-func (v variant) wide() bool { return v.protocol == ring || v.protocol == direct }
+func (v variant) wide() bool { return v.protocol >= ring }
 
 // channels is the maximum number of ring channels.
 func (v variant) channels() int { return v.threads }
@@ -57,7 +58,8 @@ func (v variant) String() string {
 
 // variantNames are the names without numbers. The index is numProtocols·twoShot + protocol for packets with flags; the
 // others follow.
-var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring", "direct"}
+var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring", "direct",
+	"stream"}
 
 // Variants lists the selectable algorithms of a collective. A collective without any has one fixed algorithm for each
 // size.
@@ -75,6 +77,9 @@ var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two
 // where all ranks have mapped them, else through their windows. The number after its slash is the number of blocks.
 // Broadcasts of more than two ranks, and reduce-scatters of slices that are not multiples of 16 bytes, go round a ring
 // of 32 channels instead.
+//
+// stream is for messages of any size, also of sends and receives, to one peer after another. The number after its slash
+// is the number of channels; each channel is two blocks.
 func Variants(c collective.Collective) []string {
 	switch c {
 	case collective.AllReduce:
@@ -89,6 +94,8 @@ func Variants(c collective.Collective) []string {
 		return []string{"one_shot_ll", "one_shot_ll128", "direct"}
 	case collective.Gather, collective.Scatter:
 		return []string{"direct"}
+	case collective.AllToAllV:
+		return []string{"stream"}
 	}
 	return nil
 }
@@ -109,7 +116,7 @@ func Numbers(name string) []int {
 	switch name {
 	case "ring":
 		return []int{16, 32, 64, ringChannels}
-	case "direct":
+	case "direct", "stream":
 		return []int{6, 8, 12, 16}
 	}
 	return []int{64, 128, 256, 512}
@@ -135,6 +142,8 @@ func parseVariant(c collective.Collective, s string) (variant, error) {
 		v, least, most, step, what = variant{protocol: ring, threads: ringChannels}, 8, ringChannels, 8, "channels"
 	case "direct":
 		v, least, most, step, what = variant{protocol: direct, threads: directDefault}, 2, directBlocks, 2, "blocks"
+	case "stream":
+		v, least, most, step, what = variant{protocol: stream, threads: streamDefault}, 1, streamChannels, 1, "channels"
 	}
 	if ok {
 		n, err := strconv.Atoi(count)

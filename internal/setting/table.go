@@ -114,8 +114,8 @@ var table = []Variable{
 	{Name: "GOCCL_MAX_CTAS", Alias: "NCCL_MAX_CTAS", Default: "as many as is fastest",
 		Want:  "a number of thread blocks, from 1 to 65535",
 		Brief: "the most thread blocks of a collective on GPUs",
-		Doc: "on GPUs, the most thread blocks of a collective's kernel (packets, the ring; a stream of messages has 64 " +
-			"with one busy thread each). The smallest number of any rank holds. Fewer leave more of the GPU to others: " +
+		Doc: "on GPUs, the most thread blocks of a collective's kernel (packets, the ring; a stream of messages has a " +
+			"sending and a receiving block for each channel). The smallest number of any rank holds. Fewer leave more of the GPU to others: " +
 			"kernels of two communicators that run at the same time, in another order on another rank, must fit on it " +
 			"together, or they wait for each other until `GOCCL_OP_TIMEOUT`",
 		set: blocks(func(c *Config) *uint16 { return &c.MaxCTAs })},
@@ -149,8 +149,8 @@ var table = []Variable{
 		set: choice(func(c *Config) *Copies { return &c.CopyEngine }, map[string]Copies{"0": CopyNever, "1": CopyAlways})},
 	{Name: "GOCCL_REGISTER", Default: "`auto`", Want: "auto or off",
 		Brief: "reductions read the users' buffers of other GPUs in place",
-		Doc: "on GPUs, `auto`: the ranks of a host map each other's buffers from their first use on, and large reductions " +
-			"read them in place. Memory that is freed is only free when the other ranks have unmapped it, 0.1 s later, so " +
+		Doc: "on GPUs, `auto`: the ranks of a host map each other's buffers from their first use on, large reductions " +
+			"read them in place, and large messages are stored there. Memory that is freed is only free when the other ranks have unmapped it, 0.1 s later, so " +
 			"no more buffers are mapped while less than 1/16 of a GPU's memory is free. `off`: never, as with " +
 			"`NCCL_P2P_DIRECT_DISABLE=1`, and with PyTorch's allocators whose memory cannot be mapped (`expandable_segments`, " +
 			"`cudaMallocAsync` in `PYTORCH_CUDA_ALLOC_CONF`). One rank that has it off is enough",

@@ -81,7 +81,7 @@ GOCCL_KERNEL(point_to_point_few_words, 256, 3, P2PFewArgs) { pointToPoint<Line8>
 GOCCL_KERNEL(point_to_point_few_bytes, 256, 3, P2PFewArgs) { pointToPoint<Line1>(a); }
 GOCCL_KERNEL(point_to_point_words, 256, 3, P2PArgs) { pointToPoint<Line8>(a); }
 GOCCL_KERNEL(point_to_point_bytes, 256, 3, P2PArgs) { pointToPoint<Line1>(a); }
-GOCCL_KERNEL(point_to_point_stream, streamWorkers + pipeSignalers, 2, P2PArgs) { stream(a); }
+GOCCL_KERNEL(point_to_point_stream, streamWorkers + pipeSignalers, 2, StreamArgs) { stream(a); }
 
 // Four instances of the message loops would take more registers than point_to_point, and fewer blocks would fit on the
 // GPU: three of them must.

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "ed0198ab362be8a7237093de22d17e9c5b4a2215f9d8e8dc8556e053335f994f",
+	Source:   "14a9538ef253d92c531b9848859e4a8223dca452317af51dc0b2c925d34f07f0",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16_sum_n2",

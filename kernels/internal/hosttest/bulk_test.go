@@ -52,6 +52,8 @@ var bulkEdits = []edit{
 	// Shared memory.
 	{"collective/direct.cuh", "extern __shared__ __align__(128) uint8_t directMemory[];",
 		"#define directMemory bulk::dynamicShared()"},
+	{"collective/stream.cuh", "extern __shared__ __align__(128) uint8_t streamMemory[];",
+		"#define streamMemory ::bulk::dynamicShared()"},
 	{"collective/direct_reduce.cuh",
 		"__shared__ BulkBarrier full[directStages], empty[directStages], summed[directSums], stored[directSums];",
 		`BulkBarrier(&full)[directStages] = bulk::staticShared<BulkBarrier, directStages>(0);
@@ -70,6 +72,11 @@ var bulkSizes = []size{
 	{"collective/direct.cuh", "directShared", "1024"},
 	{"collective/direct.cuh", "pullBytes", "256"},
 	{"collective/direct.cuh", "pushChunk", "256"},
+	{"collective/p2p.cuh", "p2pUnits", "64"},
+	{"collective/stream.cuh", "streamChannels", "2"},
+	{"collective/stream.cuh", "streamRingBytes", "384"},
+	{"collective/stream.cuh", "streamPieceBytes", "64"},
+	{"collective/stream.cuh", "streamLarge", "3000"},
 }
 
 // bulkMutations break the pipelines. Each of their programs must notice, whatever the seed.
@@ -150,6 +157,19 @@ var bulkMutations = []mutation{
 		`if (mutated("ended before the moves")) {
     } else if (mutated("told before the moves"))`}},
 
+	// Streams.
+	{"messages not fenced", "streams", edit{"collective/stream.cuh", "fenceProxyAsync();",
+		`if (!mutated("messages not fenced")) fenceProxyAsync();`}},
+	{"told before the message", "streams", edit{"collective/stream.cuh", "bulk.finish();",
+		`mutated("told before the message") ? bulkWaitSource<0>() : bulk.finish();`}},
+	{"signal before the copies", "streams", edit{"collective/stream.cuh",
+		"return !__syncthreads_or(s != statusOk);\n  }\n};",
+		`return mutated("signal before the copies") || !__syncthreads_or(s != statusOk);
+  }
+};`}},
+	{"end of a message lost", "streams", edit{"collective/stream.cuh", "bytes - vectors, channel",
+		`bytes - vectors - (mutated("end of a message lost") && vectors < bytes), channel`}},
+
 	// BulkPipe.
 	{"pipe before it is there", "pipe", edit{"goccl/bulk.cuh", "barriers[s].wait((phases >> s) & 1, abort);",
 		`mutated("pipe before it is there") ? statusOk : barriers[s].wait((phases >> s) & 1, abort);`}},
@@ -161,12 +181,14 @@ var bulkMutations = []mutation{
 		`void finish() { mutated("pipe not finished") ? bulkWaitSource<0>() : bulkWait<0>(); }`}},
 }
 
+var streamFiles = []string{"collective/stream.cuh", "goccl/pipe.cuh"}
+
 // bulkProgram builds the program of reductions and moves by bulk copies.
 func bulkProgram(t *testing.T, long bool) string {
 	t.Helper()
 	edits := slices.Concat(bulkEdits, mutationEdits(bulkMutations))
 	for _, e := range unordered {
-		if strings.HasPrefix(e.file, "collective/direct") {
+		if strings.HasPrefix(e.file, "collective/direct") || slices.Contains(streamFiles, e.file) {
 			edits = append(edits, e)
 		}
 	}
@@ -177,8 +199,9 @@ func bulkProgram(t *testing.T, long bool) string {
 	return buildSanitized(t, "direct", extra...)
 }
 
-// TestBulk runs small kernels that the emulation must order as PTX does, reductions and moves by bulk copies on ranks
-// that drift apart, and pipes, and then each of them broken. With GOCCL_FULL=1 it has all types and more runs.
+// TestBulk runs small kernels that the emulation must order as PTX does, reductions, moves and streams by bulk copies
+// on ranks that drift apart, and pipes, and then each of them broken. With GOCCL_FULL=1 it has all types and more
+// runs.
 func TestBulk(t *testing.T) {
 	t.Parallel()
 	long := setting.Lenient().Full != ""
@@ -204,7 +227,7 @@ func TestBulk(t *testing.T) {
 			t.Errorf("%d tests: want 32 at least", number)
 		}
 	})
-	for _, name := range []string{"reduce", "scatter", "move", "pipe"} {
+	for _, name := range []string{"reduce", "scatter", "move", "streams", "pipe"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			broken := []string{"acquire", "release"}

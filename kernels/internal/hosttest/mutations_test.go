@@ -108,6 +108,22 @@ var mutations = []mutation{
         copyBytes<4>(f.slot(j), f.at(j),`}},
 	{"beyond the message", "streams", edit{"collective/stream.cuh", "j + depth < mine ?",
 		`j + depth < mine || mutated("beyond the message") ?`}},
+	{"place behind the limit", "streams", edit{"collective/stream.cuh",
+		"storeRelaxed<Scope::sys>(place(), there);\n    storeRelease<Scope::sys>(limit, allowed(0));",
+		`if (!mutated("place behind the limit")) storeRelaxed<Scope::sys>(place(), there);
+    storeRelease<Scope::sys>(limit, allowed(0));
+    if (mutated("place behind the limit")) sleepNs(3000000), storeRelaxed<Scope::sys>(place(), there);`}},
+	{"parts of idle channels", "streams", edit{"collective/stream.cuh", "return pieces < channels ?",
+		`return pieces < channels && !mutated("parts of idle channels") ?`}},
+	{"not all pieces told", "streams", edit{"collective/stream.cuh", "f.number(f.mine));",
+		`f.number(f.mine - mutated("not all pieces told")));`}},
+	{"mapped message not awaited", "streams", edit{"collective/stream.cuh", "if (f.there != 0) return",
+		`if (f.there != 0) return mutated("mapped message not awaited") ||`}},
+	{"place of another message", "streams", edit{"collective/stream.cuh", "a.there[lane.first + i]",
+		`a.there[lane.first + (mutated("place of another message") ? 0 : i)]`}},
+	{"own messages forgotten", "streams", edit{"collective/stream.cuh", "if (!own()) return false;",
+		`alone = alone && !mutated("own messages forgotten");
+    if (!own()) return false;`}},
 	{"more than the ring holds", "streams", edit{"collective/stream.cuh", "? j + depth : mine",
 		`? j + depth + mutated("more than the ring holds") : mine`}},
 

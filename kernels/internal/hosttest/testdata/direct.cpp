@@ -1,12 +1,9 @@
 // Work in place by bulk copies, on ranks that drift apart: direct NAME SEED LAUNCHES [MUTATION...], and what orders the
-// copies: direct litmus NUMBER. NAME pipe is BulkPipe. Every launch has
+// copies: direct litmus NUMBER. NAME pipe is BulkPipe, and streams are messages between pairs. Every other launch has
 // random inputs, sizes, roots, places and layouts. Memory that holds no result must be as it was, bit for bit.
 #include "pipes.hpp"
 
-#include <string>
-
-#include <collective/direct_move.cuh>
-#include <collective/direct_reduce.cuh>
+#include "exchange.hpp"
 
 namespace ranks {
 
@@ -132,7 +129,7 @@ const std::vector<Job> moves = {
 };
 
 constexpr uint32_t blocksAtMost = 2, workersOfBlock = 2 * warpSize, threadsOfBlock = workersOfBlock + directHelpers,
-                   piece = 2 * pullBytes;
+                   slot = 2 * pullBytes;
 
 // Fleet is what outlives launches: a window and the blocks' counts for each rank. Devices serve one fleet after
 // another.
@@ -148,7 +145,7 @@ struct Fleet {
         std::vector<std::unique_ptr<bulk::Device>>& ranksDevices)
       : n(ranksN), seed(randomSeed), jobs(all), devices(ranksDevices) {
     for (uint32_t r = 0; r < n; ++r) {
-      windows.push_back(std::make_unique<Memory>(2 * n * piece + blocksAtMost * n * directLine));
+      windows.push_back(std::make_unique<Memory>(2 * n * slot + blocksAtMost * n * directLine));
       epochs.emplace_back(blocksAtMost * epochStride, 0);
     }
     while (devices.size() < n)
@@ -227,8 +224,8 @@ void Fleet::once(uint32_t rank, uint32_t launch) {
   a.recv = out != 0 ? arena.data + recvAt : nullptr;
   a.bytes = bytes;
   a.root = rooted ? root : everyone;
-  a.slotBytes = piece;
-  a.flagsOffset = 2 * n * piece;
+  a.slotBytes = slot;
+  a.flagsOffset = 2 * n * slot;
   if (whole) a.sendStride = a.recvStride = ((bytes + n - 1) / n + 15) / 16 * 16;
   if (slicedIn || job.what == What::scatter) a.sendStride = bytes;
   if (slicedOut || job.what == What::gather) a.recvStride = bytes;
@@ -273,6 +270,23 @@ void Fleet::once(uint32_t rank, uint32_t launch) {
           static_cast<unsigned long>(shift), static_cast<long>(i - recvAt), arena.data[i], want[i]);
 }
 
+// Messages whose addresses are aligned, and others, into mapped buffers and through rings.
+void streamBulk(uint32_t seed, uint32_t launches) {
+  constexpr uint32_t threads = 2 * warpSize + pipeSignalers;
+  std::vector<std::unique_ptr<bulk::Device>> devices;
+  for (uint32_t r = 0; r < 3; ++r)
+    devices.push_back(std::make_unique<bulk::Device>(2 * streamChannels, threads, seed + r));
+  for (uint32_t n : {2u, 3u})
+    for (uint64_t align : {16, 1, 4}) {
+      Streams s(n, threads);
+      s.stages = 4;
+      s.launch = [&](uint32_t rank, uint32_t blocks, const std::function<void()>& kernel) {
+        devices[rank]->run(blocks, threads, kernel);
+      };
+      s.run(launches, align, stream);
+    }
+}
+
 }  // namespace ranks
 
 int main(int argc, char** argv) {
@@ -289,6 +303,10 @@ int main(int argc, char** argv) {
   const uint32_t launches = static_cast<uint32_t>(std::atoi(argv[3]));
   if (name == "pipe") {
     litmus::pipes(static_cast<uint32_t>(seed), launches);
+    return 0;
+  }
+  if (name == "streams") {
+    streamBulk(static_cast<uint32_t>(seed), launches);
     return 0;
   }
   const std::vector<Job>* jobs = name == "reduce" ? &reductions : name == "scatter" ? &scatterings : &moves;

@@ -1,126 +1,22 @@
-// Messages between pairs of ranks: point to point, counts on the device, streams.
+// Messages between pairs of ranks: point to point, and counts on the device.
 #pragma once
 
-#include "collective.hpp"
+#include "exchange.hpp"
 
 namespace ranks {
-
-constexpr uint32_t piece = p2pPieceBytes<LineBytes>;  // messages of LL have twice as many
-
-// Messages between all ranks in one launch, several to a pair, and again: the rings wrap many times.
-struct Exchange {
-  uint32_t n, threads, channels;
-  std::vector<std::unique_ptr<Memory>> windows;
-  std::vector<uint8_t*> window;  // where the region begins in each: its own, unless it is shared
-  std::vector<std::vector<uint32_t>> counters;
-
-  Exchange(uint32_t ranksN, uint32_t threadsN, uint32_t channelsN, uint64_t bytes, uint32_t counted, uint32_t first)
-      : n(ranksN), threads(threadsN), channels(channelsN), counters(n, std::vector<uint32_t>(counted, first)) {
-    for (uint32_t r = 0; r < n; ++r) {
-      windows.push_back(std::make_unique<Memory>(bytes));
-      window.push_back(windows[r]->data);
-      if (first == 0) continue;
-      // What a long past has left: other flags everywhere, and all credit given back.
-      std::memset(windows[r]->data, 0x55, ringOffset(n, 0));
-      for (uint64_t at = ringOffset(n, 0); at < bytes; at += 128)
-        std::memcpy(windows[r]->data + at, &first, sizeof first);
-    }
-  }
-
-  static uint64_t bytesOf(uint32_t from, uint32_t to, uint32_t i, uint64_t align) {
-    const uint64_t sizes[] = {1, piece * 5 + 17, 7, piece, 33, piece * 2 + 9};
-    return (sizes[(from + 2 * to + i) % 6] + align - 1) / align * align;
-  }
-
-  template <class Lists>
-  void run(uint32_t launches, uint64_t align, bool steps, void (*kernel)(const Lists&)) {
-    each([=, this](uint32_t rank) {
-      for (uint32_t l = 0; l < launches; ++l) once(rank, l, align, steps, kernel);
-    });
-  }
-
-  // each runs body(rank) as every rank's host does.
-  void each(const std::function<void(uint32_t)>& body) {
-    std::vector<Thread> hosts;
-    for (uint32_t rank = 0; rank < n; ++rank) hosts.emplace_back(body, rank);
-    for (auto& h : hosts) h.join();
-  }
-
-  // once is one launch of one rank. Lists is P2PArgs or P2PFewArgs. Every rank also sends itself two messages.
-  template <class Lists>
-  void once(uint32_t rank, uint32_t l, uint64_t align, bool steps, void (*kernel)(const Lists&)) {
-    constexpr uint32_t messages = 3, own = 2;
-    Lists a{};
-    a.abort = abortBlock();
-    for (uint32_t r = 0; r < n; ++r) a.window[r] = window[r];
-    a.counters = counters[rank].data();
-    a.rank = rank;
-    a.nranks = n;
-    a.width = channels;
-    std::vector<std::unique_ptr<Memory>> buffers;
-    uint32_t m = 0;
-    for (uint32_t k = 1; k < n; ++k)
-      for (bool send : {true, false}) {
-        const uint32_t peer = send ? (rank + k) % n : (rank + n - k) % n, from = send ? rank : peer,
-                       to = send ? peer : rank;
-        a.lane[a.lanes++] =
-            Lane{static_cast<uint16_t>(peer), send, static_cast<uint8_t>(channels), static_cast<uint16_t>(m), messages};
-        for (uint32_t i = 0; i < messages; ++i, ++m) {
-          const uint64_t bytes = bytesOf(from, to, i + l, align);
-          buffers.push_back(std::make_unique<Memory>(bytes + 64));
-          uint8_t* p = buffers.back()->data + (align == 1 ? 3 : 0);
-          std::memset(p, 0xee, bytes + 16);
-          if (send)
-            for (uint64_t j = 0; j < bytes; ++j) p[j] = pattern(from * 5 + to, l * 3 + i, j);
-          a.message[m] = Message{reinterpret_cast<uint64_t>(p), bytes};
-        }
-      }
-    const uint32_t lanes = a.lanes, first = m;
-    a.lane[a.lanes++] =
-        Lane{static_cast<uint16_t>(rank), 0, static_cast<uint8_t>(channels), static_cast<uint16_t>(m), 2 * own};
-    for (uint32_t i = 0; i < 2 * own; ++i, ++m) {
-      const uint64_t bytes = bytesOf(rank, rank, i / 2 + l, align);
-      buffers.push_back(std::make_unique<Memory>(bytes + 64));
-      uint8_t* p = buffers.back()->data + (align == 1 ? 5 * i : 0);
-      std::memset(p, 0xee, bytes + 16);
-      for (uint64_t j = 0; i % 2 == 0 && j < bytes; ++j) p[j] = pattern(rank, l * own + i, j);
-      a.message[m] = Message{reinterpret_cast<uint64_t>(p), bytes};
-    }
-    Launch(steps ? 3 * channels : a.lanes * channels, threads, [kernel, a] { kernel(a); }).join();
-    checkStatus("messages", rank, l);
-    for (uint32_t i = first; i < m; i += 2) {
-      const uint8_t *from = reinterpret_cast<const uint8_t*>(a.message[i].address),
-                    *to = reinterpret_cast<const uint8_t*>(a.message[i + 1].address);
-      CHECK(std::memcmp(from, to, a.message[i].bytes + 16) == 0, "rank %u to itself, launch %u, %lu bytes", rank, l,
-            static_cast<unsigned long>(a.message[i].bytes));
-    }
-    for (uint32_t x = 0; x < lanes; ++x) {
-      const Lane& lane = a.lane[x];
-      for (uint32_t i = 0; i < messages && !lane.send; ++i) {
-        const Message& got = a.message[lane.first + i];
-        const uint8_t* p = reinterpret_cast<const uint8_t*>(got.address);
-        for (uint64_t j = 0; j < got.bytes; ++j)
-          CHECK(p[j] == pattern(lane.peer * 5u + rank, l * 3 + i, j),
-                "message %u of rank %u to %u, launch %u, %lu bytes: byte %lu", i, lane.peer, rank, l,
-                static_cast<unsigned long>(got.bytes), static_cast<unsigned long>(j));
-        for (uint64_t j = 0; j < 16; ++j) CHECK(p[got.bytes + j] == 0xee, "wrote past a message");
-      }
-    }
-  }
-};
 
 inline void messages() {
   auto make = [](uint32_t n, uint32_t threads, uint32_t first, uint32_t width = p2pChannels) {
     return Exchange(n, threads, width, ringOffset(n, 0) + n * p2pChannels * 128, n * 2 * p2pChannels * 32, first);
   };
-  make(2, 64, 0).run(2, 1, false, pointToPoint<LineBytes, P2PArgs>);
-  make(2, 32, 0xfffffff0).run(3, 8, false, pointToPoint<LineWords, P2PFewArgs>);
-  make(3, 32, 0).run(1, 1, false, pointToPoint<LineBytes, P2PFewArgs>);
-  make(2, 32, 0).run(2, 1, false, pointToPoint<PacketBytes, P2PArgs>);
-  make(3, 32, 0xfffffff0).run(2, 8, false, pointToPoint<PacketBytes, P2PFewArgs>);
+  make(2, 64, 0).run(2, 1, pointToPoint<LineBytes, P2PArgs>);
+  make(2, 32, 0xfffffff0).run(3, 8, pointToPoint<LineWords, P2PFewArgs>);
+  make(3, 32, 0).run(1, 1, pointToPoint<LineBytes, P2PFewArgs>);
+  make(2, 32, 0).run(2, 1, pointToPoint<PacketBytes, P2PArgs>);
+  make(3, 32, 0xfffffff0).run(2, 8, pointToPoint<PacketBytes, P2PFewArgs>);
   // Where not all channels would be resident, a launch uses fewer.
-  make(2, 32, 0, 1).run(2, 1, false, pointToPoint<LineBytes, P2PFewArgs>);
-  make(2, 32, 0, 1).run(2, 1, false, pointToPoint<PacketBytes, P2PArgs>);
+  make(2, 32, 0, 1).run(2, 1, pointToPoint<LineBytes, P2PFewArgs>);
+  make(2, 32, 0, 1).run(2, 1, pointToPoint<PacketBytes, P2PArgs>);
 }
 
 // Device counts: what the ranks exchange is drawn anew for every launch, and ordinary messages go by the same rings in
@@ -240,11 +136,11 @@ struct Counted : Exchange {
       for (uint32_t l = 0; l < launches; ++l) {
         for (uint32_t k = 0; k < 3; ++k) counted(rank, 3 * l + k, elements[(l + k) % 4], k % 2 == 1, 0);
         if (!lines)
-          once(rank, l, 1, false, pointToPoint<PacketBytes, P2PArgs>);
+          once(rank, l, 1, pointToPoint<PacketBytes, P2PArgs>);
         else if (l % 2 == 0)
-          once(rank, l, 1, false, pointToPoint<LineBytes, P2PArgs>);
+          once(rank, l, 1, pointToPoint<LineBytes, P2PArgs>);
         else
-          once(rank, l, 8, false, pointToPoint<LineWords, P2PFewArgs>);
+          once(rank, l, 8, pointToPoint<LineWords, P2PFewArgs>);
       }
     });
   }
@@ -271,7 +167,7 @@ inline void deviceCounts() {
 // wait in vain until then.
 inline void wrongCounts() {
   uint32_t l = 0;
-  while (Counted::draw(0, 1, l, 1) < 2 * static_cast<int64_t>(piece)) ++l;
+  while (Counted::draw(0, 1, l, 1) < 2 * static_cast<int64_t>(Exchange::piece)) ++l;
   for (int64_t wrong : {-1, 1, -1500, 1500}) {
     Counted c(2, 32, 0, 2);
     c.each([&](uint32_t rank) { c.counted(rank, l, 1, false, wrong); });
@@ -290,15 +186,6 @@ inline void outsideCounts() {
         c.counted(rank, l, 1, false, 0, side ? std::array<uint64_t, 2>{0, cut} : std::array<uint64_t, 2>{cut, 0});
       });
     }
-}
-
-inline void streams() {
-  auto make = [](uint32_t n, uint32_t threads) {
-    return Exchange(n, threads, streamChannels, streamRing(streamChannels) + n * streamChannels * 2 * 128,
-                    n * 2 * streamChannels * 32, 0);
-  };
-  make(2, 32).run(4, 1, true, stream);
-  make(3, 9).run(4, 16, true, stream);
 }
 
 }  // namespace ranks

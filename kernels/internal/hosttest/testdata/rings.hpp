@@ -148,7 +148,7 @@ struct RingWorld : World {
       for (uint32_t round = 0; round < rounds; ++round)
         for (uint32_t i = 0; i < count; ++i, ++launch) {
           once(rank, launch, i, round);
-          if (launch % 4 == 1) streams.once(rank, streamed, streamed % 2 == 0 ? 1 : 16, true, stream), ++streamed;
+          if (launch % 4 == 1) streams.once(rank, streamed, streamed % 2 == 0 ? 1 : 16, stream), ++streamed;
         }
     });
   }
