@@ -20,15 +20,14 @@ type transfer struct {
 // batch holds the messages of one call and, during its launch, lists of them by peer and direction. Its memory is
 // reused.
 type batch struct {
-	all  []transfer
-	next []int32 // by message: the next one of its list, or -1
-	head [2 * maxRanks]int32
-	tail [2 * maxRanks]int32
-	more bool       // sort found messages of the other class
-	own  [2][]int32 // messages of the rank to itself, small and large, in pairs: send, receive
-
-	from     int64 // the minimum size of a message that goes as a stream
-	channels int   // of a stream, if there is room for them
+	all      []transfer
+	next     []int32 // by message: the next one of its list, or -1
+	head     [2 * maxRanks]int32
+	tail     [2 * maxRanks]int32
+	more     bool       // sort found messages of the other class
+	own      [2][]int32 // messages of the rank to itself, small and large, in pairs: send, receive
+	from     int64      // the minimum size of a message that goes as a stream
+	channels int        // of a stream, if there is room for them
 }
 
 func (b *batch) reset() { b.all = b.all[:0] }

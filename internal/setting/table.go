@@ -115,9 +115,9 @@ var table = []Variable{
 		Want:  "a number of thread blocks, from 1 to 65535",
 		Brief: "the most thread blocks of a collective on GPUs",
 		Doc: "on GPUs, the most thread blocks of a collective's kernel (packets, the ring; a stream of messages has a " +
-			"sending and a receiving block for each channel). The smallest number of any rank holds. Fewer leave more of the GPU to others: " +
-			"kernels of two communicators that run at the same time, in another order on another rank, must fit on it " +
-			"together, or they wait for each other until `GOCCL_OP_TIMEOUT`",
+			"sending and a receiving block for each channel). The smallest number of any rank holds. Fewer leave more of " +
+			"the GPU to others: kernels of two communicators that run at the same time, in another order on another " +
+			"rank, must fit on it together, or they wait for each other until `GOCCL_OP_TIMEOUT`",
 		set: blocks(func(c *Config) *uint16 { return &c.MaxCTAs })},
 	{Name: "GOCCL_MIN_CTAS", Alias: "NCCL_MIN_CTAS", Default: "as few as is fastest",
 		Want:  "a number of thread blocks, from 1 to 65535",
@@ -150,10 +150,11 @@ var table = []Variable{
 	{Name: "GOCCL_REGISTER", Default: "`auto`", Want: "auto or off",
 		Brief: "reductions read the users' buffers of other GPUs in place",
 		Doc: "on GPUs, `auto`: the ranks of a host map each other's buffers from their first use on, large reductions " +
-			"read them in place, and large messages are stored there. Memory that is freed is only free when the other ranks have unmapped it, 0.1 s later, so " +
-			"no more buffers are mapped while less than 1/16 of a GPU's memory is free. `off`: never, as with " +
-			"`NCCL_P2P_DIRECT_DISABLE=1`, and with PyTorch's allocators whose memory cannot be mapped (`expandable_segments`, " +
-			"`cudaMallocAsync` in `PYTORCH_CUDA_ALLOC_CONF`). One rank that has it off is enough",
+			"read them in place, and large messages are stored there. Memory that is freed is only free when the other " +
+			"ranks have unmapped it, 0.1 s later, so no more buffers are mapped while less than 1/16 of a GPU's memory " +
+			"is free. `off`: never, as with `NCCL_P2P_DIRECT_DISABLE=1`, and with PyTorch's allocators whose memory " +
+			"cannot be mapped (`expandable_segments`, `cudaMallocAsync` in `PYTORCH_CUDA_ALLOC_CONF`). One rank that has " +
+			"it off is enough",
 		set: choice(func(c *Config) *bool { return &c.NoRegister }, map[string]bool{"auto": false, "off": true})},
 	{Name: "GOCCL_MOE_STAGES", Default: "`1`", Want: wantSwitch, Brief: "bulk copies of mixtures of experts",
 		Doc: "on GPUs of compute capability 9.0 and later, the rows of a rank of many tokens go by bulk copies (TMA) " +
