@@ -14,6 +14,8 @@ job() {
 for t in collectives algorithms backend exact overhead; do job python/tests/gpu/$t.py; done
 for e in mesh 03_alltoallv default_allreduce dsl_allreduce native_allgather; do job python/examples/$e.py; done
 for a in GOCCL CUDA; do job python/tests/gpu/symmetric.py $a; done
+echo "== python/tests/gpu/elastic.py"
+timeout 300 python python/tests/gpu/elastic.py --ranks $((n < 2 ? 2 : n)) || { status=1; echo "FAILED: elastic.py"; }
 job python/tests/gpu/ddp_transformer.py goccl
 job python/tests/gpu/ddp_transformer.py nccl
 library=$(python -c 'import goccl; print(goccl.get_lib())')/libnccl.so.2
