@@ -21,7 +21,7 @@ type Trial struct {
 	// Hold bounds a wait for peers: it makes a stopped rank an error.
 	Hold   time.Duration
 	CUDA   bool    // rank r is on GPU r, modulo their number
-	Shared bool    // other trials use the same GPUs meanwhile: what is free there says nothing of this one
+	Shared bool    // other trials use the same GPUs meanwhile: free memory there says nothing of this one
 	Slow   float64 // see Options
 }
 
