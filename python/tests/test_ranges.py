@@ -10,7 +10,7 @@ import pytest
 
 import goccl
 from goccl import nccl, utils
-from goccl._abi import SIGNATURES, FusedRequest, Request
+from goccl._abi import SIGNATURES, FusedRequest, MoeCombineArgs, Request
 from goccl._checked import Structure, bounds, fit, packer
 from goccl._lib import _TYPES, lib
 
@@ -128,6 +128,14 @@ def test_packed_structures(structure):
         for bad in (2**64, -2**63 - 1) if bounds(kind) else ():
             with pytest.raises(goccl.InvalidArgument, match=f"{name}: {bad} is out of range"):
                 pack(*[0] * i, bad, *[0] * (n - i - 1))
+
+
+def test_packed_structures_with_inner_ones():
+    pack = packer(MoeCombineArgs)
+    assert pack(*range(17)) == bytes(MoeCombineArgs(((0, 1, 2, 3), 4, 5), 6, 7, 8, 9, (10, 11), *range(12, 17)))
+    for i, name, bad in ((1, "hidden", 2**32), (4, "memory", -1), (11, "bias", 2**64), (16, "stream", -1)):
+        with pytest.raises(goccl.InvalidArgument, match=f"MoeCombineArgs.{name}: {bad} is out of range"):
+            pack(*[0] * i, bad, *[0] * (16 - i))
 
 
 CONFIGS = {"cta_policy": (-1, 4, 5, 2**32 + 5, 2**63), "min_ctas": (-1, 2**31, 2**32 + 5, 2**63),
