@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING
 
 from .. import errors
 from .._lib import lib
 from . import _calls
 from ._arrays import Arrays
-from ._calls import Shape
 from ._config import Config
 from ._engine import Engine
 from ._event import EventOverlap
@@ -17,6 +15,8 @@ from ._event import EventOverlap
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from typing import Any
+
+    from .._abi import MoeOffsets
 
 _PACKET_TOKENS = 256  # of a rank that sends packets, at most
 _LOW_LATENCY_TOKENS = 1024
@@ -132,31 +132,19 @@ class Base:
         def work(stream: int) -> tuple[Any, ...]:
             ranks, experts = a.empty((self.group_size,), "int32"), a.empty((num_experts,), "int32")
             inside = a.empty((tokens, self.group_size), "bool")
-            args = _calls.Count()
-            args.handle.shape, args.handle.tokens = Shape(_calls.ROWS, 8, k, num_experts), tokens
-            args.top_k_index = a.address(topk_idx, "topk_idx", (tokens, k), "int64")
-            args.ranks = a.address(ranks, "", ranks.shape, "int32")
-            args.experts = a.address(experts, "", experts.shape, "int32")
-            args.in_rank, args.stream = a.address(inside, "", inside.shape, "bool"), stream
-            self._engine.run("moe_count", args)
+            self._engine.run("moe_count", _calls.count(
+                _calls.ROWS, 8, k, num_experts, 0, tokens, a.address(topk_idx, "topk_idx", (tokens, k), "int64"),
+                a.pointer(ranks), a.pointer(experts), a.pointer(inside), stream))
             return ranks, experts, inside
 
         (ranks, experts, inside), event = self._on_stream(a, previous_event, async_finish, (topk_idx,), work)
         return ranks, None, experts, inside, event
 
-    def _notify(self, a: Arrays, shape: Shape, tokens: int, stream: int, topk_idx: int, in_rank: int = 0,
-                counts: int = 0) -> tuple[Any, _calls.Handle, _calls.Offsets]:
+    def _notify(self, a: Arrays, shape: tuple[int, ...], tokens: int, stream: int, topk_idx: int, in_rank: int = 0,
+                counts: int = 0) -> tuple[Any, tuple[int, ...], MoeOffsets]:
         """The memory of a new handle, the handle and its layout."""
-        offsets = self._engine.offsets(shape)
+        offsets = self._engine.offsets(*shape)
         memory = a.memory(offsets.bytes)
-        handle = _calls.Handle(shape, a.address(memory, "", memory.shape, "uint8"), tokens)
-        self._engine.run("moe_notify", _calls.Notify(handle, topk_idx, in_rank, counts, stream))
+        handle = (*shape, a.pointer(memory), tokens)
+        self._engine.run("moe_notify", _calls.notify(*handle, topk_idx, in_rank, counts, stream))
         return memory, handle, offsets
-
-    def _view(self, a: Arrays, memory: Any, offset: int, dtype: str, *shape: int) -> Any:
-        return a.view(memory, offset, dtype, shape)
-
-
-def pointers(*values: int) -> Any:
-    """An array of two addresses."""
-    return (ctypes.c_void_p * 2)(*values)

@@ -7,9 +7,9 @@ import weakref
 from typing import TYPE_CHECKING
 
 from .. import errors
+from .._abi import MoeOffsets, MoeShape, MoeSize
 from .._lib import interruptible, lib
 from ..nccl import Communicator
-from . import _calls
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -23,23 +23,29 @@ class Engine:
         self.own = not isinstance(group, Communicator)
         self.comm = Communicator.from_torch(group) if self.own else group
         self.rank, self.size = self.comm.rank, self.comm.nranks
-        size = _calls.Size(ctypes.sizeof(_calls.Size), packet_tokens, nbytes, tokens, blocks)
+        size = MoeSize(ctypes.sizeof(MoeSize), packet_tokens, nbytes, tokens, blocks)
         self.handle = interruptible(lib.moe_create, self.comm.ptr, ctypes.byref(size))
         self._finalizer = weakref.finalize(self, lib.raw("moe_destroy"), self.handle)
         self._finalizer.atexit = False
         self.masked: frozenset[int] = frozenset()
+        self._host: bool = self.comm.device.is_host
+        self._offsets: dict[tuple[int, ...], MoeOffsets] = {}
 
-    def offsets(self, shape: _calls.Shape) -> _calls.Offsets:
-        out = _calls.Offsets()
-        lib.moe_layout(self.handle, ctypes.byref(shape), ctypes.byref(out))
+    def offsets(self, *shape: int) -> MoeOffsets:
+        """The layout of handles of a shape: layout, hidden, top-k and experts."""
+        out = self._offsets.get(shape)
+        if out is None:
+            out = MoeOffsets()
+            lib.moe_layout(self.handle, ctypes.byref(MoeShape(*shape)), ctypes.byref(out))
+            self._offsets[shape] = out
         return out
 
-    def run(self, what: str, args: ctypes.Structure) -> None:
+    def run(self, what: str, args: bytes) -> None:
         """Enqueues an operation. On the host device it waits for the peers, and Ctrl-C ends the communicator."""
-        if self.comm.device.is_host:
-            interruptible(getattr(lib, what), self.handle, ctypes.byref(args), on_interrupt=self.comm.abort)
+        if self._host:
+            interruptible(getattr(lib, what), self.handle, args, on_interrupt=self.comm.abort)
         else:
-            getattr(lib, what)(self.handle, ctypes.byref(args))
+            getattr(lib, what)(self.handle, args)
 
     def set_mask(self, gone: Collection[int], replicas: Sequence[int] | None) -> None:
         if any(not 0 <= r < self.size for r in gone):

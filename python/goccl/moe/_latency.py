@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import errors
 from . import _calls
 from ._arrays import Arrays
-from ._base import Base, pointers
-from ._calls import Shape
+from ._base import Base
 from ._event import EventOverlap
 
 if TYPE_CHECKING:
@@ -56,23 +55,19 @@ class Latency(Base):
         local, rows = self._engine.local(num_experts), self.group_size * num_max_dispatch_tokens_per_rank
 
         def work(stream: int) -> tuple[Any, ...]:
-            index = a.address(topk_idx, "topk_idx", (tokens, k), "int64")
-            memory, handle, offsets = self._notify(a, Shape(_calls.EXPERTS, hidden, k, num_experts), tokens, stream,
-                                                   index)
+            data = a.address(x, "x", (tokens, hidden), "bfloat16")
+            memory, handle, offsets = self._notify(a, (_calls.EXPERTS, hidden, k, num_experts), tokens, stream,
+                                                   a.address(topk_idx, "topk_idx", (tokens, k), "int64"))
             recv_x = a.empty((local, rows, hidden), "float8" if use_fp8 else "bfloat16")
             scales = a.empty((local, rows, hidden // 128), "float32") if use_fp8 else None
             source = a.empty((local, rows), "int32")
             flags = (_calls.QUANTIZE if use_fp8 else 0) | (_calls.POWER_OF_TWO if round_scale else 0)
-            args = _calls.Dispatch(handle, a.address(x, "x", (tokens, hidden), "bfloat16"), 0, _calls.BFLOAT16, flags)
-            args.recv_x = a.address(recv_x, "", recv_x.shape, "float8", "bfloat16")
-            if scales is not None:
-                args.recv_scales = a.address(scales, "", scales.shape, "float32")
-            args.recv_rows, args.stream = rows, stream
-            args.recv_source = a.address(source, "", source.shape, "int32")
-            self._engine.run("moe_dispatch", args)
-            made = LatencyHandle(source, self._view(a, memory, offsets.ranges, "int64", local, self.group_size),
+            self._engine.run("moe_dispatch", _calls.dispatch(
+                *handle, data, 0, _calls.BFLOAT16, flags, 0, 0, 0, 0, a.pointer(recv_x), a.pointer(scales), rows, 0, 0,
+                a.pointer(source), stream))
+            made = LatencyHandle(source, a.view(memory, offsets.ranges, "int64", local, self.group_size),
                                  num_max_dispatch_tokens_per_rank, hidden, num_experts, memory, k, tokens)
-            count = self._view(a, memory, offsets.totals, "int32", local)
+            count = a.view(memory, offsets.totals, "int32", local)
             if cumulative_local_expert_recv_stats is not None:
                 stats = cumulative_local_expert_recv_stats
                 stats += count
@@ -97,13 +92,13 @@ class Latency(Base):
 
         def work(stream: int) -> tuple[Any]:
             result = a.empty((tokens, hidden), "bfloat16") if out is None else out
-            shape = Shape(_calls.EXPERTS, hidden, k, handle.num_experts)
-            raw = _calls.Handle(shape, a.address(handle.memory, "", handle.memory.shape, "uint8"), tokens)
             local = self._engine.local(handle.num_experts)
-            self._engine.run("moe_combine", _calls.Combine(
-                raw, a.address(x, "x", (local, rows, hidden), "bfloat16"), rows,
+            self._engine.run("moe_combine", _calls.combine(
+                _calls.EXPERTS, hidden, k, handle.num_experts,
+                a.address(handle.memory, "", handle.memory.shape, "uint8"), tokens,
+                a.address(x, "x", (local, rows, hidden), "bfloat16"), rows,
                 a.address(topk_weights, "topk_weights", (tokens, k), "float32"),
-                a.address(topk_idx, "topk_idx", (tokens, k), "int64"), pointers(0, 0),
+                a.address(topk_idx, "topk_idx", (tokens, k), "int64"), 0, 0,
                 a.address(result, "out", (tokens, hidden), "bfloat16"), 0, 0, 0, stream))
             return (result,)
 

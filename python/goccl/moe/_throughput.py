@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import errors
 from . import _calls
 from ._arrays import Arrays
-from ._base import Base, pointers
-from ._calls import Shape
+from ._base import Base
 from ._event import EventOverlap
 
 if TYPE_CHECKING:
@@ -28,9 +27,8 @@ class DispatchHandle(NamedTuple):
     tokens: int
     rows: int
 
-    def _raw(self, a: Arrays) -> _calls.Handle:
-        return _calls.Handle(Shape(_calls.ROWS, *self.shape), a.address(self.memory, "", self.memory.shape, "uint8"),
-                             self.tokens)
+    def _raw(self, a: Arrays) -> tuple[int, ...]:
+        return (_calls.ROWS, *self.shape, a.address(self.memory, "", self.memory.shape, "uint8"), self.tokens)
 
 
 def _split(x: Any) -> tuple[Any, Any]:
@@ -59,9 +57,11 @@ class Throughput(Base):
         keep = (data, scales, topk_idx, topk_weights, is_token_in_rank, num_tokens_per_expert, handle)
 
         def work(stream: int) -> tuple[Any, ...]:
+            even = None if scales is None else a.contiguous(scales)
             if handle is not None:
-                return self._rows(a, data, scales, handle, handle.rows, None, None, config, stream)
-            return self._first(a, data, scales, is_token_in_rank, num_tokens_per_expert, topk_idx, topk_weights,
+                given = self._given(a, data, even, handle.tokens, handle.shape[0], None, None, config)
+                return self._rows(a, handle, handle._raw(a), given, stream)
+            return self._first(a, data, even, is_token_in_rank, num_tokens_per_expert, topk_idx, topk_weights,
                                expert_alignment, num_worst_tokens, config, stream)
 
         out, event = self._on_stream(a, previous_event, async_finish, keep, work)
@@ -78,43 +78,40 @@ class Throughput(Base):
         if per_expert is None and topk_idx is not None:
             raise errors.InvalidArgument("dispatch needs num_tokens_per_expert: get_dispatch_layout counts them")
         experts = 0 if per_expert is None else per_expert.shape[0]
-        shape = Shape(_calls.ROWS, hidden, k, experts)
-        memory, _, offsets = self._notify(
-            a, shape, tokens, stream, a.address(topk_idx, "topk_idx", (tokens, k), "int64"),
+        given = self._given(a, data, scales, tokens, hidden, topk_idx, topk_weights, config)
+        memory, raw, offsets = self._notify(
+            a, (_calls.ROWS, hidden, k, experts), tokens, stream, given[6],
             0 if k else a.address(in_rank, "is_token_in_rank", (tokens, ranks), "bool", "uint8"),
             0 if k else a.address(per_expert, "num_tokens_per_expert", (experts,), "int32"))
-        rows, each = worst, []
-        if not worst:
-            rows = int(self._view(a, memory, offsets.total, "int32", 1)[0])  # waits
-            if experts:
-                counts = self._view(a, memory, offsets.totals, "int32", experts // ranks).tolist()
-                each = [-(-c // alignment) * alignment for c in counts]
-        made = DispatchHandle(self._view(a, memory, offsets.prefix, "int32", ranks, ranks), a.empty((rows,), "int32"),
-                              in_rank, memory, (hidden, k, experts), tokens, rows)
-        return *self._rows(a, data, scales, made, rows, topk_idx, topk_weights, config, stream), made, each
+        prefix, rows, each = a.view(memory, offsets.prefix, "int32", ranks, ranks), worst, []
+        if not worst:  # one copy, which waits, of the rows of all experts and, behind other numbers, of each
+            behind = (offsets.totals - offsets.total) // 4
+            counts = a.view(memory, offsets.total, "int32", behind + experts // ranks).tolist()
+            rows, each = counts[0], [-(-c // alignment) * alignment for c in counts[behind:]]
+        made = DispatchHandle(prefix, a.empty((rows,), "int32"), in_rank, memory, (hidden, k, experts), tokens, rows)
+        return *self._rows(a, made, raw, given, stream, topk_weights is not None), made, each
 
-    def _rows(self, a: Arrays, data: Any, scales: Any, handle: DispatchHandle, rows: int, topk_idx: Any,
-              topk_weights: Any, config: Config | None, stream: int) -> tuple[Any, ...]:
-        tokens, hidden = handle.tokens, handle.shape[0]
-        k = 0 if topk_idx is None else topk_idx.shape[1]
-        eight = scales is not None
-        groups = (hidden + 127) // 128
+    def _given(self, a: Arrays, data: Any, scales: Any, tokens: int, hidden: int, topk_idx: Any, topk_weights: Any,
+               config: Config | None) -> tuple[int, ...]:
+        """The arguments of the library's dispatch from x to weights."""
+        eight, k = scales is not None, 0 if topk_idx is None else topk_idx.shape[1]
+        return (a.address(data, "x", (tokens, hidden), "float8" if eight else "bfloat16"),
+                a.address(scales, "the scales", (tokens, (hidden + 127) // 128), "float32"),
+                _calls.FLOAT8 if eight else _calls.BFLOAT16, _calls.LISTS if k else 0, config.num_sms if config else 0,
+                0, a.address(topk_idx, "topk_idx", (tokens, k), "int64"),
+                a.address(topk_weights, "topk_weights", (tokens, k), "float32"))
+
+    def _rows(self, a: Arrays, handle: DispatchHandle, raw: tuple[int, ...], given: tuple[int, ...], stream: int,
+              weights: bool = False) -> tuple[Any, ...]:
+        rows, (hidden, k, _), eight = handle.rows, handle.shape, given[2] == _calls.FLOAT8
+        k = k if given[3] else 0
         recv_x = a.empty((rows, hidden), "float8" if eight else "bfloat16")
-        recv_scales = a.empty((rows, groups), "float32") if eight else None
+        recv_scales = a.empty((rows, (hidden + 127) // 128), "float32") if eight else None
         recv_idx = a.empty((rows, k), "int64") if k else None
-        recv_weights = a.empty((rows, k), "float32") if k and topk_weights is not None else None
-        if eight:
-            scales = a.contiguous(scales)
-        self._engine.run("moe_dispatch", _calls.Dispatch(
-            handle._raw(a), a.address(data, "x", (tokens, hidden), "float8" if eight else "bfloat16"),
-            a.address(scales, "the scales", (tokens, groups), "float32"),
-            _calls.FLOAT8 if eight else _calls.BFLOAT16, _calls.LISTS if k else 0, config.num_sms if config else 0, 0,
-            a.address(topk_idx, "topk_idx", (tokens, k), "int64"),
-            a.address(topk_weights, "topk_weights", (tokens, k), "float32"),
-            a.address(recv_x, "", recv_x.shape, "float8", "bfloat16"), a.address(recv_scales, "", (rows, groups),
-                                                                                 "float32"), rows,
-            a.address(recv_idx, "", (rows, k), "int64"), a.address(recv_weights, "", (rows, k), "float32"),
-            a.address(handle.recv_src_idx, "recv_src_idx", (rows,), "int32"), stream))
+        recv_weights = a.empty((rows, k), "float32") if k and weights else None
+        self._engine.run("moe_dispatch", _calls.dispatch(
+            *raw, *given, a.pointer(recv_x), a.pointer(recv_scales), rows, a.pointer(recv_idx),
+            a.pointer(recv_weights), a.address(handle.recv_src_idx, "recv_src_idx", (rows,), "int32"), stream))
         return (recv_x, recv_scales) if eight else recv_x, recv_idx, recv_weights
 
     def combine(self, x: Any, handle: DispatchHandle, topk_weights: Any = None, bias: Any = None,
@@ -125,17 +122,16 @@ class Throughput(Base):
         sums of topk_weights, and the event."""
         a = Arrays(x)
         tokens, (hidden, k, _) = handle.tokens, handle.shape
-        pair = bias if isinstance(bias, tuple) else (bias, None)
+        first, second = bias if isinstance(bias, tuple) else (bias, None)
 
         def work(stream: int) -> tuple[Any, Any]:
             out = a.empty((tokens, hidden), "bfloat16")
             out_weights = a.empty((tokens, k), "float32") if topk_weights is not None else None
-            self._engine.run("moe_combine", _calls.Combine(
-                handle._raw(a), a.address(x, "x", (handle.rows, hidden), "bfloat16"), handle.rows,
+            self._engine.run("moe_combine", _calls.combine(
+                *handle._raw(a), a.address(x, "x", (handle.rows, hidden), "bfloat16"), handle.rows,
                 a.address(topk_weights, "topk_weights", (handle.rows, k), "float32"), 0,
-                pointers(*(a.address(b, "bias", (tokens, hidden), "bfloat16") for b in pair)),
-                a.address(out, "", out.shape, "bfloat16"), a.address(out_weights, "", (tokens, k), "float32"),
-                config.num_sms if config else 0, 0, stream))
+                *(a.address(b, "bias", (tokens, hidden), "bfloat16") for b in (first, second)), a.pointer(out),
+                a.pointer(out_weights), config.num_sms if config else 0, 0, stream))
             return out, out_weights
 
         (out, weights), event = self._on_stream(a, previous_event, async_finish, (x, topk_weights, bias, handle), work)
