@@ -741,7 +741,8 @@ func gocclgo_context_recover(context_ C.goccl_object) (r_ C.goccl_result) {
 	if err != nil {
 		return result(err)
 	}
-	return result(core.ContextRecover(contextObject))
+	core.ContextRecover(contextObject)
+	return C.GOCCL_SUCCESS
 }
 
 //export gocclgo_endpoint_create
@@ -1122,10 +1123,7 @@ func gocclgo_fifo_size(fifo_ C.goccl_object, size_ *C.int32_t) (r_ C.goccl_resul
 	if err != nil {
 		return result(err)
 	}
-	v0, err := core.FifoSize(fifoObject)
-	if err != nil {
-		return result(err)
-	}
+	v0 := core.FifoSize(fifoObject)
 	store(size_, C.int32_t(v0))
 	return C.GOCCL_SUCCESS
 }
@@ -1232,7 +1230,8 @@ func gocclgo_proxy_service_remove_semaphore(service_ C.goccl_object, id_ C.uint3
 	if err != nil {
 		return result(err)
 	}
-	return result(core.ProxyServiceRemoveSemaphore(serviceObject, primitive.SemaphoreID(id_)))
+	core.ProxyServiceRemoveSemaphore(serviceObject, primitive.SemaphoreID(id_))
+	return C.GOCCL_SUCCESS
 }
 
 //export gocclgo_proxy_service_remove_memory
@@ -1242,7 +1241,8 @@ func gocclgo_proxy_service_remove_memory(service_ C.goccl_object, id_ C.uint32_t
 	if err != nil {
 		return result(err)
 	}
-	return result(core.ProxyServiceRemoveMemory(serviceObject, primitive.MemoryID(id_)))
+	core.ProxyServiceRemoveMemory(serviceObject, primitive.MemoryID(id_))
+	return C.GOCCL_SUCCESS
 }
 
 //export gocclgo_base_port_channel_create
@@ -1304,7 +1304,7 @@ func gocclgo_communicator_connect_endpoint(communicator_ C.goccl_object, endpoin
 	if err != nil {
 		return result(err)
 	}
-	return give(future_)(core.Add(core.CommunicatorConnectEndpoint(communicatorObject, endpointObject, int(rank_), int(tag_))))
+	return give(future_)(core.Add(core.Later(core.CommunicatorConnectEndpoint(communicatorObject, endpointObject, int(rank_), int(tag_))), nil))
 }
 
 //export gocclgo_communicator_send_memory
@@ -1318,7 +1318,7 @@ func gocclgo_communicator_send_memory(communicator_ C.goccl_object, memory_ C.go
 	if err != nil {
 		return result(err)
 	}
-	return give(future_)(core.Add(core.CommunicatorSendMemory(communicatorObject, memoryObject, int(rank_), int(tag_))))
+	return give(future_)(core.Add(core.Later(core.CommunicatorSendMemory(communicatorObject, memoryObject, int(rank_), int(tag_))), nil))
 }
 
 //export gocclgo_communicator_recv_memory
@@ -1328,7 +1328,7 @@ func gocclgo_communicator_recv_memory(communicator_ C.goccl_object, rank_ C.int3
 	if err != nil {
 		return result(err)
 	}
-	return give(future_)(core.Add(core.CommunicatorRecvMemory(communicatorObject, int(rank_), int(tag_))))
+	return give(future_)(core.Add(core.Later(core.CommunicatorRecvMemory(communicatorObject, int(rank_), int(tag_))), nil))
 }
 
 //export gocclgo_communicator_build_semaphore
@@ -1342,7 +1342,7 @@ func gocclgo_communicator_build_semaphore(communicator_ C.goccl_object, connecti
 	if err != nil {
 		return result(err)
 	}
-	return give(future_)(core.Add(core.CommunicatorBuildSemaphore(communicatorObject, connectionObject, int(rank_), int(tag_))))
+	return give(future_)(core.Add(core.Later(core.CommunicatorBuildSemaphore(communicatorObject, connectionObject, int(rank_), int(tag_))), nil))
 }
 
 //export gocclgo_future_wait

@@ -19,16 +19,35 @@ type core struct {
 type coreFunction struct {
 	name            string
 	params, results []string // types; the error that ends the results is left out
+	fails           bool     // there is such an error
 }
 
 type coreField struct{ name, typ string }
 
-// readCore reads the package in dir, and abi, the file of it that is generated.
-func readCore(dir string, abi []byte) (*core, error) {
+// readCore reads the package in dir, abi, the file of it that is generated, and package primitive, whose functions and
+// methods are values of variables of core.
+func readCore(dir, primitives string, abi []byte) (*core, error) {
 	out := &core{map[string]coreFunction{}, map[string][]coreField{}}
+	below := map[string]coreFunction{} // of package primitive, as core writes them
+	if err := eachDecl(primitives, func(d ast.Decl) {
+		if f, ok := d.(*ast.FuncDecl); ok {
+			name, g := primitive(f)
+			below[name] = g
+		}
+	}); err != nil {
+		return nil, err
+	}
+	if err := eachDecl(dir, func(d ast.Decl) { out.add(d, below) }); err != nil {
+		return nil, err
+	}
+	return out, eachDeclOf(abiFile, abi, func(d ast.Decl) { out.add(d, nil) })
+}
+
+// eachDecl calls f with the declarations of the package in dir, except for tests and what this tool generates.
+func eachDecl(dir string, f func(ast.Decl)) error {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, path := range paths {
 		if strings.HasSuffix(path, "_test.go") || filepath.Base(path) == abiFile {
@@ -36,39 +55,76 @@ func readCore(dir string, abi []byte) (*core, error) {
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if err := out.parse(path, text); err != nil {
-			return nil, err
+		if err := eachDeclOf(path, text, f); err != nil {
+			return err
 		}
 	}
-	return out, out.parse(abiFile, abi)
+	return nil
 }
 
-func (c *core) parse(path string, text []byte) error {
+func eachDeclOf(path string, text []byte, f func(ast.Decl)) error {
 	file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution)
 	if err != nil {
 		return err
 	}
 	for _, d := range file.Decls {
-		c.add(d)
+		f(d)
 	}
 	return nil
 }
 
-func (c *core) add(d ast.Decl) {
+// primitive returns the expression for a function or a method of package primitive, and its signature.
+func primitive(d *ast.FuncDecl) (string, coreFunction) {
+	f := signature(d)
+	name := "primitive." + f.name
+	if receiver := listTypes(d.Recv); len(receiver) > 0 {
+		name = "(" + outside(receiver[0]) + ")." + f.name
+		f.params = append(receiver, f.params...)
+	}
+	for _, types := range [][]string{f.params, f.results} {
+		for i, t := range types {
+			types[i] = outside(t)
+		}
+	}
+	return name, f
+}
+
+// outside returns a type of package primitive, or a pointer to one, as another package writes it.
+func outside(t string) string {
+	if name := strings.TrimPrefix(t, "*"); ast.IsExported(name) {
+		return t[:len(t)-len(name)] + "primitive." + name
+	}
+	return t
+}
+
+func signature(d *ast.FuncDecl) coreFunction {
+	f := coreFunction{name: d.Name.Name, params: listTypes(d.Type.Params), results: listTypes(d.Type.Results)}
+	if n := len(f.results); n > 0 && f.results[n-1] == "error" {
+		f.results, f.fails = f.results[:n-1], true
+	}
+	return f
+}
+
+func (c *core) add(d ast.Decl, below map[string]coreFunction) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
 		if d.Recv != nil || !d.Name.IsExported() {
 			return
 		}
-		f := coreFunction{name: d.Name.Name, params: listTypes(d.Type.Params), results: listTypes(d.Type.Results)}
-		if n := len(f.results); n > 0 && f.results[n-1] == "error" {
-			f.results = f.results[:n-1]
+		if f := signature(d); f.fails {
 			c.functions[strings.ToLower(f.name)] = f
 		}
 	case *ast.GenDecl:
 		for _, s := range d.Specs {
+			if v, ok := s.(*ast.ValueSpec); ok && len(v.Values) == 1 {
+				if f, ok := below[types.ExprString(v.Values[0])]; ok {
+					f.name = v.Names[0].Name
+					c.functions[strings.ToLower(f.name)] = f
+				}
+				continue
+			}
 			t, ok := s.(*ast.TypeSpec)
 			if !ok {
 				continue

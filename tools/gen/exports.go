@@ -82,7 +82,7 @@ func (e *exports) export(f function) error {
 		args = append(args, a)
 	}
 	call := fmt.Sprintf("core.%s(%s)", g.name, strings.Join(args, ", "))
-	if err := e.results(call, g.results, in.rest); err != nil {
+	if err := e.results(call, g, in.rest); err != nil {
 		return err
 	}
 	e.WriteString("}\n")
@@ -162,15 +162,22 @@ func (r *reader) next(t string) (string, error) {
 }
 
 // results writes the call and what stores its results at the last parameters.
-func (e *exports) results(call string, types []string, out []variable) error {
+func (e *exports) results(call string, g coreFunction, out []variable) error {
+	types := g.results
 	switch {
 	case len(types) == 1 && types[0] == "[]byte" && len(out) == 2:
 		fmt.Fprintf(e, "\treturn giveBytes(%s_, %s_)(%s)\n", out[0].name, out[1].name, call)
 		return nil
 	case len(types) != len(out):
 		return fmt.Errorf("%d parameters are left for %d results", len(out), len(types))
+	case len(types) == 0 && !g.fails:
+		fmt.Fprintf(e, "\t%s\n\treturn C.GOCCL_SUCCESS\n", call)
+		return nil
 	case len(types) == 0:
 		fmt.Fprintf(e, "\treturn result(%s)\n", call)
+		return nil
+	case strings.HasPrefix(types[0], "*primitive.Future["):
+		fmt.Fprintf(e, "\treturn give(%s_)(core.Add(core.Later(%s), nil))\n", out[0].name, call)
 		return nil
 	case e.isObject(out[0], types[0]):
 		fmt.Fprintf(e, "\treturn give(%s_)(core.Add(%s))\n", out[0].name, call)
@@ -186,7 +193,11 @@ func (e *exports) results(call string, types []string, out []variable) error {
 	for i := range out {
 		names = append(names, fmt.Sprintf("v%d", i))
 	}
-	fmt.Fprintf(e, "\t%s, err := %s\n\tif err != nil {\n\t\treturn result(err)\n\t}\n", strings.Join(names, ", "), call)
+	if g.fails {
+		fmt.Fprintf(e, "\t%s, err := %s\n\tif err != nil {\n\t\treturn result(err)\n\t}\n", strings.Join(names, ", "), call)
+	} else {
+		fmt.Fprintf(e, "\t%s := %s\n", strings.Join(names, ", "), call)
+	}
 	for i, v := range out {
 		base := strings.TrimSpace(strings.TrimSuffix(v.typ, "*"))
 		switch {

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"go/ast"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 )
@@ -58,10 +60,11 @@ func TestMisfits(t *testing.T) {
 	h := &header{base: map[string]string{"goccl_comm": "uint64_t"}, functions: []function{{result: "goccl_result",
 		name: "comm_wait", params: []variable{declared("goccl_comm comm"), declared("int64_t timeout")}}}}
 	for name, f := range map[string]coreFunction{
-		"absent":                {name: "Other"},
-		"too few parameters":    {name: "CommWait", params: []string{"Handle"}},
-		"too many parameters":   {name: "CommWait", params: []string{"Handle", "time.Duration", "int"}},
-		"a result without room": {name: "CommWait", params: []string{"Handle", "time.Duration"}, results: []string{"int"}},
+		"absent":              {name: "Other"},
+		"too few parameters":  {name: "CommWait", params: []string{"Handle"}, fails: true},
+		"too many parameters": {name: "CommWait", params: []string{"Handle", "time.Duration", "int"}, fails: true},
+		"a result without room": {name: "CommWait", params: []string{"Handle", "time.Duration"}, results: []string{"int"},
+			fails: true},
 	} {
 		key := "commwait"
 		if f.name != "CommWait" {
@@ -71,9 +74,41 @@ func TestMisfits(t *testing.T) {
 			t.Errorf("%s: %s", name, out)
 		}
 	}
-	good := coreFunction{name: "CommWait", params: []string{"Handle", "time.Duration"}}
+	good := coreFunction{name: "CommWait", params: []string{"Handle", "time.Duration"}, fails: true}
 	if out, err := writeExports(h, &core{functions: map[string]coreFunction{"commwait": good}}); err != nil ||
 		!bytes.Contains(out, []byte("result(core.CommWait(core.Handle(comm_), time.Duration(timeout_)))")) {
 		t.Errorf("%v\n%s", err, out)
+	}
+	good.fails = false
+	if out, err := writeExports(h, &core{functions: map[string]coreFunction{"commwait": good}}); err != nil ||
+		!bytes.Contains(out, []byte("\tcore.CommWait(core.Handle(comm_), time.Duration(timeout_))\n\treturn C.GOCCL_SUCCESS")) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// A variable of core whose value is a function of package primitive has its signature.
+func TestFunctionsBelow(t *testing.T) {
+	below := map[string]coreFunction{}
+	c := &core{map[string]coreFunction{}, map[string][]coreField{}}
+	read := func(text string, f func(ast.Decl)) {
+		t.Helper()
+		if err := eachDeclOf("x.go", []byte("package p\n"+text), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read(`func (c *Context) Add(m *Memory, id ID, n int, b []byte) (*Future, error) { return nil, nil }
+		func Make() Context { return Context{} }`, func(d ast.Decl) {
+		name, f := primitive(d.(*ast.FuncDecl))
+		below[name] = f
+	})
+	read("var (\n ContextAdd = (*primitive.Context).Add\n ContextMake = primitive.Make\n errNone = errors.New(``)\n)",
+		func(d ast.Decl) { c.add(d, below) })
+	want := map[string]coreFunction{
+		"contextadd": {"ContextAdd", []string{"*primitive.Context", "*primitive.Memory", "primitive.ID", "int", "[]byte"},
+			[]string{"*primitive.Future"}, true},
+		"contextmake": {"ContextMake", nil, []string{"primitive.Context"}, false},
+	}
+	if !reflect.DeepEqual(c.functions, want) {
+		t.Errorf("%+v, want %+v", c.functions, want)
 	}
 }

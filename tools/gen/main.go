@@ -51,7 +51,7 @@ func generate(root string) (map[string][]byte, error) {
 		return nil, err
 	}
 	folder := filepath.Join("internal", "core")
-	core, err := readCore(filepath.Join(root, folder), abi)
+	core, err := readCore(filepath.Join(root, folder), filepath.Join(root, "..", "primitive"), abi)
 	if err != nil {
 		return nil, err
 	}

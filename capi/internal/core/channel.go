@@ -7,21 +7,6 @@ import (
 	"github.com/goccl/goccl/primitive"
 )
 
-// SemaphoreStubCreate makes this side's half of a semaphore.
-func SemaphoreStubCreate(c *primitive.Connection) (*primitive.SemaphoreStub, error) {
-	return primitive.NewSemaphoreStub(c)
-}
-
-// SemaphoreStubDeserialize reads the peer's half.
-func SemaphoreStubDeserialize(ctx *primitive.Context, data []byte) (*primitive.SemaphoreStub, error) {
-	return ctx.DeserializeSemaphoreStub(data)
-}
-
-// SemaphoreCreate makes a semaphore of both halves.
-func SemaphoreCreate(local, remote *primitive.SemaphoreStub) (*primitive.Semaphore, error) {
-	return primitive.NewSemaphore(local, remote)
-}
-
 // SemaphoreSignal signals the peer from the host.
 func SemaphoreSignal(s *primitive.Semaphore) error {
 	return primitive.NewHost2DeviceSemaphore(s).Signal()
@@ -45,11 +30,6 @@ func SemaphoreWait(s *primitive.Semaphore, timeout time.Duration) error {
 	ctx, cancel := stepContext(timeout)
 	defer cancel()
 	return hs.Wait(ctx)
-}
-
-// BaseMemoryChannelCreate makes a channel that signals.
-func BaseMemoryChannelCreate(s *primitive.Semaphore) (*primitive.BaseMemoryChannel, error) {
-	return primitive.NewBaseMemoryChannel(s)
 }
 
 // MemoryChannelCreate makes a channel from src to dst; packetBuffer may be 0.
@@ -95,6 +75,3 @@ func FifoPop(f *primitive.Fifo) error {
 	f.Pop()
 	return nil
 }
-
-// FifoSize is the number of triggers.
-func FifoSize(f *primitive.Fifo) (int, error) { return f.Size(), nil }

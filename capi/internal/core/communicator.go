@@ -32,15 +32,6 @@ func ContextAbort(c *primitive.Context, reason string) error {
 	return nil
 }
 
-// ContextError returns the reason of the abort, or the error of a kernel that stopped waiting.
-func ContextError(c *primitive.Context) error { return c.Err() }
-
-// ContextRecover makes an aborted context usable again.
-func ContextRecover(c *primitive.Context) error {
-	c.Recover()
-	return nil
-}
-
 // Future is a primitive.Future of any type. Its value becomes an object with a handle at the first wait.
 type Future struct {
 	get func(context.Context) (any, error)
@@ -75,7 +66,8 @@ func FutureWait(f *Future, timeout time.Duration) (Handle, error) {
 	return f.handle, err
 }
 
-func later[T any](f *primitive.Future[T]) *Future {
+// Later makes a Future of f.
+func Later[T any](f *primitive.Future[T]) *Future {
 	return &Future{get: func(ctx context.Context) (any, error) { return f.Get(ctx) }}
 }
 
@@ -90,25 +82,5 @@ func CommunicatorConnect(c *primitive.Communicator, transport int, d *Device, ra
 	if err != nil {
 		return nil, err
 	}
-	return later(c.Connect(cfg, rank, tag)), nil
-}
-
-// CommunicatorConnectEndpoint connects a given endpoint with the peer's.
-func CommunicatorConnectEndpoint(c *primitive.Communicator, e *primitive.Endpoint, rank, tag int) (*Future, error) {
-	return later(c.ConnectEndpoint(e, rank, tag)), nil
-}
-
-// CommunicatorSendMemory makes local memory available to the peer.
-func CommunicatorSendMemory(c *primitive.Communicator, m *primitive.RegisteredMemory, rank, tag int) (*Future, error) {
-	return later(c.SendMemory(m, rank, tag)), nil
-}
-
-// CommunicatorRecvMemory returns the memory that the peer sends.
-func CommunicatorRecvMemory(c *primitive.Communicator, rank, tag int) (*Future, error) {
-	return later(c.RecvMemory(rank, tag)), nil
-}
-
-// CommunicatorBuildSemaphore makes a semaphore over a connection together with the peer.
-func CommunicatorBuildSemaphore(c *primitive.Communicator, conn *primitive.Connection, rank, tag int) (*Future, error) {
-	return later(c.BuildSemaphore(conn, rank, tag)), nil
+	return Later(c.Connect(cfg, rank, tag)), nil
 }

@@ -39,46 +39,16 @@ func EndpointCreateRDMA(ctx *primitive.Context, transport, adapter int, d *Devic
 	return ctx.CreateEndpoint(cfg)
 }
 
-// EndpointDeserialize reads a serialised endpoint.
-func EndpointDeserialize(data []byte) (*primitive.Endpoint, error) {
-	return primitive.DeserializeEndpoint(data)
-}
-
 // EndpointInfo describes an endpoint.
 func EndpointInfo(e *primitive.Endpoint) (transport int, kind device.Kind, index int, local bool, err error) {
 	id := e.Device()
 	return int(e.Transport()), id.Kind, id.Index, e.Local(), nil
 }
 
-// ConnectionCreate connects a local endpoint with a remote one.
-func ConnectionCreate(ctx *primitive.Context, local, remote *primitive.Endpoint) (*primitive.Connection, error) {
-	return ctx.Connect(local, remote)
-}
-
 // ConnectionInfo describes a connection; peer is -1 when it is not known.
 func ConnectionInfo(c *primitive.Connection) (transport, peer, tag int, err error) {
 	return int(c.Transport()), c.PeerRank(), c.Tag(), nil
 }
-
-// ConnectionWrite copies within the bounds of both memories.
-func ConnectionWrite(c *primitive.Connection, dst *primitive.RegisteredMemory, dstOff uint64,
-	src *primitive.RegisteredMemory, srcOff, size uint64) error {
-	return c.Write(dst, dstOff, src, srcOff, size)
-}
-
-// ConnectionAtomicAdd adds to a word of the peer's memory.
-func ConnectionAtomicAdd(c *primitive.Connection, dst *primitive.RegisteredMemory, off, delta uint64) error {
-	return c.AtomicAdd(dst, off, delta)
-}
-
-// ConnectionUpdateAndSync stores a word here and at the peer.
-func ConnectionUpdateAndSync(c *primitive.Connection, dst *primitive.RegisteredMemory, off uint64, src *uint64,
-	value uint64) error {
-	return c.UpdateAndSync(dst, off, src, value)
-}
-
-// ConnectionFlush waits until earlier writes are complete.
-func ConnectionFlush(c *primitive.Connection, timeout time.Duration) error { return c.Flush(timeout) }
 
 // MemoryRegister makes memory usable by the transports in flags.
 func MemoryRegister(ctx *primitive.Context, d *Device, p uintptr, size uint64, flags uint32) (
@@ -87,11 +57,6 @@ func MemoryRegister(ctx *primitive.Context, d *Device, p uintptr, size uint64, f
 		return nil, fmt.Errorf("%w: %d bytes", ErrInvalidArgument, size)
 	}
 	return ctx.RegisterMemory(d.device, device.Ptr(p), int64(size), primitive.TransportFlags(flags))
-}
-
-// MemoryDeserialize reads a serialised memory.
-func MemoryDeserialize(ctx *primitive.Context, data []byte) (*primitive.RegisteredMemory, error) {
-	return ctx.DeserializeMemory(data)
 }
 
 // MemoryInfo describes a memory; data is 0 while a peer's memory is not mapped.

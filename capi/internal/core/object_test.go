@@ -109,10 +109,7 @@ func TestFutureInSlices(t *testing.T) {
 			t.Errorf("first %#x, then %#x, %v", a, b, err)
 		}
 	}
-	late, err := CommunicatorRecvMemory(comms[0], 1, 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	late := Later(CommunicatorRecvMemory(comms[0], 1, 5))
 	_ = BootstrapClose(boots[1])
 	if _, err := FutureWait(late, 10*time.Second); err == nil || ResultOf(err) == InternalError {
 		t.Errorf("the peer has left: %v (%v)", err, ResultOf(err))
