@@ -23,12 +23,13 @@ static void prop_for(CUmemAllocationProp *p, int device, int rdma) {
 }
 
 // Gives every device of the mask read and write access.
-static CUresult set_access(CUdeviceptr va, size_t size, uint64_t mask) {
+static uint64_t set_access(CUdeviceptr va, size_t size, uint64_t mask) {
 	CUmemAccessDesc d[64];
 	size_t n = 0;
 	for (int i = 0; i < 64; i++)
 		if (mask >> i & 1) d[n++] = (CUmemAccessDesc){{GOCCL_LOCATION_DEVICE, i}, GOCCL_PROT_RW};
-	return n ? goccl_cu.cuMemSetAccess(va, size, d, n) : 0;
+	if (n) TRY(cuMemSetAccess, va, size, d, n);
+	return 0;
 }
 
 // a: device, size, stream, access mask, rdma -> address, size, handle. The memory is zero when the call returns.
@@ -37,7 +38,6 @@ static uint64_t vmm_alloc(uint64_t *a) {
 	prop_for(&prop, (int)a[0], (int)a[4]);
 	size_t gran = 0, size;
 	uint64_t bad;
-	CUresult r;
 	CUmemHandle h = 0;
 	CUdeviceptr va = 0;
 	CUstream s = PTR(CUstream, a[2]);
@@ -47,10 +47,7 @@ static uint64_t vmm_alloc(uint64_t *a) {
 	TRY(cuMemCreate, &h, size, &prop, 0);
 	ELSE(release, cuMemAddressReserve, &va, size, gran, 0, 0);
 	ELSE(unreserve, cuMemMap, va, size, 0, h, 0);
-	if ((r = set_access(va, size, a[3]))) {
-		bad = FAIL(cuMemSetAccess, r);
-		goto unmap;
-	}
+	if ((bad = set_access(va, size, a[3]))) goto unmap;
 	ELSE(unmap, cuMemsetD8Async, va, 0, size, s);
 	ELSE(unmap, cuStreamSynchronize, s);
 	a[0] = va, a[1] = size, a[2] = h;
@@ -67,14 +64,10 @@ release:
 // a: fd, size, access mask, address in a reservation -> handle. The caller keeps the descriptor.
 static uint64_t vmm_import(uint64_t *a) {
 	uint64_t bad;
-	CUresult r;
 	CUmemHandle h = 0;
 	TRY(cuMemImportFromShareableHandle, &h, PTR(void *, a[0]), GOCCL_HANDLE_POSIX_FD);
 	ELSE(release, cuMemMap, a[3], a[1], 0, h, 0);
-	if ((r = set_access(a[3], a[1], a[2]))) {
-		bad = FAIL(cuMemSetAccess, r);
-		goto unmap;
-	}
+	if ((bad = set_access(a[3], a[1], a[2]))) goto unmap;
 	a[0] = h;
 	return 0;
 unmap:
@@ -193,7 +186,18 @@ fail:
 	return bad;
 }
 
+// A new object of the driver; n is its number.
+union object {
+	CUcontext context;
+	CUstream stream;
+	CUevent event;
+	CUgraph graph;
+	CUgraphExec exec;
+	uintptr_t n;
+};
+
 static uint64_t ordered(uint32_t op, uint64_t *a, void *p) {
+	union object o = {0};
 	switch (op) {
 	case OP_Launch: return goccl_launch(a, p);
 	case OP_Enter: return goccl_order_enter(PTR(CUstream, a[0]), p);
@@ -212,12 +216,7 @@ static uint64_t ordered(uint32_t op, uint64_t *a, void *p) {
 	case OP_MemOps: TRY(cuStreamBatchMemOp_v2, PTR(CUstream, a[0]), (unsigned)a[1], p, 0); return 0;
 	case OP_GraphLaunch: TRY(cuGraphLaunch, PTR(CUgraphExec, a[0]), PTR(CUstream, a[1])); return 0;
 	case OP_BeginCapture: TRY(cuStreamBeginCapture_v2, PTR(CUstream, a[0]), (int)a[1]); return 0;
-	case OP_EndCapture: {
-		CUgraph g = NULL;
-		TRY(cuStreamEndCapture, PTR(CUstream, a[0]), &g);
-		a[0] = (uintptr_t)g;
-		return 0;
-	}
+	case OP_EndCapture: TRY(cuStreamEndCapture, PTR(CUstream, a[0]), &o.graph); a[0] = o.n; return 0;
 	case OP_CaptureInfo: {
 		int status = 0;
 		unsigned long long id = 0;
@@ -233,6 +232,7 @@ static uint64_t immediate(uint32_t op, uint64_t *a, void *p, void *q) {
 	int i = 0, j = 0;
 	size_t n = 0, m = 0;
 	CUdeviceptr d = 0;
+	union object o = {0};
 	switch (op) {
 	case OP_DriverInit: TRY(cuInit, 0); return 0;
 	case OP_DriverVersion: TRY(cuDriverGetVersion, &i); a[0] = i; return 0;
@@ -246,14 +246,11 @@ static uint64_t immediate(uint32_t op, uint64_t *a, void *p, void *q) {
 		TRY(cuDeviceGetP2PAttribute, &i, (int)a[2], (int)a[0], (int)a[1]);
 		a[0] = (uint64_t)(int64_t)i;
 		return 0;
-	case OP_ContextRetain: {
-		CUdevice dev = 0;
-		CUcontext c = NULL;
-		TRY(cuDeviceGet, &dev, (int)a[0]);
-		TRY(cuDevicePrimaryCtxRetain, &c, dev);
-		a[0] = (uintptr_t)c;
+	case OP_ContextRetain:
+		TRY(cuDeviceGet, &i, (int)a[0]);
+		TRY(cuDevicePrimaryCtxRetain, &o.context, i);
+		a[0] = o.n;
 		return 0;
-	}
 	case OP_ContextRelease: TRY(cuDevicePrimaryCtxRelease_v2, (int)a[0]); return 0;
 	case OP_ContextSynchronize: TRY(cuCtxSynchronize); return 0;
 	case OP_PriorityRange:
@@ -283,15 +280,9 @@ static uint64_t immediate(uint32_t op, uint64_t *a, void *p, void *q) {
 	case OP_VMMAlloc: return vmm_alloc(a);
 	case OP_VMMExport: return vmm_export(a);
 	case OP_VMMImport: return vmm_import(a);
-	case OP_VMMAccess: {
-		CUresult r = set_access(a[0], a[1], a[2]);
-		return r ? FAIL(cuMemSetAccess, r) : 0;
-	}
+	case OP_VMMAccess: return set_access(a[0], a[1], a[2]);
 	case OP_VMMFree: return vmm_free(a);
-	case OP_VMMReserve:
-		TRY(cuMemAddressReserve, &d, a[0], a[1], 0, 0);
-		a[0] = d;
-		return 0;
+	case OP_VMMReserve: TRY(cuMemAddressReserve, &d, a[0], a[1], 0, 0); a[0] = d; return 0;
 	case OP_VMMUnreserve: TRY(cuMemAddressFree, a[0], a[1]); return 0;
 	case OP_DMABuf: {
 		int fd = -1;
@@ -307,27 +298,15 @@ static uint64_t immediate(uint32_t op, uint64_t *a, void *p, void *q) {
 		TRY(cuMemcpyDtoHAsync_v2, p, a[0], a[1], PTR(CUstream, a[2]));
 		TRY(cuStreamSynchronize, PTR(CUstream, a[2]));
 		return 0;
-	case OP_StreamCreate: {
-		CUstream s = NULL;
-		TRY(cuStreamCreateWithPriority, &s, (unsigned)a[0], (int)(int64_t)a[1]);
-		a[0] = (uintptr_t)s;
+	case OP_StreamCreate:
+		TRY(cuStreamCreateWithPriority, &o.stream, (unsigned)a[0], (int)(int64_t)a[1]);
+		a[0] = o.n;
 		return 0;
-	}
 	case OP_StreamDestroy: TRY(cuStreamDestroy_v2, PTR(CUstream, a[0])); return 0;
 	case OP_StreamQuery: TRY(cuStreamQuery, PTR(CUstream, a[0])); return 0;
 	case OP_StreamSynchronize: TRY(cuStreamSynchronize, PTR(CUstream, a[0])); return 0;
-	case OP_StreamContext: {
-		CUcontext c = NULL;
-		TRY(cuStreamGetCtx, PTR(CUstream, a[0]), &c);
-		a[0] = (uintptr_t)c;
-		return 0;
-	}
-	case OP_EventCreate: {
-		CUevent e = NULL;
-		TRY(cuEventCreate, &e, (unsigned)a[0]);
-		a[0] = (uintptr_t)e;
-		return 0;
-	}
+	case OP_StreamContext: TRY(cuStreamGetCtx, PTR(CUstream, a[0]), &o.context); a[0] = o.n; return 0;
+	case OP_EventCreate: TRY(cuEventCreate, &o.event, (unsigned)a[0]); a[0] = o.n; return 0;
 	case OP_EventQuery: TRY(cuEventQuery, PTR(CUevent, a[0])); return 0;
 	case OP_EventElapsed: {
 		float ms = 0;
@@ -338,12 +317,10 @@ static uint64_t immediate(uint32_t op, uint64_t *a, void *p, void *q) {
 		return 0;
 	}
 	case OP_EventDestroy: TRY(cuEventDestroy_v2, PTR(CUevent, a[0])); return 0;
-	case OP_GraphInstantiate: {
-		CUgraphExec e = NULL;
-		TRY(cuGraphInstantiateWithFlags, &e, PTR(CUgraph, a[0]), a[1]);
-		a[0] = (uintptr_t)e;
+	case OP_GraphInstantiate:
+		TRY(cuGraphInstantiateWithFlags, &o.exec, PTR(CUgraph, a[0]), a[1]);
+		a[0] = o.n;
 		return 0;
-	}
 	case OP_GraphUpload: TRY(cuGraphUpload, PTR(CUgraphExec, a[0]), PTR(CUstream, a[1])); return 0;
 	case OP_GraphNodes: TRY(cuGraphGetNodes, PTR(CUgraph, a[0]), NULL, &n); a[0] = n; return 0;
 	case OP_GraphExecDestroy: TRY(cuGraphExecDestroy, PTR(CUgraphExec, a[0])); return 0;
