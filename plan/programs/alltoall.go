@@ -69,7 +69,7 @@ var _ = register(&Program{
 		f := newRails(b)
 		for r := range n {
 			host, l, links, locals, remotes := b.o.host(r), r%g, f.links[r], f.locals[r], f.remotes[r]
-			readyAll(links, remotes, tb)
+			toAll(link.Ready, links, remotes, tb)
 			enter(links, locals, tb)
 			for _, q := range locals {
 				links[q].Put(at(q).Chunk(r), b.in(r).Chunk(q), tb)
@@ -78,21 +78,19 @@ var _ = register(&Program{
 					links[q].Put(gathered[q].Chunk(h*g+l), b.in(r).Chunk(h*g+q%g), tb)
 				}
 			}
-			for _, q := range locals {
-				links[q].Signal(tb)
-			}
+			toAll(link.Signal, links, locals, tb)
 			for _, q := range remotes {
 				b.Rank(r).Copy(gathered[r].Chunk(b.o.host(q)*g+l), b.in(r).Chunk(q), tb)
 			}
 			copyOwn(b.Rank(r), at(r).Chunk(r), b.in(r).Chunk(r), tb)
-			waitAll(links, locals, tb)
+			toAll(link.Wait, links, locals, tb)
 			for _, q := range remotes {
 				links[q].AwaitReady(tb)
 				h := b.o.host(q)
 				links[q].Send(at(q).Slice(host*g, (host+1)*g), gathered[r].Slice(h*g, (h+1)*g), tb)
 			}
-			waitAll(links, remotes, tb)
-			drainAll(links, remotes, tb)
+			toAll(link.Wait, links, remotes, tb)
+			toAll(link.Drain, links, remotes, tb)
 			if b.o.InPlace {
 				b.Rank(r).Copy(b.out(r).All(), at(r).All(), tb)
 			}

@@ -74,44 +74,24 @@ func toward(from []link) func(q int) link { return func(q int) link { return fro
 // always returns a function that ignores the peer.
 func always(c dsl.Chunk) func(int) dsl.Chunk { return func(int) dsl.Chunk { return c } }
 
-// readyAll, awaitAll, waitAll and drainAll do with the links to several peers what a link's method does.
-func readyAll(from []link, peers []int, tb dsl.Option) {
+// toAll calls a method of the links to several peers.
+func toAll(do func(link, ...dsl.Option), from []link, peers []int, tb dsl.Option) {
 	for _, q := range peers {
-		from[q].Ready(tb)
-	}
-}
-
-func awaitAll(from []link, peers []int, tb dsl.Option) {
-	for _, q := range peers {
-		from[q].AwaitReady(tb)
-	}
-}
-
-func waitAll(from []link, peers []int, tb dsl.Option) {
-	for _, q := range peers {
-		from[q].Wait(tb)
-	}
-}
-
-func drainAll(from []link, peers []int, tb dsl.Option) {
-	for _, q := range peers {
-		from[q].Drain(tb)
+		do(from[q], tb)
 	}
 }
 
 // enter performs the entry handshake with the given peers on one block.
 func enter(from []link, peers []int, tb dsl.Option) {
-	readyAll(from, peers, tb)
-	awaitAll(from, peers, tb)
+	toAll(link.Ready, from, peers, tb)
+	toAll(link.AwaitReady, from, peers, tb)
 }
 
 // leave signals the peers that this rank has finished its accesses to their data, and waits for the same signal from
 // them.
 func leave(from []link, peers []int, tb dsl.Option) {
-	for _, q := range peers {
-		from[q].Signal(tb)
-	}
-	waitAll(from, peers, tb)
+	toAll(link.Signal, from, peers, tb)
+	toAll(link.Wait, from, peers, tb)
 }
 
 // inGroups calls f with at most size elements at a time.

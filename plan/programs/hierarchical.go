@@ -26,9 +26,9 @@ func newRails(b *builder) *rails {
 // enter performs the entry handshake with all peers. The peers on other hosts are asked first, because they answer
 // last.
 func (f *rails) enter(r int, tb dsl.Option) {
-	readyAll(f.links[r], f.remotes[r], tb)
+	toAll(link.Ready, f.links[r], f.remotes[r], tb)
 	enter(f.links[r], f.locals[r], tb)
-	awaitAll(f.links[r], f.remotes[r], tb)
+	toAll(link.AwaitReady, f.links[r], f.remotes[r], tb)
 }
 
 var _ = register(&Program{
@@ -57,7 +57,7 @@ var _ = register(&Program{
 				pass(q, out.Chunk(q))
 			}
 			leave(links, f.locals[r], tb)
-			drainAll(links, f.remotes[r], tb)
+			toAll(link.Drain, links, f.remotes[r], tb)
 		}
 	},
 })
@@ -97,7 +97,7 @@ var _ = register(&Program{
 			}
 			b.reduceLocal(b.Rank(r), b.out(r).Chunk(0), own, others, tb)
 			leave(links, f.locals[r], tb)
-			drainAll(links, f.remotes[r], tb)
+			toAll(link.Drain, links, f.remotes[r], tb)
 		}
 	},
 })
@@ -178,10 +178,10 @@ func (h *hierarchy) rank(r, block int) {
 		return buf.Slice(start+from, start+to)
 	}
 	share := func(buf *dsl.Buffer) dsl.Chunk { return run(buf, 0, h.hosts) }
-	readyAll(links, h.remotes[r], tb)
+	toAll(link.Ready, links, h.remotes[r], tb)
 	enter(links, h.locals[r], tb)
 	h.pullReduce(links, share(h.out(r)), share(h.in(r)), h.locals[r], func(q int) dsl.Chunk { return share(h.in(q)) }, tb)
-	awaitAll(links, h.remotes[r], tb)
+	toAll(link.AwaitReady, links, h.remotes[r], tb)
 	slot := func(q, from, to int) dsl.Chunk { return h.slots[q].Slice(block*h.hosts+from, block*h.hosts+to) }
 	if h.halving {
 		h.halve(r, links, run, slot, tb)
@@ -192,7 +192,7 @@ func (h *hierarchy) rank(r, block int) {
 		links[q].Put(share(h.out(q)), share(h.out(r)), tb)
 	}
 	leave(links, h.locals[r], tb)
-	drainAll(links, h.remotes[r], tb)
+	toAll(link.Drain, links, h.remotes[r], tb)
 }
 
 // direct sends the chunk of each host to that host, which reduces it and sends the result back.
@@ -209,7 +209,7 @@ func (h *hierarchy) direct(r int, links []link, run func(*dsl.Buffer, int, int) 
 	}
 	h.reduceLocal(h.Rank(r), at(r, host), at(r, host), arrived, tb)
 	sendAll(toward(links), peers, func(q int) dsl.Chunk { return at(q, host) }, always(at(r, host)), tb)
-	waitAll(links, peers, tb)
+	toAll(link.Wait, links, peers, tb)
 }
 
 // halve performs recursive halving: at each step a rank keeps the half of its range that contains its own host's chunk,

@@ -42,13 +42,13 @@ var _ = register(&Program{
 				}
 			}
 			mesh[r][root].Ready(tb)
-			readyAll(mesh[r], others, tb)
-			awaitAll(mesh[r], others, tb)
+			toAll(link.Ready, mesh[r], others, tb)
+			toAll(link.AwaitReady, mesh[r], others, tb)
 			mesh[r][root].Wait(tb)
 			sendAll(toward(mesh[r]), others, func(q int) dsl.Chunk { return b.out(q).Chunk(r) }, always(out.Chunk(r)), tb)
 			mesh[r][root].Wait(tb)
-			waitAll(mesh[r], others, tb)
-			drainAll(mesh[r], others, tb)
+			toAll(link.Wait, mesh[r], others, tb)
+			toAll(link.Drain, mesh[r], others, tb)
 		}
 	},
 })
@@ -128,9 +128,9 @@ var _ = register(&Program{
 			if r != root {
 				mesh[r][root].Send(b.out(root).Chunk(r), sum, tb)
 			} else {
-				waitAll(mesh[r], peers, tb)
+				toAll(link.Wait, mesh[r], peers, tb)
 			}
-			drainAll(mesh[r], peers, tb)
+			toAll(link.Drain, mesh[r], peers, tb)
 		}
 	},
 })
