@@ -70,8 +70,8 @@ def _leaves(name: str, ctype: Any) -> Iterator[tuple[str, Any]]:
 
 
 def packer(structure: type[Structure]) -> Callable[..., bytes]:
-    """A function of all fields, those of inner structures and arrays one by one, that returns the structure as bytes:
-    faster than to make the structure."""
+    """A function of the numbers in all fields, also in inner structures and arrays, that returns the structure as
+    bytes: faster than to make the structure."""
     fields = list(_leaves("", structure))
     form = struct.Struct("@" + "".join("Q" if f[1] in _POINTERS else f[1]._type_ for f in fields))
     assert form.size == ctypes.sizeof(structure)

@@ -99,7 +99,7 @@ PLACES = [
 SHAPING = {("layout", "topk_idx"), ("dispatch", "x"), ("dispatch8", "data"), ("plain", "num_tokens_per_expert"),
            ("latency", "x"), ("combine", "handle_memory"), ("latency_combine", "handle_memory")}
 COPIED = ("strides", "sparse", "opaque")  # dispatch makes the scales contiguous
-# what is done to a tensor, and what the error says; {} is the argument's name
+# how a tensor is spoiled, and the text of the error, with {} for the argument's name
 DEFECTS = {
     "type": (lambda c, t: t.to(c.torch.float64) if c.torch else t.astype(np.float64), "^{} holds .*float64"),
     "shape": (lambda c, t: t[:-1], "^{} has the shape"),
