@@ -104,8 +104,16 @@ func truth(b bool) C.int32_t {
 	return 0
 }
 
-// argumentError is what slice panics with.
+// argumentError is what slice and value panic with.
 type argumentError struct{ error }
+
+// value reads a structure that C passed.
+func value[T any](at unsafe.Pointer) T {
+	if at == nil {
+		panic(argumentError{fmt.Errorf("%w: an argument that is a structure is NULL", core.ErrInvalidArgument)})
+	}
+	return *(*T)(at)
+}
 
 // slice views an array of C. A wrong length ends the export by catch, as an invalid argument.
 func slice[T any](p unsafe.Pointer, n int) []T {

@@ -156,7 +156,8 @@ func (r *reader) next(t string) (string, error) {
 		e.pair(t[1:], v.typ)
 		return fmt.Sprintf("(*%s)(unsafe.Pointer(%s))", e.qualified(t[1:]), x), nil
 	case strings.HasSuffix(v.typ, "*") && t != "uintptr":
-		return fmt.Sprintf("*(*%s)(unsafe.Pointer(%s))", e.qualified(t), x), nil
+		e.pair(t, v.typ)
+		return fmt.Sprintf("value[%s](unsafe.Pointer(%s))", e.qualified(t), x), nil
 	}
 	return fmt.Sprintf("%s(%s)", e.qualified(t), x), nil
 }

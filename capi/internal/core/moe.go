@@ -29,8 +29,6 @@ func (s *MoEShape) shape() moe.Shape {
 	return moe.Shape{Layout: moe.Layout(s.Layout), Hidden: int(s.Hidden), TopK: int(s.TopK), Experts: int(s.Experts)}
 }
 
-var errNull = fmt.Errorf("%w: the arguments are NULL", ErrInvalidArgument)
-
 // MoEBytes is the size of memory for tokens of a shape.
 func MoEBytes(ranks int32, tokens uint64, s *MoEShape) (uint64, error) {
 	if s == nil || ranks < 1 || tokens > 1<<32 {
@@ -61,10 +59,7 @@ func MoEDestroy(h Handle) error {
 }
 
 // MoELayout is the layout of handles of a shape.
-func MoELayout(m *MoE, s *MoEShape) (MoEOffsets, error) {
-	if s == nil {
-		return MoEOffsets{}, errNull
-	}
+func MoELayout(m *MoE, s MoEShape) (MoEOffsets, error) {
 	n, err := m.HandleBytes(s.shape())
 	if err != nil {
 		return MoEOffsets{}, err
@@ -89,7 +84,7 @@ func MoESetMask(m *MoE, gone []uint8, replicas []int32) error {
 func MoEError(m *MoE) error { return m.Err() }
 
 // enqueue calls f with the handle and the stream of an operation.
-func (m *MoE) enqueue(a *MoEHandle, stream uintptr, f func(moe.Handle, device.Stream) error) error {
+func (m *MoE) enqueue(a MoEHandle, stream uintptr, f func(moe.Handle, device.Stream) error) error {
 	s, err := m.c.stream(stream)
 	if err != nil {
 		return err
@@ -98,33 +93,24 @@ func (m *MoE) enqueue(a *MoEHandle, stream uintptr, f func(moe.Handle, device.St
 }
 
 // MoECount counts tokens.
-func MoECount(m *MoE, a *MoECountArgs) error {
-	if a == nil {
-		return errNull
-	}
-	return m.enqueue(&a.Handle, a.Stream, func(to moe.Handle, s device.Stream) error {
+func MoECount(m *MoE, a MoECountArgs) error {
+	return m.enqueue(a.Handle, a.Stream, func(to moe.Handle, s device.Stream) error {
 		return m.Count(moe.CountArgs{Shape: to.Shape, Tokens: to.Tokens, TopKIndex: device.Ptr(a.TopKIndex),
 			Ranks: device.Ptr(a.Ranks), ExpertCounts: device.Ptr(a.Experts), InRank: device.Ptr(a.InRank), Stream: s})
 	})
 }
 
 // MoENotify fills a handle.
-func MoENotify(m *MoE, a *MoENotifyArgs) error {
-	if a == nil {
-		return errNull
-	}
-	return m.enqueue(&a.Handle, a.Stream, func(to moe.Handle, s device.Stream) error {
+func MoENotify(m *MoE, a MoENotifyArgs) error {
+	return m.enqueue(a.Handle, a.Stream, func(to moe.Handle, s device.Stream) error {
 		return m.Notify(moe.NotifyArgs{Handle: to, TopKIndex: device.Ptr(a.TopKIndex), InRank: device.Ptr(a.InRank),
 			Counts: device.Ptr(a.Counts), Stream: s})
 	})
 }
 
 // MoEDispatch sends tokens.
-func MoEDispatch(m *MoE, a *MoEDispatchArgs) error {
-	if a == nil {
-		return errNull
-	}
-	return m.enqueue(&a.Handle, a.Stream, func(to moe.Handle, s device.Stream) error {
+func MoEDispatch(m *MoE, a MoEDispatchArgs) error {
+	return m.enqueue(a.Handle, a.Stream, func(to moe.Handle, s device.Stream) error {
 		return m.Dispatch(moe.DispatchArgs{Handle: to, X: device.Ptr(a.X), Type: datatype.Type(a.Type),
 			Scales: device.Ptr(a.Scales), Quantize: a.Flags&moeQuantize != 0, PowerOfTwo: a.Flags&moePowerOfTwo != 0,
 			Lists: a.Flags&moeLists != 0, Blocks: int(a.Blocks), Index: device.Ptr(a.Index), Weights: device.Ptr(a.Weights),
@@ -135,11 +121,8 @@ func MoEDispatch(m *MoE, a *MoEDispatchArgs) error {
 }
 
 // MoECombine returns results.
-func MoECombine(m *MoE, a *MoECombineArgs) error {
-	if a == nil {
-		return errNull
-	}
-	return m.enqueue(&a.Handle, a.Stream, func(to moe.Handle, s device.Stream) error {
+func MoECombine(m *MoE, a MoECombineArgs) error {
+	return m.enqueue(a.Handle, a.Stream, func(to moe.Handle, s device.Stream) error {
 		return m.Combine(moe.CombineArgs{Handle: to, X: device.Ptr(a.X), Rows: int(a.Rows), Weights: device.Ptr(a.Weights),
 			Index: device.Ptr(a.Index), Bias: [2]device.Ptr{device.Ptr(a.Bias[0]), device.Ptr(a.Bias[1])},
 			Out: device.Ptr(a.Out), OutWeights: device.Ptr(a.OutWeights),
