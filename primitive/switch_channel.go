@@ -109,10 +109,7 @@ func (s *SwitchChannel) Close() error {
 				errs = append(errs, m.Close())
 			}
 		}
-		if s.table != nil {
-			errs = append(errs, s.table.Close())
-		}
-		s.err = errors.Join(errs...)
+		s.err = errors.Join(append(errs, device.CloseAll(s.table))...)
 	})
 	return s.err
 }

@@ -308,8 +308,5 @@ func (l *Launcher) Free() error {
 	if l.Order != nil && l.Order != l.borrowed {
 		errs = append(errs, l.Order.Close())
 	}
-	if l.State != nil {
-		errs = append(errs, l.State.Close())
-	}
-	return errors.Join(append(errs, l.release())...)
+	return errors.Join(append(errs, device.CloseAll(l.State), l.release())...)
 }

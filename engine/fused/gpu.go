@@ -179,12 +179,5 @@ func (g *gpu) finish(seq uint64, r *Request, do stage, sums device.Ptr, from, to
 }
 
 func (g *gpu) close() error {
-	var errs []error
-	if g.arena != nil {
-		errs = append(errs, g.arena.Close())
-	}
-	if g.states != nil {
-		errs = append(errs, g.states.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(device.CloseAll(g.arena), device.CloseAll(g.states))
 }

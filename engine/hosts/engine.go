@@ -321,26 +321,10 @@ func (e *Engine) Close() error {
 	close(e.closing)
 	e.mu.Unlock()
 	e.tasks.Wait()
-	var errs []error
-	if e.wire != nil {
-		errs = append(errs, e.wire.Close())
-	}
+	errs := []error{device.CloseAll(e.wire)}
 	for _, part := range e.parts() {
 		errs = append(errs, part.Close())
 	}
-	for _, s := range append(e.retired, e.side) {
-		if s != nil {
-			errs = append(errs, s.Close())
-		}
-	}
-	errs = append(errs, e.scratch.close())
-	if e.counts != nil {
-		errs = append(errs, e.counts.Close())
-	}
-	for _, boot := range []bootstrap.Bootstrap{e.boot, e.alone} {
-		if boot != nil {
-			errs = append(errs, boot.Close())
-		}
-	}
-	return errors.Join(append(errs, e.order.Close())...)
+	return errors.Join(append(errs, device.CloseAll(append(e.retired, e.side)...), e.scratch.close(),
+		device.CloseAll(e.counts), device.CloseAll(e.boot, e.alone), e.order.Close())...)
 }

@@ -1,7 +1,6 @@
 package hosts
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/goccl/goccl/collective"
@@ -51,11 +50,5 @@ func (s *scratch) areas(bytes int64) (two [2]device.Ptr, room int64, err error) 
 }
 
 func (s *scratch) close() error {
-	var errs []error
-	for _, m := range []device.Allocation{s.small, s.large} {
-		if m != nil {
-			errs = append(errs, m.Close())
-		}
-	}
-	return errors.Join(errs...)
+	return device.CloseAll(s.small, s.large)
 }

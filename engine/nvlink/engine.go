@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/internal/abort"
@@ -353,12 +354,6 @@ func (e *Engine) Close() error {
 
 func (e *Engine) free() error {
 	e.tokens.leave(true)
-	errs := []error{e.windows.Close(), e.buffers.Close(), e.pieces.Close()}
-	if e.side != nil {
-		errs = append(errs, e.side.Close())
-	}
-	if e.arena != nil {
-		errs = append(errs, e.arena.Close())
-	}
-	return errors.Join(append(errs, e.launcher.Free())...)
+	return errors.Join(e.windows.Close(), e.buffers.Close(), e.pieces.Close(), device.CloseAll(e.side),
+		device.CloseAll(e.arena), e.launcher.Free())
 }

@@ -204,14 +204,7 @@ func (p *prober) close(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	var errs []error
-	if p.stream != nil {
-		errs = append(errs, p.stream.Close())
-	}
-	if p.result != nil {
-		errs = append(errs, p.result.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(device.CloseAll(p.stream), device.CloseAll(p.result))
 }
 
 // medium is the memory that a link kind needs: kinds with one medium need one probe.

@@ -81,15 +81,9 @@ func (p *Parts) Close() error {
 	if p == nil {
 		return nil
 	}
-	var errs []error
-	for _, m := range p.mappings {
-		errs = append(errs, m.Close())
-	}
+	err := device.CloseAll(p.mappings...)
 	p.mappings = nil
-	if p.flat != nil {
-		errs = append(errs, p.flat.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(err, device.CloseAll(p.flat))
 }
 
 // Arena is memory of each rank that belongs to the arena: an engine's scratch.

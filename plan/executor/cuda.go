@@ -378,16 +378,6 @@ func (h *cudaEngine) close() error {
 	if err := h.launcher.Quiesce(); err != nil {
 		return err
 	}
-	var errs []error
-	for _, w := range append(h.retired, h.scratch, h.staging, h.control) {
-		if w != nil {
-			errs = append(errs, w.Close())
-		}
-	}
-	for _, a := range append(h.outgrown, h.private) {
-		if a != nil {
-			errs = append(errs, a.Close())
-		}
-	}
-	return errors.Join(append(errs, h.launcher.Free())...)
+	return errors.Join(device.CloseAll(append(h.retired, h.scratch, h.staging, h.control)...),
+		device.CloseAll(append(h.outgrown, h.private)...), h.launcher.Free())
 }

@@ -281,16 +281,6 @@ func (h *hostEngine) close() error {
 			return fmt.Errorf("executor: a launch of plan %s still runs %v after it was aborted", h.x.plan.Name, closeTimeout)
 		}
 	}
-	errs := []error{h.remote.close()}
-	for _, a := range h.stages {
-		if a != nil {
-			errs = append(errs, a.Close())
-		}
-	}
-	for _, w := range append(h.retired, h.scratch.arena, h.control) {
-		if w != nil {
-			errs = append(errs, w.Close())
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(h.remote.close(), device.CloseAll(h.stages[:]...),
+		device.CloseAll(append(h.retired, h.scratch.arena, h.control)...))
 }

@@ -102,9 +102,7 @@ func (r *rings) close() error {
 			return fmt.Errorf("%w: %w", collective.ErrAborted, err) // a kernel may still run, so nothing is freed
 		}
 	}
-	if r.state != nil {
-		errs = append(errs, r.state.Close())
-	}
+	errs = append(errs, device.CloseAll(r.state))
 	if r.order != nil && r.order != r.e.cfg.Order {
 		errs = append(errs, r.order.Close())
 	}

@@ -127,16 +127,7 @@ func (f *flusher) close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.on.Store(false)
-	var errs []error
-	if f.qp != 0 {
-		errs = append(errs, f.qp.Close())
-	}
-	if f.cq != 0 {
-		errs = append(errs, f.cq.Close())
-	}
-	if f.channel != 0 {
-		errs = append(errs, f.channel.Close())
-	}
+	err := errors.Join(device.CloseAll(f.qp), device.CloseAll(f.cq), device.CloseAll(f.channel))
 	f.qp, f.cq, f.channel = 0, 0, 0
-	return errors.Join(errs...)
+	return err
 }

@@ -102,20 +102,11 @@ func (p *Peer) allocate(sends, receives int) (err error) {
 
 // free gives everything back that allocate took.
 func (p *Peer) free() error {
-	var errs []error
-	if p.qp != 0 {
-		errs = append(errs, p.qp.Close())
-	}
-	if p.cq != 0 {
-		errs = append(errs, p.cq.Close())
-	}
+	err := errors.Join(device.CloseAll(p.qp), device.CloseAll(p.cq))
 	if p.wake != nil {
 		p.wake.close()
 	}
-	if p.channel != 0 {
-		errs = append(errs, p.channel.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(err, device.CloseAll(p.channel))
 }
 
 // way names both ends, for errors.

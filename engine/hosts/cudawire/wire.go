@@ -291,10 +291,7 @@ func (w *Wire) Close() error {
 }
 
 func (w *Wire) free() error {
-	var errs []error
-	if w.conn != nil {
-		errs = append(errs, w.conn.Close())
-	}
+	errs := []error{device.CloseAll(w.conn)}
 	for _, l := range *w.links.Load() {
 		errs = append(errs, l.close())
 	}
@@ -302,12 +299,5 @@ func (w *Wire) free() error {
 		errs = append(errs, l.(*link).close())
 		return true
 	})
-	errs = append(errs, w.launcher.Free())
-	if w.port != nil {
-		errs = append(errs, w.port.Close())
-	}
-	if w.host != nil {
-		errs = append(errs, w.host.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, w.launcher.Free(), device.CloseAll(w.port), device.CloseAll(w.host))...)
 }
