@@ -81,7 +81,7 @@ func TestMisfits(t *testing.T) {
 	}
 	good.fails = false
 	if out, err := writeExports(h, &core{functions: map[string]coreFunction{"commwait": good}}); err != nil ||
-		!bytes.Contains(out, []byte("\tcore.CommWait(core.Handle(comm_), time.Duration(timeout_))\n\treturn C.GOCCL_SUCCESS")) {
+		!bytes.Contains(out, []byte("\tcore.CommWait(core.Handle(comm_), time.Duration(timeout_))\n\treturn C.GOCCL")) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
