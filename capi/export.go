@@ -107,10 +107,10 @@ func truth(b bool) C.int32_t {
 // argumentError is what slice and value panic with.
 type argumentError struct{ error }
 
-// value reads a structure that C passed.
-func value[T any](at unsafe.Pointer) T {
+// value reads a structure that C passed as the argument of a name.
+func value[T any](at unsafe.Pointer, name string) T {
 	if at == nil {
-		panic(argumentError{fmt.Errorf("%w: an argument that is a structure is NULL", core.ErrInvalidArgument)})
+		panic(argumentError{fmt.Errorf("%w: %s is NULL: pass a structure", core.ErrInvalidArgument, name)})
 	}
 	return *(*T)(at)
 }

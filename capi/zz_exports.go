@@ -167,13 +167,13 @@ func gocclgo_unique_id_create(timeout_ns_ C.int64_t, id_ *C.goccl_unique_id) (r_
 //export gocclgo_unique_id_close
 func gocclgo_unique_id_close(id_ *C.goccl_unique_id) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.UniqueIDClose(value[bootstrap.UniqueID](unsafe.Pointer(id_))))
+	return result(core.UniqueIDClose(value[bootstrap.UniqueID](unsafe.Pointer(id_), "id")))
 }
 
 //export gocclgo_bootstrap_join_id
 func gocclgo_bootstrap_join_id(id_ *C.goccl_unique_id, rank_ C.int32_t, size_ C.int32_t, timeout_ns_ C.int64_t, bootstrap_ *C.goccl_bootstrap) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(bootstrap_)(core.BootstrapJoinID(value[bootstrap.UniqueID](unsafe.Pointer(id_)), int(rank_), int(size_), time.Duration(timeout_ns_)))
+	return give(bootstrap_)(core.BootstrapJoinID(value[bootstrap.UniqueID](unsafe.Pointer(id_), "id"), int(rank_), int(size_), time.Duration(timeout_ns_)))
 }
 
 //export gocclgo_bootstrap_join_address
@@ -265,7 +265,7 @@ func gocclgo_comm_start(id_ *C.goccl_unique_id, rank_ C.int32_t, size_ C.int32_t
 	if err_ != nil {
 		return result(err_)
 	}
-	return give(comm_)(core.CommStart(value[bootstrap.UniqueID](unsafe.Pointer(id_)), int(rank_), int(size_), core.Handle(device_), c_))
+	return give(comm_)(core.CommStart(value[bootstrap.UniqueID](unsafe.Pointer(id_), "id"), int(rank_), int(size_), core.Handle(device_), c_))
 }
 
 //export gocclgo_comm_create
@@ -622,7 +622,7 @@ func gocclgo_moe_layout(moe_ C.goccl_moe, shape_ *C.goccl_moe_shape, offsets_ *C
 	if err != nil {
 		return result(err)
 	}
-	v0, err := core.MoELayout(moeObject, value[core.MoEShape](unsafe.Pointer(shape_)))
+	v0, err := core.MoELayout(moeObject, value[core.MoEShape](unsafe.Pointer(shape_), "shape"))
 	if err != nil {
 		return result(err)
 	}
@@ -657,7 +657,7 @@ func gocclgo_moe_count(moe_ C.goccl_moe, args_ *C.goccl_moe_count_args) (r_ C.go
 	if err != nil {
 		return result(err)
 	}
-	return result(core.MoECount(moeObject, value[core.MoECountArgs](unsafe.Pointer(args_))))
+	return result(core.MoECount(moeObject, value[core.MoECountArgs](unsafe.Pointer(args_), "args")))
 }
 
 //export gocclgo_moe_notify
@@ -667,7 +667,7 @@ func gocclgo_moe_notify(moe_ C.goccl_moe, args_ *C.goccl_moe_notify_args) (r_ C.
 	if err != nil {
 		return result(err)
 	}
-	return result(core.MoENotify(moeObject, value[core.MoENotifyArgs](unsafe.Pointer(args_))))
+	return result(core.MoENotify(moeObject, value[core.MoENotifyArgs](unsafe.Pointer(args_), "args")))
 }
 
 //export gocclgo_moe_dispatch
@@ -677,7 +677,7 @@ func gocclgo_moe_dispatch(moe_ C.goccl_moe, args_ *C.goccl_moe_dispatch_args) (r
 	if err != nil {
 		return result(err)
 	}
-	return result(core.MoEDispatch(moeObject, value[core.MoEDispatchArgs](unsafe.Pointer(args_))))
+	return result(core.MoEDispatch(moeObject, value[core.MoEDispatchArgs](unsafe.Pointer(args_), "args")))
 }
 
 //export gocclgo_moe_combine
@@ -687,7 +687,7 @@ func gocclgo_moe_combine(moe_ C.goccl_moe, args_ *C.goccl_moe_combine_args) (r_ 
 	if err != nil {
 		return result(err)
 	}
-	return result(core.MoECombine(moeObject, value[core.MoECombineArgs](unsafe.Pointer(args_))))
+	return result(core.MoECombine(moeObject, value[core.MoECombineArgs](unsafe.Pointer(args_), "args")))
 }
 
 //export gocclgo_object_close

@@ -143,6 +143,15 @@ static void registrations(ncclComm_t c, uint64_t *h) {
 	h[NCCL_COMM] = (uintptr_t)c, h[OPERATOR] = op, h[REGION] = (uintptr_t)region, h[NCCL_WINDOW] = (uintptr_t)win;
 }
 
+// absent passes NULL where a function reads a structure: the error names the argument.
+static void absent(void) {
+	goccl_moe_offsets offsets;
+	CHECK(CORE(moe_layout)(valid[MOE], NULL, &offsets) == GOCCL_INVALID_ARGUMENT);
+	CHECK(strstr(CORE(last_error)(), "shape is NULL"));
+	CHECK(CORE(moe_count)(valid[MOE], NULL) == GOCCL_INVALID_ARGUMENT);
+	CHECK(strstr(CORE(last_error)(), "args is NULL"));
+}
+
 // foreign gives handles to another communicator, and none to functions that try_function leaves out.
 static void foreign(ncclComm_t gone) {
 	void *p;
@@ -187,6 +196,7 @@ int main(void) {
 			try_function(&functions[i], functions[i].library[3] == 'g' ? core : nccl);
 	CHECK(calls > 2000 && !wrong);
 	foreign(gone);
+	absent();
 	// What is valid still works, and ends once.
 	float x[4] = {1, 2, 3, 4}, y[4];
 	OK(ncclAllReduce(x, y, 4, ncclFloat, (ncclRedOp_t)valid[OPERATOR], c, NULL));

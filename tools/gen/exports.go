@@ -157,7 +157,7 @@ func (r *reader) next(t string) (string, error) {
 		return fmt.Sprintf("(*%s)(unsafe.Pointer(%s))", e.qualified(t[1:]), x), nil
 	case strings.HasSuffix(v.typ, "*") && t != "uintptr":
 		e.pair(t, v.typ)
-		return fmt.Sprintf("value[%s](unsafe.Pointer(%s))", e.qualified(t), x), nil
+		return fmt.Sprintf("value[%s](unsafe.Pointer(%s), %q)", e.qualified(t), x, v.name), nil
 	}
 	return fmt.Sprintf("%s(%s)", e.qualified(t), x), nil
 }
