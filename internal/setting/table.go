@@ -111,7 +111,7 @@ var table = []Variable{
 	{Name: "GOCCL_PLAN_DIR", Default: "none", Brief: "folder of plans to register",
 		Doc: "a folder of plans (`*.json`) that communicators of the plan's size register; the same on all ranks",
 		set: text(func(c *Config) *string { return &c.PlanDir })},
-	{Name: "GOCCL_MAX_CTAS", Alias: "NCCL_MAX_CTAS", Default: "as many as is fastest",
+	{Name: "GOCCL_MAX_CTAS", Alias: "NCCL_MAX_CTAS", Default: "the fastest number",
 		Want:  "a number of thread blocks, from 1 to 65535",
 		Brief: "the most thread blocks of a collective on GPUs",
 		Doc: "on GPUs, the most thread blocks of a collective's kernel (packets, the ring; a stream of messages has a " +
@@ -119,7 +119,7 @@ var table = []Variable{
 			"the GPU to others: kernels of two communicators that run at the same time, in another order on another " +
 			"rank, must fit on it together, or they wait for each other until `GOCCL_OP_TIMEOUT`",
 		set: blocks(func(c *Config) *uint16 { return &c.MaxCTAs })},
-	{Name: "GOCCL_MIN_CTAS", Alias: "NCCL_MIN_CTAS", Default: "as few as is fastest",
+	{Name: "GOCCL_MIN_CTAS", Alias: "NCCL_MIN_CTAS", Default: "the fastest number",
 		Want:  "a number of thread blocks, from 1 to 65535",
 		Brief: "the fewest thread blocks of a collective on GPUs",
 		Doc: "on GPUs, the fewest thread blocks of a collective's kernel (packets, the ring), as far as each of them " +
