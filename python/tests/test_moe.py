@@ -182,7 +182,8 @@ def _masked(rank, n, uid):
     with pytest.raises(errors.GocclError):
         while True:
             buffer.low_latency_dispatch(c.x[rank], c.idx[rank], 32, experts, use_fp8=False)
-    with pytest.raises(errors.GocclError, match=f"rank {dead}"):
+    # The abort of a peer that knew of the death first may come before the notice of the death.
+    with pytest.raises(errors.GocclError, match=f"rank {dead}|has aborted"):
         buffer.check()
     for bad in ({rank}, range(n), {n}):
         with pytest.raises(errors.InvalidArgument):
