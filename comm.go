@@ -13,6 +13,7 @@ import (
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/collective/check"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/engine"
@@ -289,8 +290,9 @@ func (c *Comm) abort(cause error) {
 	tell, cut := c.notices.Leaving(c.AsyncError())
 	c.status.End(cause)
 	c.endDetached(cause)
+	c.notices.Accuse(cause)
 	if tell {
-		c.notices.Send(membership.LeftAborted, cut || c.extended.Load())
+		c.notices.Send(fault.ExitAborted, cut || c.extended.Load())
 		c.notices.Follow()
 	}
 }
@@ -300,7 +302,7 @@ func (c *Comm) abort(cause error) {
 func (c *Comm) failAlone(cause error) {
 	c.status.End(cause)
 	c.notices.Accuse(cause)
-	c.notices.Send(membership.LeftAborted, true)
+	c.notices.Send(fault.ExitAborted, true)
 }
 
 // usable returns nil if the communicator can be used, and the error to report otherwise.
@@ -355,7 +357,7 @@ func (c *Comm) Close() error {
 	c.status.End(end)
 	c.endDetached(end)
 	if tell {
-		c.notices.Send(membership.LeftClosed, cut)
+		c.notices.Send(fault.ExitClosed, cut)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/job/bootstrap"
-	"github.com/goccl/goccl/job/membership"
 )
 
 // Finalize ends the use of the communicator. It waits until the work that this rank has enqueued has ended, and tells
@@ -39,7 +39,7 @@ func (c *Comm) Finalize(ctx context.Context) error {
 	tell, cut := c.notices.Leaving(c.AsyncError())
 	c.engine.Leave()
 	if tell {
-		c.notices.Send(membership.LeftClosed, cut)
+		c.notices.Send(fault.ExitClosed, cut)
 		c.notices.Flush() // peers receive nothing after the goodbye
 	}
 	bootstrap.Leave(c.boot)

@@ -235,7 +235,7 @@ func (e *Engine) execute(seq uint64, batch []collective.Request) (err error) {
 		owner, cause := o.ownerOf(panicked), fmt.Errorf("%w: the operation panicked, %s", collective.ErrAborted, at)
 		if owner >= 0 {
 			cause = fmt.Errorf("%w: a buffer of rank %d is not mapped: it is shorter than its count says, or freed",
-				errFault, e.global(owner))
+				fault.ErrUnmapped, e.global(owner))
 		}
 		_ = e.quit(o.error(owner, cause))
 		if panicked != nil {

@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -14,24 +13,12 @@ import (
 // exitStatus is the record in a rank's arena of why it left. Peers that wait for the rank read it, fail at once and
 // blame the right rank. The owner writes it once: first the other fields, then code.
 type exitStatus struct {
-	code       atomic.Uint32
-	peer       int32 // the rank that the owner blames, by its number in errors, -1: none
-	seq        uint64
+	code       atomic.Uint32 // a fault.Exit, with ranks by their numbers in errors
 	collective uint32
-	_          uint32
+	seq        uint64
 }
 
-const (
-	exitClosed = 1 + iota
-	exitAborted
-	exitPeerDead
-	exitTimeout
-	exitMismatch
-	exitFault // in a buffer of the rank whom the owner blames
-)
-
-// errFault is the error of a request that met memory of a peer which is not mapped.
-var errFault = fmt.Errorf("%w: a memory fault", collective.ErrAborted)
+func (f *exitStatus) exit() fault.Exit { return fault.Exit(f.code.Load()) }
 
 // ownerOf is the peer in whose buffer a request that is done in place met a memory fault, or -1.
 func (o *op) ownerOf(panicked any) int {
@@ -57,36 +44,19 @@ func within(a uintptr, p device.Ptr, n int64) bool {
 	return p != 0 && a >= uintptr(p) && int64(a-uintptr(p)) < n
 }
 
-func exitOf(err error) uint32 {
-	switch {
-	case errors.Is(err, collective.ErrClosed):
-		return exitClosed
-	case errors.Is(err, collective.ErrPeerDead):
-		return exitPeerDead
-	case errors.Is(err, collective.ErrTimeout):
-		return exitTimeout
-	case errors.Is(err, collective.ErrMismatch):
-		return exitMismatch
-	case errors.Is(err, errFault):
-		return exitFault
-	}
-	return exitAborted
-}
-
 // leave writes this rank's exit status and wakes all waiting ranks. The caller holds end.
 func (e *Engine) leave(cause error) {
 	f := e.arenas[e.rank].exitStatus()
 	if f.code.Load() != 0 {
 		return
 	}
-	f.peer = -1
 	if ae := fault.Of(cause); ae != nil {
-		f.peer, f.seq = int32(ae.Peer), ae.Seq
+		f.seq = ae.Seq
 		if c, err := collective.ParseCollective(ae.Op); err == nil {
 			f.collective = uint32(c)
 		}
 	}
-	f.code.Store(exitOf(cause))
+	f.code.Store(uint32(fault.ExitOf(cause)))
 	e.meeting.left.Add(1)
 	e.meeting.arrived.Wake()
 	for _, a := range e.arenas {
@@ -94,27 +64,14 @@ func (e *Engine) leave(cause error) {
 	}
 }
 
-// first returns cause or, if cause is the exit of a rank that had left because of another rank, the error behind it: a
-// rank that exits after a failure is not to blame for it.
+// first returns the error behind cause: see fault.First.
 func (e *Engine) first(cause error) error {
-	for range e.size {
-		ae := fault.Of(cause)
-		if ae == nil || !errors.Is(cause, collective.ErrPeerDead) || e.rankOf(ae.Peer) < 0 {
-			return cause
+	return fault.First(cause, e.size, func(rank int) fault.Exit {
+		if r := e.rankOf(rank); r >= 0 {
+			return e.arenas[r].exitStatus().exit()
 		}
-		f := e.arenas[e.rankOf(ae.Peer)].exitStatus()
-		code, blamed := f.code.Load(), int(f.peer)
-		if code != exitPeerDead && code != exitTimeout || blamed < 0 || blamed == e.global(e.rank) || blamed == ae.Peer {
-			return cause
-		}
-		kind := collective.ErrPeerDead
-		if code == exitTimeout {
-			kind = collective.ErrTimeout
-		}
-		cause = &collective.Error{Comm: e.name, Op: ae.Op, Rank: ae.Rank, Peer: blamed,
-			Err: fmt.Errorf("%w: rank %d reported it before it ended", kind, ae.Peer)}
-	}
-	return cause
+		return 0
+	})
 }
 
 // gone reports whether peer has left.
@@ -124,8 +81,8 @@ func (e *Engine) gone(peer int) bool { return e.arenas[peer].exitStatus().code.L
 // then closed does not.
 func (e *Engine) anyGone() int {
 	for r, a := range e.arenas {
-		code := a.exitStatus().code.Load()
-		if code != 0 && r != e.rank && (code != exitClosed || a.phase().Load() < e.phase) {
+		exit := a.exitStatus().exit()
+		if exit != 0 && r != e.rank && (exit.Reason() != fault.ExitClosed || a.phase().Load() < e.phase) {
 			return r
 		}
 	}
@@ -136,7 +93,8 @@ func (e *Engine) anyGone() int {
 // then fails even if the published data would suffice.
 func (o *op) abandoned(peer int) bool {
 	f := o.e.arenas[peer].exitStatus()
-	return f.code.Load() == exitTimeout && f.seq == o.seq && collective.Collective(f.collective) == o.req.Called()
+	return f.exit().Reason() == fault.ExitTimeout && f.seq == o.seq &&
+		collective.Collective(f.collective) == o.req.Called()
 }
 
 // left returns the error of a request that cannot complete because peer has left. It blames the rank that peer blames,
@@ -146,39 +104,10 @@ func (o *op) left(peer int) error {
 		return o.fail(peer, wait.ErrAborted)
 	}
 	f := o.e.arenas[peer].exitStatus()
-	code, blamed, what := f.code.Load(), int(f.peer), ""
+	exit, in := f.exit(), ""
 	if f.seq != 0 {
-		what = fmt.Sprintf(" in its %v #%d", collective.Collective(f.collective), f.seq)
+		in = fmt.Sprintf(" in its %v #%d", collective.Collective(f.collective), f.seq)
 	}
-	me, them := o.e.global(o.e.rank), o.e.global(peer)
-	if blamed < 0 || blamed == me {
-		blamed = them
-	}
-	accused := blamed == them && int(f.peer) == me
-	switch {
-	case code == exitClosed:
-		return o.named(them, fmt.Errorf("%w: rank %d has closed its communicator", collective.ErrAborted, them))
-	case code == exitPeerDead && !accused:
-		return o.named(blamed, fmt.Errorf("%w: rank %d saw it", collective.ErrPeerDead, them))
-	case code == exitPeerDead:
-		return o.named(them, fmt.Errorf("%w: rank %d has given this rank up as dead", collective.ErrAborted, them))
-	case code == exitTimeout && accused:
-		return o.named(them, fmt.Errorf("%w: rank %d waited for this rank%s and has given up",
-			collective.ErrTimeout, them, what))
-	case code == exitTimeout:
-		return o.named(blamed, fmt.Errorf("%w: rank %d waited for rank %d%s and has given up",
-			collective.ErrTimeout, them, blamed, what))
-	case code == exitMismatch:
-		return o.named(blamed, fmt.Errorf("%w: rank %d has found that%s", collective.ErrMismatch, them, what))
-	case code == exitFault && accused:
-		return o.named(-1, fmt.Errorf("%w: rank %d cannot reach this rank's buffers%s: one is not mapped: "+
-			"it is shorter than its count says, or freed", collective.ErrAborted, them, what))
-	case code == exitFault:
-		return o.named(blamed, fmt.Errorf("%w in a buffer of rank %d: rank %d met it%s", errFault, blamed, them, what))
-	}
-	if blamed != them {
-		return o.named(blamed, fmt.Errorf("%w: rank %d has given up%s because of rank %d",
-			collective.ErrAborted, them, what, blamed))
-	}
-	return o.named(them, fmt.Errorf("%w: rank %d has aborted%s", collective.ErrAborted, them, what))
+	blamed, cause := exit.Told(o.e.global(o.e.rank), o.e.global(peer), in)
+	return o.named(blamed, cause)
 }

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -45,38 +46,22 @@ type Notices struct {
 	received    []uint64
 	left        []*departure // by peer; nil if the peer has not left
 	anyLeft     bool
-	told        byte // how this rank left, as sent to the peers; 0: nothing sent
-	cut         bool // a notice that work was cut short was sent
-	why         byte // and blamed: as in departure
-	blamed      int
+	told        fault.Exit // how this rank left, as sent to the peers; 0: nothing sent
+	cut         bool       // a notice that work was cut short was sent
+	accused     fault.Exit // what Accuse was called with, or 0
 	closed      bool
 	sending     sync.WaitGroup
 }
 
 // departure holds the counts of a peer when it left.
 type departure struct {
-	how                         byte
+	exit                        fault.Exit
 	collectives, sent, received uint64 // messages: to and from this rank
-	why                         byte
-	blamed                      int // the rank that it blames, -1: none
 }
 
-// How a rank leaves.
 const (
-	LeftAborted byte = iota + 1
-	LeftClosed
-)
-
-// Why a rank leaves; 0 is no particular reason.
-const (
-	becauseDead byte = iota + 1
-	becauseLate
-	becauseMismatch
-)
-
-const (
-	noticeVersion = 2
-	noticeBytes   = 32 // version, how, cut; collectives, sent, received: u64; blamed: i32; why
+	noticeVersion = 3
+	noticeBytes   = 30 // version, cut; exit: u32; collectives, sent, received: u64
 	// noticeWait bounds the sending of one notice; noticeFollow is how long Follow watches.
 	noticeWait   = 500 * time.Millisecond
 	noticeFollow = 100 * time.Millisecond
@@ -88,7 +73,7 @@ func (g *Group) Listen(engine Engine) *Notices {
 		return nil
 	}
 	n := &Notices{g: g, engine: engine, sees: engine.SeesAborts(), sent: make([]uint64, g.size),
-		received: make([]uint64, g.size), left: make([]*departure, g.size), blamed: -1}
+		received: make([]uint64, g.size), left: make([]*departure, g.size)}
 	if !n.sees {
 		n.Start()
 	}
@@ -109,10 +94,10 @@ var errUnreadable = errors.New("a notice that this version cannot read")
 
 // receive takes a notice of a peer.
 func (n *Notices) receive(peer int, b []byte) error {
-	d, cut, ok := parseNotice(b)
+	d, cut, ok := parseNotice(b, n.g.size)
 	if !ok {
-		n.g.Status.EndByPeer(n.blame(peer,
-			fmt.Sprintf("rank %d has sent a notice of %d bytes that this version cannot read", peer, len(b))))
+		n.g.Status.EndByPeer(n.g.Fault("communicator", peer, fmt.Errorf(
+			"%w: rank %d has sent a notice of %d bytes that this version cannot read", fault.ErrAborted, peer, len(b))))
 		return errUnreadable
 	}
 	if err := n.depart(peer, d, cut); err != nil {
@@ -123,24 +108,25 @@ func (n *Notices) receive(peer int, b []byte) error {
 
 // notice encodes a departure as a message. The argument cut means that work was cut short.
 func (d *departure) notice(cut bool) []byte {
-	b := append(make([]byte, 0, noticeBytes), noticeVersion, d.how, 0)
+	b := append(make([]byte, 0, noticeBytes), noticeVersion, 0)
 	if cut {
-		b[2] = 1
+		b[1] = 1
 	}
+	b = binary.LittleEndian.AppendUint32(b, uint32(d.exit))
 	for _, v := range []uint64{d.collectives, d.sent, d.received} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
-	return append(binary.LittleEndian.AppendUint32(b, uint32(int32(d.blamed))), d.why)
+	return b
 }
 
-func parseNotice(b []byte) (d *departure, cut, ok bool) {
-	if len(b) != noticeBytes || b[0] != noticeVersion || b[1] < LeftAborted || b[1] > LeftClosed || b[2] > 1 ||
-		b[31] > becauseMismatch {
+// parseNotice decodes a message of a communicator of that many ranks.
+func parseNotice(b []byte, ranks int) (d *departure, cut, ok bool) {
+	if len(b) != noticeBytes || b[0] != noticeVersion || b[1] > 1 {
 		return nil, false, false
 	}
 	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
-	return &departure{how: b[1], collectives: u64(3), sent: u64(11), received: u64(19),
-		blamed: int(int32(binary.LittleEndian.Uint32(b[27:]))), why: b[31]}, b[2] != 0, true
+	d = &departure{fault.Exit(binary.LittleEndian.Uint32(b[2:])), u64(6), u64(14), u64(22)}
+	return d, b[1] != 0, d.exit.Valid(ranks)
 }
 
 // depart records that a peer has left. It returns an error if this rank has called work that the peer will not do.
@@ -167,33 +153,8 @@ func (n *Notices) waitsFor(peer int) error {
 }
 
 func (n *Notices) gone(peer int) error {
-	d := n.left[peer]
-	blamed := d.blamed
-	if blamed < 0 || blamed >= n.g.size || blamed == n.g.rank {
-		blamed = peer
-	}
-	because := func(kind error, what string) error {
-		return n.g.Fault("communicator", blamed, fmt.Errorf("%w: %s", kind, what))
-	}
-	switch {
-	case d.why == becauseDead && blamed != peer:
-		return because(fault.ErrPeerDead, fmt.Sprintf("rank %d cannot reach it", peer))
-	case d.why == becauseLate && d.blamed >= 0:
-		return because(fault.ErrTimeout, fmt.Sprintf("rank %d waited for rank %d and has given up", peer, d.blamed))
-	case d.why == becauseMismatch:
-		return because(fault.ErrMismatch, fmt.Sprintf("rank %d has found that", peer))
-	}
-	switch {
-	case d.how == LeftClosed:
-		return n.blame(peer, fmt.Sprintf("rank %d has closed its communicator", peer))
-	case blamed != peer:
-		return because(fault.ErrAborted, fmt.Sprintf("rank %d has given up because of rank %d", peer, blamed))
-	}
-	return n.blame(peer, fmt.Sprintf("rank %d has aborted", peer))
-}
-
-func (n *Notices) blame(peer int, what string) error {
-	return n.g.Fault("communicator", peer, fmt.Errorf("%w: %s", fault.ErrAborted, what))
+	blamed, cause := n.left[peer].exit.Told(n.g.rank, peer, "")
+	return n.g.Fault("communicator", blamed, cause)
 }
 
 // Count adds requests about to be enqueued to the counts: collectives, and messages, of which of tells the peer and
@@ -235,8 +196,8 @@ func (n *Notices) Leaving(failed error) (tell, cut bool) {
 	return true, n.engine.Unfinished()
 }
 
-// Send sends a notice to all peers, in the background.
-func (n *Notices) Send(how byte, cut bool) {
+// Send sends a notice to all peers, in the background. how is why this rank leaves, if Accuse has not said it.
+func (n *Notices) Send(how fault.Exit, cut bool) {
 	if n == nil || !n.active.Load() || n.sees && !cut {
 		return
 	}
@@ -250,7 +211,7 @@ func (n *Notices) Send(how byte, cut bool) {
 		if p == n.g.rank || n.left[p] != nil {
 			continue
 		}
-		b := (&departure{how, n.collectives, n.sent[p], n.received[p], n.why, n.blamed}).notice(cut)
+		b := (&departure{cmp.Or(n.accused, how), n.collectives, n.sent[p], n.received[p]}).notice(cut)
 		n.sending.Go(func() {
 			ctx, stop := context.WithTimeout(context.Background(), noticeWait)
 			defer stop()
@@ -261,20 +222,10 @@ func (n *Notices) Send(how byte, cut bool) {
 
 // Accuse makes later notices say why this rank leaves, and which rank it blames. It accepts a nil n.
 func (n *Notices) Accuse(cause error) {
-	e := fault.Of(cause)
-	if n == nil || e == nil {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.blamed = e.Peer
-	switch {
-	case errors.Is(cause, fault.ErrPeerDead):
-		n.why = becauseDead
-	case errors.Is(cause, fault.ErrTimeout):
-		n.why = becauseLate
-	case errors.Is(cause, fault.ErrMismatch):
-		n.why = becauseMismatch
+	if n != nil && fault.Of(cause) != nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.accused = fault.ExitOf(cause)
 	}
 }
 
@@ -302,7 +253,7 @@ func (n *Notices) Follow() {
 				return
 			}
 			if n.engine.Unfinished() {
-				n.Send(LeftAborted, true)
+				n.Send(fault.ExitAborted, true)
 				return
 			}
 		}

@@ -45,7 +45,7 @@ func (s *Status) Revoke(cause error) { s.revoke(cause) }
 // OnEnd arranges that abort is called with the cause when the work of the communicator ends.
 func (s *Status) OnEnd(abort func(error)) {
 	context.AfterFunc(s.work, func() {
-		if cause := s.Err(); cause != nil {
+		if cause := s.detail(); cause != nil {
 			abort(cause)
 			return
 		}
