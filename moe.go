@@ -103,6 +103,9 @@ func (m *MoE) end(cause error) {
 	if m.stopped = cmp.Or(m.stopped, cause); m.stop != nil {
 		m.stop()
 	}
+	if first := m.c.status.Err(); first != nil { // of which JobEnded may not have been told yet
+		m.b.JobEnded(first)
+	}
 	m.b.Abort(cause)
 }
 

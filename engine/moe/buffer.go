@@ -105,8 +105,10 @@ type engine interface {
 	restart(n uint32, w word, replicas []int32) error
 	// err is a failure that the device has reported, or nil.
 	err() error
-	// wake ends all waits of this rank and tells the peers.
-	wake()
+	// leave ends all waits of this rank and tells the peers why. Only the first cause counts.
+	leave(cause error)
+	// exit is why a rank has left, 0 if that is not known.
+	exit(rank int) fault.Exit
 	// wait waits, with a bound, until enqueued work has ended.
 	wait() error
 	close() error
@@ -171,12 +173,15 @@ func (b *Buffer) Abort(cause error) {
 
 // abort requires mu. It reports whether cause is the first one.
 func (b *Buffer) abort(cause error) bool {
+	if !b.closed {
+		cause = fault.First(cause, b.size, b.engine.exit)
+	}
 	if !b.cause.Set(cause) {
 		return false
 	}
 	b.aborted.Store(1)
 	if !b.closed {
-		b.engine.wake()
+		b.engine.leave(cause)
 		b.giveUp(cause)
 	}
 	return true
@@ -228,9 +233,10 @@ func (b *Buffer) end(wait func() error) error {
 		b.mu.Unlock()
 		return nil
 	}
-	b.engine.wake()
+	closed := b.error("moe", 0, -1, collective.ErrClosed)
+	b.engine.leave(closed)
 	b.closed = true
-	b.cause.Set(b.error("moe", 0, -1, collective.ErrClosed))
+	b.cause.Set(closed)
 	b.aborted.Store(1)
 	b.mu.Unlock()
 	leave := b.unwatch()

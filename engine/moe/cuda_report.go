@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/internal/abort"
 )
 
@@ -39,7 +40,9 @@ func (e *cudaEngine) reported(status uint32, peer int, detail uint64) error {
 	return fmt.Errorf("%w: rank %d calls an operation of another shape", collective.ErrMismatch, peer)
 }
 
-func (e *cudaEngine) wake() { e.launcher.Raise() }
+func (e *cudaEngine) leave(error) { e.launcher.Raise() }
+
+func (e *cudaEngine) exit(int) fault.Exit { return 0 }
 
 func (e *cudaEngine) wait() error { return e.launcher.Quiesce() }
 

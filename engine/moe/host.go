@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/wait"
@@ -89,8 +90,7 @@ func (e *hostEngine) door(rank int) *wait.Cell {
 
 // await waits until ready, which peer makes true.
 func (t *task) await(peer int, what string, ready func() bool) error {
-	left := t.word(peer, offLeft)
-	err := wait.Until(t.door(t.b.rank), func() bool { return ready() || left.Load() != 0 }, t.limit, t.policy)
+	err := wait.Until(t.door(t.b.rank), func() bool { return ready() || t.exit(peer) != 0 }, t.limit, t.policy)
 	switch {
 	case ready():
 		return nil
@@ -102,8 +102,8 @@ func (t *task) await(peer int, what string, ready func() bool) error {
 	case err != nil:
 		return t.error(peer, err)
 	}
-	return t.error(peer, fmt.Errorf("%w: rank %d has aborted or closed while this rank waits for %s",
-		collective.ErrAborted, peer, what))
+	blamed, cause := t.exit(peer).Told(t.b.rank, peer, "")
+	return t.error(blamed, fmt.Errorf("%w, while this rank waits for %s", cause, what))
 }
 
 // begin starts an operation that moves rows: it waits until the peers' earlier ones have ended, and returns the number.
@@ -131,11 +131,18 @@ func (t *task) end(kind int, n uint32) {
 	}
 }
 
+func (e *hostEngine) exit(rank int) fault.Exit {
+	if rank >= e.b.size { // an error of the caller's blames it
+		return 0
+	}
+	return fault.Exit(e.word(rank, offLeft).Load())
+}
+
 // err implements engine: failures are recorded when they happen.
 func (e *hostEngine) err() error { return nil }
 
-func (e *hostEngine) wake() {
-	e.word(e.b.rank, offLeft).Store(1)
+func (e *hostEngine) leave(cause error) {
+	e.word(e.b.rank, offLeft).CompareAndSwap(0, uint32(fault.ExitOf(cause)))
 	for p := range e.peers() {
 		e.door(p).Wake()
 	}

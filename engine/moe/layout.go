@@ -17,7 +17,7 @@ const (
 // arena is the layout of a rank's arena, which peers write:
 //
 //	0              door        host device: the owner sleeps here, its peers wake it
-//	64             left        host device: not 0 once the owner has left
+//	64             left        host device: a fault.Exit, not 0 once the owner has left
 //	128            ended       [kind][peer] lines: the latest operation that the peer has ended
 //	notes          [parity][source] what Notify sends: words of 8 bytes, a value and a flag
 //	weights        [source][token][k] the same, for combine in the layout Experts

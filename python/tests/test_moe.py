@@ -182,8 +182,7 @@ def _masked(rank, n, uid):
     with pytest.raises(errors.GocclError):
         while True:
             buffer.low_latency_dispatch(c.x[rank], c.idx[rank], 32, experts, use_fp8=False)
-    # The abort of a peer that knew of the death first may come before the notice of the death.
-    with pytest.raises(errors.GocclError, match=f"rank {dead}|has aborted"):
+    with pytest.raises(errors.GocclError, match=f"rank {dead}"):
         buffer.check()
     for bad in ({rank}, range(n), {n}):
         with pytest.raises(errors.InvalidArgument):

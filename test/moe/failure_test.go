@@ -122,6 +122,7 @@ func TestAbort(t *testing.T) {
 	if err := ranks[1].notify(fixed, 3); !errors.Is(err, goccl.ErrAborted) {
 		t.Errorf("after the abort: %v", err)
 	}
+	ranks[0].C.Abort(&goccl.Error{Op: "communicator", Peer: 99, Err: goccl.ErrPeerDead}) // there is no such rank
 }
 
 // More rows come than the caller has room for: the rank fails, and its peer with it.
@@ -195,5 +196,29 @@ func TestArguments(t *testing.T) {
 	}
 	if err := k.notify(fixed, 3); err != nil {
 		t.Errorf("after refused calls: %v", err)
+	}
+}
+
+// A rank that ends because of a third rank passes the cause on: a peer that waits for it, and does not hear of the
+// third rank, blames that one.
+func TestAbortNamesTheCause(t *testing.T) {
+	for kind, because := range map[error]error{goccl.ErrPeerDead: goccl.ErrPeerDead, goccl.ErrTimeout: goccl.ErrTimeout,
+		goccl.ErrMismatch: goccl.ErrMismatch, goccl.ErrAborted: goccl.ErrInvalidArgument} {
+		for name, prepare := range map[string]func(r *Rank) error{
+			"": func(*Rank) error { return nil }, "after SetMask: ": func(r *Rank) error {
+				return r.M.SetMask(context.Background(), moe.Mask{})
+			}} {
+			ranks := onHost(t, 3, 20*time.Second)
+			if err := commtest.Each(3, func(r int) error { return prepare(ranks[r]) }); err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() { done <- ranks[1].notify(fixed, 3) }()
+			time.Sleep(10 * time.Millisecond)
+			ranks[0].C.Abort(&goccl.Error{Op: "communicator", Rank: 0, Peer: 2, Err: because})
+			if err := <-done; !blamed(err, kind, "moe_notify", 2) {
+				t.Errorf("%s%v: %v", name, because, err)
+			}
+		}
 	}
 }
