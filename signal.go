@@ -46,6 +46,8 @@ func (c *Comm) newSignals() (onesided.Signals, error) {
 		}
 		return c.group.Ended(op, nil)
 	}
+	c.notices.Start()
+	cfg.Left = func(peer int) error { return c.notices.Left(op, peer) }
 	cfg.Late = func(w onesided.Wait, elapsed time.Duration, came uint64) error {
 		limit := c.cfg.OpTimeout
 		if limit <= 0 || elapsed <= limit {

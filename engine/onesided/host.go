@@ -74,6 +74,9 @@ func (h *onHost) wait(w Wait) error {
 		if err := h.cfg.Ended(); err != nil {
 			return err
 		}
+		if err := h.cfg.Left(w.Peer); err != nil && word.Load() < *used+uint64(w.Count) { // signals came before it left
+			return err
+		}
 		if err := h.cfg.Late(w, time.Since(began), word.Load()-*used); err != nil {
 			return err
 		}

@@ -51,6 +51,8 @@ type Config struct {
 	Rank, Size int
 	// Ended returns the error of a communicator that has ended, else nil.
 	Ended func() error
+	// Left returns the error of a wait for a peer that has left, else nil. On the host device only.
+	Left func(peer int) error
 	// Late returns the error of a wait that has lasted for elapsed, in which came signals have come, or nil while the
 	// deadline of an operation has not passed. On the host device only.
 	Late func(w Wait, elapsed time.Duration, came uint64) error

@@ -26,8 +26,9 @@ import (
 //  3. The counts do not include work replayed from a graph. If such work turns out to have been cut short, the rank
 //     sends a second notice.
 //
-// Where the engine's work detects aborts by itself, the work of registered algorithms still does not. There only an
-// abort is told, as work that was cut short, once an algorithm is registered.
+// Where the engine's work detects aborts by itself, registered algorithms and waits for signals still do not.
+// There notices are sent once an algorithm or a flat window is registered. A notice ends a peer at once if work was
+// cut short, and every abort counts as such once an algorithm is registered. Waits for signals ask for the rest (Left).
 //
 // Property, checked in every state of a small model (test/models, abort): every rank ends, and a rank gets an
 // error only if the one that left does not do its part.
@@ -157,6 +158,20 @@ func (n *Notices) gone(peer int) error {
 	return n.g.Fault("communicator", blamed, cause)
 }
 
+// Left returns the error of op, which waits for a peer, if the peer has left. It accepts a nil n.
+func (n *Notices) Left(op string, peer int) error {
+	if n == nil {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.left[peer] == nil {
+		return nil
+	}
+	e := fault.Of(n.gone(peer))
+	return n.g.Fault(op, e.Peer, e.Err)
+}
+
 // Count adds requests about to be enqueued to the counts: collectives, and messages, of which of tells the peer and
 // whether they are sent. It returns an error if a peer that has left will not do its part. It allocates nothing if of
 // captures nothing.
@@ -198,7 +213,7 @@ func (n *Notices) Leaving(failed error) (tell, cut bool) {
 
 // Send sends a notice to all peers, in the background. how is why this rank leaves, if Accuse has not said it.
 func (n *Notices) Send(how fault.Exit, cut bool) {
-	if n == nil || !n.active.Load() || n.sees && !cut {
+	if n == nil || !n.active.Load() {
 		return
 	}
 	n.mu.Lock()
