@@ -261,21 +261,33 @@ func gocclgo_bootstrap_close(bootstrap_ C.goccl_bootstrap) (r_ C.goccl_result) {
 //export gocclgo_comm_start
 func gocclgo_comm_start(id_ *C.goccl_unique_id, rank_ C.int32_t, size_ C.int32_t, device_ C.goccl_device, config_ *C.goccl_comm_config, comm_ *C.goccl_comm) (r_ C.goccl_result) {
 	defer catch(&r_)
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
 	c_, err_ := configOf(config_)
 	if err_ != nil {
 		return result(err_)
 	}
-	return give(comm_)(core.CommStart(value[bootstrap.UniqueID](unsafe.Pointer(id_), "id"), int(rank_), int(size_), core.Handle(device_), c_))
+	return give(comm_)(core.CommStart(value[bootstrap.UniqueID](unsafe.Pointer(id_), "id"), int(rank_), int(size_), deviceObject, c_))
 }
 
 //export gocclgo_comm_create
 func gocclgo_comm_create(bootstrap_ C.goccl_bootstrap, device_ C.goccl_device, config_ *C.goccl_comm_config, comm_ *C.goccl_comm) (r_ C.goccl_result) {
 	defer catch(&r_)
+	bootstrapObject, err := core.Find[*core.Bootstrap](core.Handle(bootstrap_))
+	if err != nil {
+		return result(err)
+	}
+	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
+	if err != nil {
+		return result(err)
+	}
 	c_, err_ := configOf(config_)
 	if err_ != nil {
 		return result(err_)
 	}
-	return give(comm_)(core.CommCreate(core.Handle(bootstrap_), core.Handle(device_), c_))
+	return give(comm_)(core.CommCreate(bootstrapObject, deviceObject, c_))
 }
 
 //export gocclgo_comm_init_all
@@ -291,27 +303,39 @@ func gocclgo_comm_init_all(n_ C.int32_t, devices_ *C.goccl_device, config_ *C.go
 //export gocclgo_comm_split_start
 func gocclgo_comm_split_start(comm_ C.goccl_comm, color_ C.int32_t, key_ C.int32_t, config_ *C.goccl_comm_config, child_ *C.goccl_comm) (r_ C.goccl_result) {
 	defer catch(&r_)
+	commObject, err := core.Find[core.Open](core.Handle(comm_))
+	if err != nil {
+		return result(err)
+	}
 	c_, err_ := childConfig(config_)
 	if err_ != nil {
 		return result(err_)
 	}
-	return give(child_)(core.CommSplitStart(core.Handle(comm_), int(color_), int(key_), c_))
+	return give(child_)(core.CommSplitStart(commObject, int(color_), int(key_), c_))
 }
 
 //export gocclgo_comm_shrink_start
 func gocclgo_comm_shrink_start(comm_ C.goccl_comm, exclude_ *C.int32_t, n_ C.int32_t, abort_ C.int32_t, config_ *C.goccl_comm_config, child_ *C.goccl_comm) (r_ C.goccl_result) {
 	defer catch(&r_)
+	commObject, err := core.Find[core.Ready](core.Handle(comm_))
+	if err != nil {
+		return result(err)
+	}
 	c_, err_ := childConfig(config_)
 	if err_ != nil {
 		return result(err_)
 	}
-	return give(child_)(core.CommShrinkStart(core.Handle(comm_), slice[int32](unsafe.Pointer(exclude_), int(n_)), abort_ != 0, c_))
+	return give(child_)(core.CommShrinkStart(commObject, slice[int32](unsafe.Pointer(exclude_), int(n_)), abort_ != 0, c_))
 }
 
 //export gocclgo_comm_unique_id
 func gocclgo_comm_unique_id(comm_ C.goccl_comm, timeout_ns_ C.int64_t, id_ *C.goccl_unique_id) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, err := core.CommUniqueID(core.Handle(comm_), time.Duration(timeout_ns_))
+	commObject, err := core.Find[core.Open](core.Handle(comm_))
+	if err != nil {
+		return result(err)
+	}
+	v0, err := core.CommUniqueID(commObject, time.Duration(timeout_ns_))
 	if err != nil {
 		return result(err)
 	}
@@ -322,23 +346,35 @@ func gocclgo_comm_unique_id(comm_ C.goccl_comm, timeout_ns_ C.int64_t, id_ *C.go
 //export gocclgo_comm_grow_start
 func gocclgo_comm_grow_start(comm_ C.goccl_comm, size_ C.int32_t, id_ *C.goccl_unique_id, config_ *C.goccl_comm_config, grown_ *C.goccl_comm) (r_ C.goccl_result) {
 	defer catch(&r_)
+	commObject, err := core.Find[core.Open](core.Handle(comm_))
+	if err != nil {
+		return result(err)
+	}
 	c_, err_ := childConfig(config_)
 	if err_ != nil {
 		return result(err_)
 	}
-	return give(grown_)(core.CommGrowStart(core.Handle(comm_), int(size_), (*bootstrap.UniqueID)(unsafe.Pointer(id_)), c_))
+	return give(grown_)(core.CommGrowStart(commObject, int(size_), (*bootstrap.UniqueID)(unsafe.Pointer(id_)), c_))
 }
 
 //export gocclgo_comm_suspend_start
 func gocclgo_comm_suspend_start(comm_ C.goccl_comm) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.CommSuspendStart(core.Handle(comm_)))
+	commObject, err := core.Find[core.Active](core.Handle(comm_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.CommSuspendStart(commObject))
 }
 
 //export gocclgo_comm_resume_start
 func gocclgo_comm_resume_start(comm_ C.goccl_comm) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.CommResumeStart(core.Handle(comm_)))
+	commObject, err := core.Find[core.Active](core.Handle(comm_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.CommResumeStart(commObject))
 }
 
 //export gocclgo_snapshot_take
@@ -367,7 +403,11 @@ func gocclgo_snapshot_state(pid_ C.int32_t, state_ *C.int32_t) (r_ C.goccl_resul
 //export gocclgo_comm_memory
 func gocclgo_comm_memory(comm_ C.goccl_comm, suspendable_ *C.uint64_t, persistent_ *C.uint64_t, suspended_ *C.int32_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, v1, v2, err := core.CommMemory(core.Handle(comm_))
+	commObject, err := core.Find[core.Ready](core.Handle(comm_))
+	if err != nil {
+		return result(err)
+	}
+	v0, v1, v2, err := core.CommMemory(commObject)
 	if err != nil {
 		return result(err)
 	}
@@ -397,7 +437,11 @@ func gocclgo_comm_info_get(comm_ C.goccl_comm, info_ *C.goccl_comm_info) (r_ C.g
 //export gocclgo_comm_hash
 func gocclgo_comm_hash(comm_ C.goccl_comm, hash_ *C.uint64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	v0, err := core.CommHash(core.Handle(comm_))
+	commObject, err := core.Find[core.Ready](core.Handle(comm_))
+	if err != nil {
+		return result(err)
+	}
+	v0, err := core.CommHash(commObject)
 	if err != nil {
 		return result(err)
 	}
@@ -420,7 +464,11 @@ func gocclgo_records(format_ *C.char, data_ *unsafe.Pointer, size_ *C.uint64_t) 
 //export gocclgo_comm_finalize
 func gocclgo_comm_finalize(comm_ C.goccl_comm) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.CommFinalize(core.Handle(comm_)))
+	commObject, err := core.Find[core.Open](core.Handle(comm_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.CommFinalize(commObject))
 }
 
 //export gocclgo_comm_destroy
@@ -438,7 +486,11 @@ func gocclgo_comm_abort(comm_ C.goccl_comm) (r_ C.goccl_result) {
 //export gocclgo_comm_revoke
 func gocclgo_comm_revoke(comm_ C.goccl_comm) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return result(core.CommRevoke(core.Handle(comm_)))
+	commObject, err := core.Find[core.Ready](core.Handle(comm_))
+	if err != nil {
+		return result(err)
+	}
+	return result(core.CommRevoke(commObject))
 }
 
 //export gocclgo_op_create

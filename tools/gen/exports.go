@@ -35,6 +35,9 @@ import (
 // readers are types of core that a function of package capi makes of a C argument, or refuses.
 var readers = map[string]string{"Config": "configOf", "*Config": "childConfig"}
 
+// states are the types of core for a communicator's handle, by what a call needs.
+var states = []string{"Ready", "Open", "Active"}
+
 // exports writes zz_exports.go.
 type exports struct {
 	strings.Builder
@@ -219,7 +222,7 @@ func (e *exports) results(call string, g coreFunction, out []variable) error {
 
 // isObject says whether a parameter is a handle in C and the object itself in core.
 func (e *exports) isObject(v variable, t string) bool {
-	return e.h.base[strings.TrimRight(v.typ, "* ")] != "" && (t[0] == '*' || t == "Active")
+	return e.h.base[strings.TrimRight(v.typ, "* ")] != "" && (t[0] == '*' || slices.Contains(states, t))
 }
 
 // qualified returns a type of core, or a pointer to one, as another package writes it.

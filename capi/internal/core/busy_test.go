@@ -24,12 +24,22 @@ func meet(t *testing.T, n int, cfg Config) []Handle {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out[r], err = CommStart(id, r, n, d, cfg); err != nil {
+		if out[r], err = CommStart(id, r, n, object[*Device](t, d), cfg); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = CommAbort(out[r]) })
 	}
 	return out
+}
+
+// object is the object of a handle.
+func object[T any](t *testing.T, h Handle) T {
+	t.Helper()
+	found, err := Find[T](h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 // Ranks submit from their own goroutines while others query the communicator and one aborts.
@@ -104,7 +114,7 @@ func TestSetUpCalledOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := CommStart(id, 0, 2, d, Config{NonBlocking: true})
+	h, err := CommStart(id, 0, 2, object[*Device](t, d), Config{NonBlocking: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +152,7 @@ func TestMissingRank(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := CommStart(id, 0, 2, d, Config{Timeout: 700 * time.Millisecond})
+	h, err := CommStart(id, 0, 2, object[*Device](t, d), Config{Timeout: 700 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

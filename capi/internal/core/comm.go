@@ -190,13 +190,7 @@ func number(b bool) int32 {
 }
 
 // CommHash returns the communicator's ID.
-func CommHash(h Handle) (uint64, error) {
-	_, inner, err := readyComm(h)
-	if err != nil {
-		return 0, err
-	}
-	return inner.ID(), nil
-}
+func CommHash(r Ready) (uint64, error) { return r.inner.ID(), nil }
 
 // CommError returns the failure of h: nil without a failure, an error of InProgress while background work is under way.
 func CommError(h Handle) error {

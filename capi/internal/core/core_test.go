@@ -337,7 +337,7 @@ func TestSplitJoinsAndLeaves(t *testing.T) {
 		if r == 1 {
 			color = goccl.NoColor
 		}
-		k, err := CommSplitStart(h, color, -r, nil)
+		k, err := CommSplitStart(object[Open](t, h), color, -r, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -119,17 +119,28 @@ func FuzzCalls(f *testing.F) {
 			case 9:
 				var id bootstrap.UniqueID
 				copy(id[:], in)
-				_, err := CommStart(id, int(int8(byteOf())), int(int8(byteOf())), handle(), Config{})
+				rank, size := int(int8(byteOf())), int(int8(byteOf()))
+				d, err := Find[*Device](handle())
+				if err == nil {
+					_, err = CommStart(id, rank, size, d, Config{})
+				}
 				answer("start", err)
 			case 10:
-				h, err := CommSplitStart(handle(), int(int8(byteOf()))%3, int(byteOf()), nil)
+				o, err := Find[Open](handle())
+				color, key, h := int(int8(byteOf()))%3, int(byteOf()), Handle(0)
+				if err == nil {
+					h, err = CommSplitStart(o, color, key, nil)
+				}
 				answer("split", err)
 				if err == nil && h != 0 {
 					answer("wait", CommWait(h))
 					handles, made = append(handles, h), append(made, h)
 				}
 			case 11:
-				_, err := CommShrinkStart(handle(), []int32{int32(int8(byteOf()))}, byteOf()%2 == 0, nil)
+				r, err := Find[Ready](handle())
+				if exclude, abort := []int32{int32(int8(byteOf()))}, byteOf()%2 == 0; err == nil {
+					_, err = CommShrinkStart(r, exclude, abort, nil)
+				}
 				answer("shrink", err)
 			case 12:
 				if h := handle(); h != c {
@@ -137,7 +148,11 @@ func FuzzCalls(f *testing.F) {
 				}
 			case 13:
 				if h := handle(); h != c {
-					answer("finalize", CommFinalize(h))
+					o, err := Find[Open](h)
+					if err == nil {
+						err = CommFinalize(o)
+					}
+					answer("finalize", err)
 				}
 			}
 		}

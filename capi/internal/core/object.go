@@ -25,15 +25,27 @@ func Add(v any, err error) (Handle, error) {
 	return objects.add(func(Handle) any { return v })
 }
 
-// Active is a communicator that takes calls: it is set up, and was neither finalized nor revoked.
-type Active struct {
+// Ready is a communicator that is set up.
+type Ready struct {
 	c     *comm
 	inner *goccl.Comm
 }
 
+// Open is a Ready that was not finalized, Active an Open that was not revoked: it takes calls.
+type (
+	Open   Ready
+	Active Ready
+)
+
 // Find returns the object of h, if it is a T.
 func Find[T any](h Handle) (found T, err error) {
 	switch p := any(&found).(type) {
+	case *Ready:
+		p.c, p.inner, err = readyComm(h)
+		return found, err
+	case *Open:
+		p.c, p.inner, err = open(h)
+		return found, err
 	case *Active:
 		p.c, p.inner, err = active(h)
 		return found, err

@@ -92,18 +92,15 @@ func (c *comm) over(ctx context.Context, b bootstrap.Bootstrap) (*goccl.Comm, er
 }
 
 // CommStart begins the set-up of rank among the size ranks that share id.
-func CommStart(id bootstrap.UniqueID, rank, size int, device Handle, cfg Config) (Handle, error) {
-	d, err := devices.get(device)
-	if err != nil {
-		return 0, err
-	}
+func CommStart(id bootstrap.UniqueID, rank, size int, d *Device, cfg Config) (Handle, error) {
 	if size < 1 || rank < 0 || rank >= size {
 		return 0, fmt.Errorf("%w: rank %d of %d", ErrInvalidArgument, rank, size)
 	}
 	if _, err := bootstrap.ParseUniqueID(id[:]); err != nil {
 		return 0, err
 	}
-	if cfg, err = cfg.withDefaults(defaultStep); err != nil {
+	cfg, err := cfg.withDefaults(defaultStep)
+	if err != nil {
 		return 0, err
 	}
 	c, err := begin(rank, size, d, cfg, string(id[:]), func(ctx context.Context, c *comm) (*goccl.Comm, error) {
@@ -120,16 +117,9 @@ func CommStart(id bootstrap.UniqueID, rank, size int, device Handle, cfg Config)
 }
 
 // CommCreate sets up a communicator on a bootstrap that the caller owns.
-func CommCreate(boot, device Handle, cfg Config) (Handle, error) {
-	b, err := bootstraps.get(boot)
+func CommCreate(b *Bootstrap, d *Device, cfg Config) (Handle, error) {
+	cfg, err := cfg.withDefaults(defaultStep)
 	if err != nil {
-		return 0, err
-	}
-	d, err := devices.get(device)
-	if err != nil {
-		return 0, err
-	}
-	if cfg, err = cfg.withDefaults(defaultStep); err != nil {
 		return 0, err
 	}
 	c, err := begin(b.Rank(), b.WorldSize(), d, cfg, b.job, func(ctx context.Context, c *comm) (*goccl.Comm, error) {
@@ -220,11 +210,8 @@ func (c *comm) change(cfg *Config) ([]func(*goccl.Config), error) {
 
 // CommSplitStart begins a communicator of the ranks with the same color. With goccl.NoColor it takes part and returns 0
 // once the other ranks have joined.
-func CommSplitStart(h Handle, color, key int, cfg *Config) (Handle, error) {
-	c, parent, err := open(h)
-	if err != nil {
-		return 0, err
-	}
+func CommSplitStart(o Open, color, key int, cfg *Config) (Handle, error) {
+	c := o.c
 	if color < goccl.NoColor {
 		return 0, fmt.Errorf("%w: color %d is negative and not -1", ErrInvalidArgument, color)
 	}
@@ -238,7 +225,7 @@ func CommSplitStart(h Handle, color, key int, cfg *Config) (Handle, error) {
 		if err := before.wait(ctx); err != nil {
 			return nil, err
 		}
-		return parent.Split(ctx, color, key, change...)
+		return o.inner.Split(ctx, color, key, change...)
 	}
 	if color == goccl.NoColor {
 		c.children.Add(1)
@@ -254,21 +241,17 @@ func CommSplitStart(h Handle, color, key int, cfg *Config) (Handle, error) {
 }
 
 // CommShrinkStart begins a communicator without the ranks in exclude.
-func CommShrinkStart(h Handle, exclude []int32, abort bool, cfg *Config) (Handle, error) {
+func CommShrinkStart(r Ready, exclude []int32, abort bool, cfg *Config) (Handle, error) {
 	ranks := make([]int, len(exclude))
-	for i, r := range exclude {
-		ranks[i] = int(r)
+	for i, rank := range exclude {
+		ranks[i] = int(rank)
 	}
-	c, parent, err := readyComm(h)
+	change, err := r.c.change(cfg)
 	if err != nil {
 		return 0, err
 	}
-	change, err := c.change(cfg)
-	if err != nil {
-		return 0, err
-	}
-	return c.descend(cfg, func(ctx context.Context) (*goccl.Comm, error) {
-		return parent.Shrink(ctx, ranks, abort, change...)
+	return r.c.descend(cfg, func(ctx context.Context) (*goccl.Comm, error) {
+		return r.inner.Shrink(ctx, ranks, abort, change...)
 	})
 }
 

@@ -22,10 +22,10 @@ func TestSplitsFollowEachOther(t *testing.T) {
 				if r != 1 {
 					colors[1] = 5
 				}
-				children := make([]Handle, len(colors))
+				children, parent := make([]Handle, len(colors)), object[Open](t, h)
 				for i, color := range colors {
 					var err error
-					if children[i], err = CommSplitStart(h, color, r, nil); err != nil {
+					if children[i], err = CommSplitStart(parent, color, r, nil); err != nil {
 						t.Error(err)
 						return
 					}
@@ -62,7 +62,7 @@ func TestWaitsForASplitWithoutColor(t *testing.T) {
 	c := world(t, 2, Config{Timeout: 10 * time.Second})
 	var children [2]Handle
 	begin := func(r int, color int) Handle {
-		k, err := CommSplitStart(c[r], color, 0, nil)
+		k, err := CommSplitStart(object[Open](t, c[r]), color, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func TestWaitsForASplitWithoutColor(t *testing.T) {
 // CommDestroy does not wait for peers that may never split: one thread can destroy all ranks of its process.
 func TestDestroyDuringASplit(t *testing.T) {
 	c := world(t, 2, Config{Timeout: time.Hour})
-	k, err := CommSplitStart(c[0], 0, 0, nil)
+	k, err := CommSplitStart(object[Open](t, c[0]), 0, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,8 @@ func TestFinalizeWaitsForAllChildren(t *testing.T) {
 		defer func() { _ = CommDestroy(k) }()
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- CommFinalize(h) }()
+	whole := object[Open](t, h)
+	go func() { ended <- CommFinalize(whole) }()
 	select {
 	case err := <-ended:
 		t.Errorf("it ended before the first child: %v", err)

@@ -37,12 +37,9 @@ func (c *comm) finish(ctx context.Context, inner *goccl.Comm, before *task) erro
 	return nil
 }
 
-// CommFinalize waits for the work of h, in the background when calls do not block. No collective may follow.
-func CommFinalize(h Handle) error {
-	c, inner, err := open(h)
-	if err != nil {
-		return err
-	}
+// CommFinalize waits for the work of o, in the background when calls do not block. No collective may follow.
+func CommFinalize(o Open) error {
+	c, inner := o.c, o.inner
 	if !c.state.CompareAndSwap(stateOpen, stateFinalized) {
 		return fmt.Errorf("%w: the communicator was revoked", ErrInvalidUsage)
 	}
@@ -105,14 +102,10 @@ func CommAbort(h Handle) error {
 	return nil
 }
 
-// CommRevoke ends the work of h. Split, Shrink and Destroy remain possible.
-func CommRevoke(h Handle) error {
-	c, inner, err := readyComm(h)
-	if err != nil {
-		return err
-	}
-	c.state.Store(stateRevoked)
-	inner.Revoke()
+// CommRevoke ends the work of r. Split, Shrink and Destroy remain possible.
+func CommRevoke(r Ready) error {
+	r.c.state.Store(stateRevoked)
+	r.inner.Revoke()
 	return nil
 }
 
