@@ -61,20 +61,32 @@ var _ = register(&Program{
 	Doc: "Every rank sends its input as packets to every other. One hop; (n-1)·S bytes of payload out of each rank " +
 		"with input S.",
 	packets: true,
-	write: func(b *builder) {
-		b.packetBlocks()
-		mesh, scratch := b.mesh(), b.scratch(b.o.Ranks)
-		for r := range b.o.Ranks {
-			for _, q := range b.peers(r) {
-				mesh[r][q].PutPackets(scratch[q].Chunk(r), b.in(r).Chunk(0), b.block(r, q))
-			}
-			copyOwn(b.Rank(r), b.out(r).Chunk(r), b.in(r).Chunk(0), b.allBlocks())
-			for _, q := range b.peers(r) {
-				b.Rank(r).UnpackPackets(b.out(r).Chunk(q), scratch[r].Chunk(q), b.block(r, q))
-			}
-		}
-	},
+	write:   func(b *builder) { b.sendPackets(func(r, q int) dsl.Chunk { return b.in(r).Chunk(0) }) },
 })
+
+// sendPackets sends the chunks part(r, q) of every rank r as packets to rank q, at chunk r of the output.
+func (b *builder) sendPackets(part func(r, q int) dsl.Chunk) {
+	b.packetBlocks()
+	mesh, scratch := b.mesh(), b.scratch(b.o.Ranks)
+	for r := range b.o.Ranks {
+		for _, q := range b.peers(r) {
+			mesh[r][q].PutPackets(scratch[q].Chunk(r), part(r, q), b.block(r, q))
+		}
+		copyOwn(b.Rank(r), b.out(r).Chunk(r), part(r, r), b.allBlocks())
+		for _, q := range b.peers(r) {
+			b.Rank(r).UnpackPackets(b.out(r).Chunk(q), scratch[r].Chunk(q), b.block(r, q))
+		}
+	}
+}
+
+// exchangeParts sends chunk q of the input of rank r as packets to every rank q, and returns the packets of the peers.
+func (b *builder) exchangeParts(r int, mesh []link, scratch []*dsl.Buffer) (packets []dsl.Chunk) {
+	for _, q := range b.peers(r) {
+		mesh[q].PutPackets(scratch[q].Chunk(r), b.in(r).Chunk(q), b.block(r, q))
+		packets = append(packets, scratch[r].Chunk(q))
+	}
+	return packets
+}
 
 var _ = register(&Program{
 	Name: "reducescatter_direct", Collective: plan.ReduceScatter, Instances: 8,
@@ -119,12 +131,7 @@ var _ = register(&Program{
 		b.packetBlocks()
 		mesh, scratch := b.mesh(), b.scratch(b.o.Ranks)
 		for r := range b.o.Ranks {
-			var packets []dsl.Chunk
-			for _, q := range b.peers(r) {
-				mesh[r][q].PutPackets(scratch[q].Chunk(r), b.in(r).Chunk(q), b.block(r, q))
-				packets = append(packets, scratch[r].Chunk(q))
-			}
-			b.reducePackets(b.Rank(r), b.out(r).Chunk(0), b.in(r).Chunk(r), packets, b.allBlocks())
+			b.reducePackets(b.Rank(r), b.out(r).Chunk(0), b.in(r).Chunk(r), b.exchangeParts(r, mesh[r], scratch), b.allBlocks())
 		}
 	},
 })

@@ -99,14 +99,8 @@ var _ = register(&Program{
 		mesh, parts, sums := b.mesh(), b.scratch(n), b.scratch(n)
 		for r := range n {
 			rank, in, out := b.Rank(r), b.in(r), b.out(r)
-			for _, q := range b.peers(r) {
-				mesh[r][q].PutPackets(parts[q].Chunk(r), in.Chunk(q), b.block(r, q))
-			}
+			packets := b.exchangeParts(r, mesh[r], parts)
 			// All blocks share the reduction of chunk r and its distribution.
-			var packets []dsl.Chunk
-			for _, q := range b.peers(r) {
-				packets = append(packets, parts[r].Chunk(q))
-			}
 			all := b.allBlocks()
 			b.reducePackets(rank, out.Chunk(r), in.Chunk(r), packets, all)
 			for _, q := range b.peers(r) {

@@ -36,19 +36,7 @@ var _ = register(&Program{
 	Name: "alltoall_ll", Collective: plan.AllToAll, Instances: 2, MaxSize: 8 << 20,
 	Doc:     "Every rank sends part q as packets to rank q. One hop; (n-1)/n·S bytes of payload out of each rank.",
 	packets: true,
-	write: func(b *builder) {
-		b.packetBlocks()
-		mesh, scratch := b.mesh(), b.scratch(b.o.Ranks)
-		for r := range b.o.Ranks {
-			for _, q := range b.peers(r) {
-				mesh[r][q].PutPackets(scratch[q].Chunk(r), b.in(r).Chunk(q), b.block(r, q))
-			}
-			copyOwn(b.Rank(r), b.out(r).Chunk(r), b.in(r).Chunk(r), b.allBlocks())
-			for _, q := range b.peers(r) {
-				b.Rank(r).UnpackPackets(b.out(r).Chunk(q), scratch[r].Chunk(q), b.block(r, q))
-			}
-		}
-	},
+	write:   func(b *builder) { b.sendPackets(func(r, q int) dsl.Chunk { return b.in(r).Chunk(q) }) },
 })
 
 var _ = register(&Program{

@@ -45,6 +45,7 @@ type Program struct {
 	Wide         bool   // the default number of instances fills maxWide thread blocks
 	MaxSize      uint64 // default upper end of the message range in bytes; 0: none
 
+	parts   bool                         // the root has one chunk for each rank
 	packets bool                         // the program moves packets, in alternating halves of scratch
 	spec    func(o Options) dsl.AlgoSpec // nil: the collective in one chunk for each rank
 	write   func(b *builder)
@@ -145,11 +146,14 @@ func (p *Program) Program(o Options) (*dsl.CollectiveProgram, error) {
 	if o.Instances == 0 {
 		o.Instances = p.instances(o)
 	}
-	root := 0
+	root, chunks := 0, 1
 	if p.Collective == plan.Broadcast || p.Collective == plan.Reduce {
 		root = o.Root
 	}
-	s := dsl.AlgoSpec{Collective: dsl.Named(p.Collective, o.Ranks, 1, root, o.InPlace)}
+	if p.parts {
+		chunks = o.Ranks
+	}
+	s := dsl.AlgoSpec{Collective: dsl.Named(p.Collective, o.Ranks, chunks, root, o.InPlace)}
 	if p.spec != nil {
 		s = p.spec(o)
 	}

@@ -5,16 +5,12 @@ import (
 	"github.com/goccl/goccl/plan/dsl"
 )
 
-func broadcast(o Options) dsl.AlgoSpec {
-	return dsl.AlgoSpec{Collective: dsl.Broadcast(o.Ranks, o.Ranks, o.Root, o.InPlace)}
-}
-
 var _ = register(&Program{
 	Name: "broadcast_scatter", Collective: plan.Broadcast, MultiHost: true, Instances: 4,
 	Doc: "The root scatters one chunk to each rank, which passes it to the others; block k of a rank serves its k-th " +
 		"peer. Two hops; " +
 		"S bytes out of the root, (n-2)/n·S out of the others.",
-	spec: broadcast,
+	parts: true,
 	write: func(b *builder) {
 		n, root := b.o.Ranks, b.o.Root
 		mesh := b.mesh()
@@ -77,9 +73,7 @@ var _ = register(&Program{
 	Name: "reduce_direct", Collective: plan.Reduce, Instances: 8,
 	Doc: "Rank r adds chunk r of everyone by loads and stores it to the root. Two hops; (n-1)/n·S bytes out of each " +
 		"rank, S into the root.",
-	spec: func(o Options) dsl.AlgoSpec {
-		return dsl.AlgoSpec{Collective: dsl.Reduce(o.Ranks, o.Ranks, o.Root, o.InPlace)}
-	},
+	parts: true,
 	write: func(b *builder) {
 		n, root := b.o.Ranks, b.o.Root
 		mesh, sums := b.mesh(), b.scratch(1)
@@ -103,9 +97,7 @@ var _ = register(&Program{
 	Name: "reduce_push", Collective: plan.Reduce, MultiHost: true, Instances: 4,
 	Doc: "Every rank stores chunk q to the scratch of rank q, which adds and stores the sum to the root. Two hops; S " +
 		"bytes out of each rank.",
-	spec: func(o Options) dsl.AlgoSpec {
-		return dsl.AlgoSpec{Collective: dsl.Reduce(o.Ranks, o.Ranks, o.Root, o.InPlace)}
-	},
+	parts: true,
 	write: func(b *builder) {
 		n, root := b.o.Ranks, b.o.Root
 		mesh, arrived, sums := b.mesh(), b.scratch(n), b.scratch(1)
