@@ -16,7 +16,8 @@ import (
 // defaultSpinLimit bounds waits without an abort block.
 const defaultSpinLimit = 60 * time.Second
 
-// waitCell waits in a kernel until cond holds. The code that makes cond true must wake c.
+// waitCell waits in a kernel until cond holds. The code that makes cond true must wake c; nil: it wakes nobody, as
+// writers of packets do.
 func waitCell(c *wait.Cell, cond func() bool, block, detail device.Ptr, op uint32) Status {
 	if cond() {
 		return StatusOK
@@ -25,8 +26,13 @@ func waitCell(c *wait.Cell, cond func() bool, block, detail device.Ptr, op uint3
 	if s != StatusOK {
 		return s
 	}
+	var p *wait.Policy
+	if c == nil {
+		c, p = new(wait.Cell), new(*wait.Default())
+		p.Recheck = 100 * time.Microsecond
+	}
 	defer enter(block)()
-	return giveUp(wait.Until(c, cond, l, nil), block, detail, op)
+	return giveUp(wait.Until(c, cond, l, p), block, detail, op)
 }
 
 // enter counts a waiting host kernel, so that Context.Close does not unmap the memory that it polls.

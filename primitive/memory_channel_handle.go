@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/abort"
 )
 
 // The Go twins of goccl::BaseMemoryChannelHandle and goccl::MemoryChannelHandle, for host kernels. Offsets and sizes
@@ -95,9 +96,9 @@ func (h *MemoryChannelHandle) UnpackPacket(index int64, flag uint32) (uint64, St
 	at := h.PacketBuffer.Add(index * int64(LL16.Size()))
 	a, b := (*atomic.Uint64)(pointer(at)), (*atomic.Uint64)(pointer(at.Add(8)))
 	var x, y uint64
-	s := waitPacketUntil(func() bool {
+	s := waitCell(nil, func() bool {
 		x, y = a.Load(), b.Load()
 		return uint32(x>>32) == flag && uint32(y>>32) == flag
-	}, h.Semaphore.Abort, at)
+	}, h.Semaphore.Abort, at, abort.WaitPacket)
 	return x&0xffffffff | y<<32, s
 }

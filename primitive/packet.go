@@ -2,11 +2,9 @@ package primitive
 
 import (
 	"encoding/binary"
-	"time"
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/abort"
-	"github.com/goccl/goccl/internal/wait"
 )
 
 // Packet is a packet format: data and a flag are stored together, so that neither a fence nor a signal is needed.
@@ -139,8 +137,8 @@ func CopyFromPackets(p Packet, dst, packets device.Ptr, bytes int64, tid, nthrea
 }
 
 // waitOnePacket is the slow path. It is a separate function so that the loop above allocates no closure.
-func waitOnePacket(p Packet, data []byte, at device.Ptr, flag uint32, abort device.Ptr) Status {
-	return waitPacketUntil(func() bool { return readPacket(p, data, at, flag) }, abort, at)
+func waitOnePacket(p Packet, data []byte, at device.Ptr, flag uint32, block device.Ptr) Status {
+	return waitCell(nil, func() bool { return readPacket(p, data, at, flag) }, block, at, abort.WaitPacket)
 }
 
 // readPacket copies the payload and returns true if the packet has the flag; otherwise it returns false.
@@ -167,19 +165,4 @@ func readPacket(p Packet, data []byte, at device.Ptr, flag uint32) bool {
 		store64(data, a&0xffffffff|b<<32)
 	}
 	return true
-}
-
-// waitPacketUntil waits in a kernel for data with its own flag.
-func waitPacketUntil(cond func() bool, block, detail device.Ptr) Status {
-	if cond() {
-		return StatusOK
-	}
-	l, s := limitOf(block)
-	if s != StatusOK {
-		return s
-	}
-	p := *wait.Default()
-	p.Recheck = 100 * time.Microsecond // writers of packets do not wake sleepers
-	defer enter(block)()
-	return giveUp(wait.Until(new(wait.Cell), cond, l, &p), block, detail, abort.WaitPacket)
 }
