@@ -10,8 +10,9 @@ import (
 type operation struct {
 	b       *Buffer
 	request collective.Request
+	stream  *device.Stream // of the arguments
 	check   func() error
-	enqueue func(seq uint64, s device.Stream) error
+	enqueue func(seq uint64) error
 }
 
 // Request implements collective.Operation. It checks the arguments.
@@ -24,41 +25,32 @@ func (o *operation) Request() (collective.Request, error) {
 }
 
 // Enqueue implements collective.Operation.
-func (o *operation) Enqueue(seq uint64, s device.Stream) error { return o.enqueue(seq, s) }
+func (o *operation) Enqueue(seq uint64, s device.Stream) error {
+	*o.stream = s
+	return o.enqueue(seq)
+}
 
-func (b *Buffer) operation(c collective.Collective, count int, t datatype.Type, s device.Stream, check func() error,
-	enqueue func(seq uint64, s device.Stream) error) collective.Operation {
-	return &operation{b, collective.Request{Collective: c, Count: int64(count), Type: t, Stream: s}, check, enqueue}
+func (b *Buffer) operation(c collective.Collective, count int, t datatype.Type, s *device.Stream, check func() error,
+	enqueue func(seq uint64) error) collective.Operation {
+	return &operation{b, collective.Request{Collective: c, Count: int64(count), Type: t, Stream: *s}, s, check, enqueue}
 }
 
 // Notify fills a handle.
 func (b *Buffer) Notify(a NotifyArgs) collective.Operation {
-	return b.operation(collective.MoENotify, a.Tokens*a.entries(), datatype.Int64, a.Stream,
-		func() error { return b.checkNotify(&a) },
-		func(seq uint64, s device.Stream) error {
-			a.Stream = s
-			return b.engine.notify(seq, &a)
-		})
+	return b.operation(collective.MoENotify, a.Tokens*a.entries(), datatype.Int64, &a.Stream,
+		func() error { return b.checkNotify(&a) }, func(seq uint64) error { return b.engine.notify(seq, &a) })
 }
 
 // Dispatch sends the tokens to the ranks of their experts.
 func (b *Buffer) Dispatch(a DispatchArgs) collective.Operation {
-	return b.operation(collective.MoEDispatch, a.Tokens*a.Hidden, a.Type, a.Stream,
-		func() error { return b.checkDispatch(&a) },
-		func(seq uint64, s device.Stream) error {
-			a.Stream = s
-			return b.engine.dispatch(seq, &a)
-		})
+	return b.operation(collective.MoEDispatch, a.Tokens*a.Hidden, a.Type, &a.Stream,
+		func() error { return b.checkDispatch(&a) }, func(seq uint64) error { return b.engine.dispatch(seq, &a) })
 }
 
 // Combine returns the results to the tokens' ranks and adds them.
 func (b *Buffer) Combine(a CombineArgs) collective.Operation {
-	return b.operation(collective.MoECombine, a.Tokens*a.Hidden, datatype.Bfloat16, a.Stream,
-		func() error { return b.checkCombine(&a) },
-		func(seq uint64, s device.Stream) error {
-			a.Stream = s
-			return b.engine.combine(seq, &a)
-		})
+	return b.operation(collective.MoECombine, a.Tokens*a.Hidden, datatype.Bfloat16, &a.Stream,
+		func() error { return b.checkCombine(&a) }, func(seq uint64) error { return b.engine.combine(seq, &a) })
 }
 
 // Count counts this rank's tokens by rank and by expert. It is local.
