@@ -142,7 +142,10 @@ func (c *Context) dial(ctx context.Context, conn *Connection) (transport.Link, e
 		return nil, ErrClosed
 	}
 	opt := link.Options{Sources: &n.sources, Timeout: c.opt.timeout, Blame: c.dead, Blamed: c.blamed,
-		Broken: func(err error) { c.connectionBroken(conn, err) }}
+		Broken: func(err error) { // the network has lost the peer, or the peer has refused an operation
+			c.Abort(failure(conn.Transport().String()+" connection", c.Rank(), conn.PeerRank(),
+				fmt.Errorf("%w: %w: %v", ErrPeerDead, err, conn.remote)))
+		}}
 	if !reachable(conn.local.dev) {
 		opt.Source = conn.local.dev
 	}
@@ -164,12 +167,6 @@ func (c *Context) dead() int {
 		return NoRank
 	}
 	return fault.PeerOf(c.cause)
-}
-
-// connectionBroken aborts the Context because a network has lost the peer, or the peer has refused an operation.
-func (c *Context) connectionBroken(conn *Connection, err error) {
-	c.Abort(failure(conn.Transport().String()+" connection", c.Rank(), conn.PeerRank(),
-		fmt.Errorf("%w: %w: %v", ErrPeerDead, err, conn.remote)))
 }
 
 // senderLost aborts the Context when a peer that wrote to this process's memory has vanished.

@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/abort"
+	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/share"
 )
@@ -137,7 +138,7 @@ func New(ctx context.Context, cfg Config) (*Buffer, error) {
 	}
 	switch cfg.Device.(type) {
 	case *host.Device:
-		b.engine = newHostEngine(b)
+		b.engine = &hostEngine{b: b, policy: wait.For(b.memory.Here(), b.size)}
 	case *cuda.Device:
 		err = openCUDA(ctx, b)
 	default:

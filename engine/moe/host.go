@@ -35,10 +35,6 @@ type hostEngine struct {
 	experts []int32 // replicas of the mask
 }
 
-func newHostEngine(b *Buffer) *hostEngine {
-	return &hostEngine{b: b, policy: wait.For(b.memory.Here(), b.size)}
-}
-
 // task is one operation while it runs.
 type task struct {
 	*hostEngine

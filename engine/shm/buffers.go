@@ -26,7 +26,7 @@ type buffers struct {
 func newBuffers(e *Engine) *buffers {
 	tables := make([]device.Ptr, e.size)
 	for r, a := range e.arenas {
-		tables[r] = a.directory()
+		tables[r] = device.Ptr(uintptr(a.base)).Add(directoryOffset(a.n))
 	}
 	return &buffers{e, share.NewDirectory(e.dev, e.rank, tables)}
 }

@@ -113,10 +113,6 @@ func (a *arena) exitStatus() *exitStatus { return (*exitStatus)(unsafe.Add(a.bas
 
 func (a *arena) moving() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Add(a.base, offMoving)) }
 
-func (a *arena) directory() device.Ptr {
-	return device.Ptr(uintptr(a.base)).Add(directoryOffset(a.n))
-}
-
 // known is ordered by the phase counter, like the descriptor.
 func (a *arena) known(phase uint64) []uint32 {
 	at := unsafe.Add(a.base, knownOffset(a.n)+4*int64(a.n)*int64(phase&1))

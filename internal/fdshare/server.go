@@ -85,7 +85,7 @@ func New() (*Server, error) {
 	sockets.CloseInChild(l)
 	s.l = l
 	servers.Store(s.name, s)
-	room := newSpare()
+	room := &spare{fd: placeholder()}
 	s.wg.Go(func() { s.serve(room) })
 	return s, nil
 }

@@ -17,8 +17,6 @@ type spare struct {
 	shortage openfiles.Shortage
 }
 
-func newSpare() *spare { return &spare{fd: placeholder()} }
-
 // placeholder opens a descriptor that needs no file system.
 func placeholder() int {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

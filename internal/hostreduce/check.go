@@ -28,7 +28,7 @@ func Check(got, want []byte, t datatype.Type, op datatype.Op, nranks int) (wrong
 	relative, absolute := tolerance(t, op, nranks)
 	exact := relative == 0
 	switch {
-	case equal(got[:n*size], want[:n*size]):
+	case string(got[:n*size]) == string(want[:n*size]):
 	case exact && !isFloat(t):
 		for i := range n {
 			if string(got[i*size:(i+1)*size]) != string(want[i*size:(i+1)*size]) {
@@ -51,8 +51,6 @@ func Check(got, want []byte, t datatype.Type, op datatype.Op, nranks int) (wrong
 	}
 	return wrong, firstIndex
 }
-
-func equal(a, b []byte) bool { return string(a) == string(b) }
 
 func isFloat(t datatype.Type) bool { return Unit(t) > 0 }
 

@@ -3,19 +3,12 @@ package launch
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"io"
-	"strconv"
 	"sync"
 )
 
 // maxLine is the length at which a line is split.
 const maxLine = 64 << 10
-
-// linePrefix returns, for example, "[3] ", padded so that the lines of all ranks are aligned.
-func linePrefix(rank, n int) string {
-	return fmt.Sprintf("[%*d] ", len(strconv.Itoa(n-1)), rank)
-}
 
 // copyLines copies r to w until r ends, each line in one write with the prefix. It keeps reading when a write fails,
 // because the rank would block otherwise.

@@ -2,8 +2,10 @@ package launch
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -49,7 +51,7 @@ func start(o Options, rank int, env []string, output *sync.Mutex, k *keeper) (*p
 		return nil, err
 	}
 	k.watch(p.cmd.Process.Pid)
-	prefix := linePrefix(rank, o.N)
+	prefix := fmt.Sprintf("[%*d] ", len(strconv.Itoa(o.N-1)), rank) // as long on all ranks
 	p.drain.Go(func() { copyLines(o.Stdout, output, prefix, p.pipes[0]) })
 	p.drain.Go(func() { copyLines(o.Stderr, output, prefix, p.pipes[1]) })
 	return p, nil

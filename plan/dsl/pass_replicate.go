@@ -57,7 +57,7 @@ func (p *CollectiveProgram) checkReplication() {
 // refine splits data operations so that any two that access a common chunk access the same range of chunks. Replication
 // needs this: an instance works on its share of each range, and shares agree only if the ranges do.
 func (p *CollectiveProgram) refine() {
-	cuts := newCuts(p)
+	cuts := &cuts{p: p, mark: map[bufferKey][]bool{}}
 	for changed := true; changed; {
 		changed = false
 		for _, r := range p.ranks {
@@ -124,8 +124,6 @@ type cuts struct {
 	p    *CollectiveProgram
 	mark map[bufferKey][]bool
 }
-
-func newCuts(p *CollectiveProgram) *cuts { return &cuts{p: p, mark: map[bufferKey][]bool{}} }
 
 func (c *cuts) of(k bufferKey) []bool {
 	m := c.mark[k]

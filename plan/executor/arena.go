@@ -66,8 +66,6 @@ type controlArena struct{ base unsafe.Pointer }
 
 func pointer(p device.Ptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
-func controlBytes(links int) int64 { return offInbound + int64(links)*wait.CellSize }
-
 func (a controlArena) door() *wait.Cell { return wait.At(unsafe.Add(a.base, offDoor)) }
 
 func (a controlArena) left() *atomic.Uint32   { return (*atomic.Uint32)(unsafe.Add(a.base, offLeft)) }

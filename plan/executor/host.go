@@ -65,7 +65,7 @@ func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
 	}
 	h := &hostEngine{x: x, dev: dev, scratch: &scratch{}, idle: make(chan struct{})}
 	var err error
-	if h.control, err = x.e.newArena(ctx, dev, controlBytes(x.program.maxLinks)); err != nil {
+	if h.control, err = x.e.newArena(ctx, dev, offInbound+int64(x.program.maxLinks)*wait.CellSize); err != nil {
 		return nil, err
 	}
 	n, here := len(x.e.local), 0

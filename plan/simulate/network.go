@@ -145,7 +145,8 @@ func newNetwork(m *Machine, ranks int, s *symmetry.Group) *network {
 	}
 	n.up, n.down = make([]port, leaves), make([]port, leaves)
 	if m.Fabric != nil {
-		n.wires = newWires(m.Fabric)
+		edges := len(m.Fabric.Edges)
+		n.wires = &wires{g: m.Fabric, edges: make([]port, edges), times: make([][][2]float64, edges)}
 	} else {
 		n.meets = newMeetings(ranks, m.RanksPerHost)
 	}
@@ -191,7 +192,8 @@ func (n *network) rail(from, to int32, bytes, at float64) (left, end float64) {
 	end = head
 	if a, b := n.m.leafOf(from), n.m.leafOf(to); a != b {
 		a, b = n.at[from].leaf, n.at[to].leaf
-		up := micros(bytes, n.m.Rail.uplink())
+		// All cables between a leaf and the spine are one link.
+		up := micros(bytes, float64(n.m.Rail.HostsPerLeaf)*n.m.Rail.NIC/max(1, n.m.Rail.Oversubscription))
 		u := up * n.at[from].upTimes
 		head = n.up[a].reserve(head+n.m.Rail.Spine, u)
 		end = head + u
@@ -201,11 +203,6 @@ func (n *network) rail(from, to int32, bytes, at float64) (left, end float64) {
 	}
 	in := rate * n.at[to].nicTimes
 	return start + d, max(end, n.port(to, NICIn).reserve(head, in)+in)
-}
-
-// uplink returns the rate between a leaf and the spine, all cables together.
-func (r *Rail) uplink() float64 {
-	return float64(r.HostsPerLeaf) * r.NIC / max(1, r.Oversubscription)
 }
 
 // fold maps ranks, NICs and leaves that are equivalent under s to one representative.
@@ -292,10 +289,6 @@ type wires struct {
 	g     *fabric.Graph
 	edges []port
 	times [][][2]float64 // when an edge was busy: from, to
-}
-
-func newWires(g *fabric.Graph) *wires {
-	return &wires{g: g, edges: make([]port, len(g.Edges)), times: make([][][2]float64, len(g.Edges))}
 }
 
 // send moves a segment over the edges of its route. Each edge starts when the one before has started and its latency

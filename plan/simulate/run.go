@@ -226,7 +226,7 @@ func (r *runner) perform(b int32, s *blockState, in *instr, now float64) (float6
 		return r.meet(b, s, in, now)
 	case in.does.Has(plan.Adds):
 		if in.fenced {
-			now = r.fence(s, now)
+			now = max(now, s.stores) + m.Fence
 		}
 		for _, id := range in.sems {
 			r.q.push(event{at: now + m.Semaphore, kind: semEvent, id: id, by: s.last})
@@ -263,10 +263,6 @@ func (r *runner) busy(in *instr) float64 {
 		return in.work[0].micros(b, r.machine.Pull, false)
 	}
 	return in.work[1].micros(b, r.machine.Pull, true)
-}
-
-func (r *runner) fence(s *blockState, now float64) float64 {
-	return max(now, s.stores) + r.machine.Fence
 }
 
 func (r *runner) signal(b int32, s *blockState, in *instr, now float64) {

@@ -112,14 +112,9 @@ func (v *verifier) layCells() error {
 	return nil
 }
 
-// canonical returns the plane and chunk in memory of a place of a rank, after aliasing.
-func (v *verifier) canonical(rank int, pl plan.Plane, chunk int) (plan.Plane, int) {
-	return v.p.MemoryAt(rank, pl, chunk, v.period)
-}
-
 // cellAt returns the index of the first atom of a chunk in the given launch.
 func (v *verifier) cellAt(rank int, pl plan.Plane, chunk, launch int) int {
-	pl, chunk = v.canonical(rank, pl, chunk)
+	pl, chunk = v.p.MemoryAt(rank, pl, chunk, v.period)
 	if pl >= plan.ScratchPlane && v.p.DoubleScratch && launch&1 == 1 {
 		chunk += v.p.GPUs[rank].ScratchChunks
 	}

@@ -80,10 +80,6 @@ type lane struct {
 	out     batch     // being sent; if the connection is lost, it is dropped and made again from queue
 }
 
-func newLane(p *Peer, index int) *lane {
-	return &lane{peer: p, index: index, kick: make(chan struct{}, 1)}
-}
-
 // wake makes the writer look for work.
 func (l *lane) wake() {
 	select {

@@ -57,7 +57,7 @@ func newPeer(p *Port) *Peer {
 	o := &Peer{port: p, Failure: peer.NewFailure(), ready: make(chan struct{})}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
 	for i := range 1 + p.opt.Sockets {
-		o.all = append(o.all, newLane(o, i))
+		o.all = append(o.all, &lane{peer: o, index: i, kick: make(chan struct{}, 1)})
 	}
 	o.missing = len(o.all)
 	o.count.Store(int32(len(o.all)))

@@ -47,7 +47,8 @@ func begin(rank, size int, d *Device, cfg Config, job string,
 			if err != nil {
 				return err
 			}
-			c.announce(inner, time.Since(began))
+			slog.Info("communicator is set up", "name", c.cfg.Name, "rank", inner.Rank(), "size", inner.WorldSize(), "device",
+				inner.Device().ID().String(), "table", inner.Table(), "took", time.Since(began).Round(10*time.Microsecond))
 			c.inner.Store(inner)
 			return nil
 		})
@@ -55,13 +56,6 @@ func begin(rank, size int, d *Device, cfg Config, job string,
 		return c
 	})
 	return c, err
-}
-
-// announce logs one line about a communicator that has been set up.
-func (c *comm) announce(inner *goccl.Comm, took time.Duration) {
-	slog.Info("communicator is set up", "name", c.cfg.Name, "rank", inner.Rank(), "size", inner.WorldSize(), "device",
-		inner.Device().ID().String(), "table", inner.Table(),
-		"took", took.Round(10*time.Microsecond))
 }
 
 func (c *comm) config(b bootstrap.Bootstrap) goccl.Config {

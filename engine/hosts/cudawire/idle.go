@@ -13,8 +13,6 @@ type idler struct {
 	asking atomic.Bool   // the driver has not answered
 }
 
-func newIdler() *idler { return &idler{ask: make(chan struct{}, 1)} }
-
 // launched is called after a launch.
 func (i *idler) launched() {
 	i.runs.Add(1)

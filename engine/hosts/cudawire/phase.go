@@ -25,11 +25,6 @@ type builder struct {
 	folded []bool  // by peer: it sends to a reduction of the phase
 }
 
-func newBuilder(g geometry, rank, ranks int) *builder {
-	return &builder{geometry: g, rank: rank, args: new(args), count: make([]int32, ranks), cursor: make([]int32, ranks),
-		folded: make([]bool, ranks)}
-}
-
 // errTooMany means that a phase does not fit into the parameters of one launch.
 var errTooMany = fmt.Errorf("%w: a phase of more than %d messages or %d reductions", collective.ErrUnsupported,
 	mostItems, mostReductions)

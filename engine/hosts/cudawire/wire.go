@@ -109,7 +109,7 @@ func New(cfg Config) (*Wire, error) {
 	w := &Wire{cfg: cfg, rank: cfg.Bootstrap.Rank(), geo: geometryOf(most + 1), dev: dev, few: new(fewArgs),
 		by:      make([]atomic.Pointer[link], n),
 		overlap: cfg.Overlap && dev.Properties().Major >= 9, blocks: residentBlocks * dev.Properties().SMs,
-		idler: newIdler(), wake: make(chan struct{}, 1), stop: make(chan struct{})}
+		idler: &idler{ask: make(chan struct{}, 1)}, wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	if cfg.Blocks > 0 {
 		w.blocks = min(w.blocks, cfg.Blocks)
 	}
@@ -117,7 +117,8 @@ func New(cfg Config) (*Wire, error) {
 		return s.LaunchInOrder(f, cfg, params, w.launcher.Order)
 	}
 	w.links.Store(new([]*link))
-	w.build = newBuilder(w.geo, w.rank, n)
+	w.build = &builder{geometry: w.geo, rank: w.rank, args: new(args), count: make([]int32, n), cursor: make([]int32, n),
+		folded: make([]bool, n)}
 	if err := w.load(); err != nil {
 		return nil, errors.Join(err, w.free())
 	}

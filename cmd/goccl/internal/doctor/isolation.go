@@ -2,8 +2,10 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -38,7 +40,7 @@ func (s Source) isolation(r *report, m *topo.Machine) {
 		switch {
 		case len(i.Refused) > 0:
 			var calls []string
-			for _, name := range sorted(i.Refused) {
+			for _, name := range slices.Sorted(maps.Keys(i.Refused)) {
 				calls = append(calls, name+" ("+i.Refused[name]+")")
 			}
 			r.warn("system calls", "allow them in the container's seccomp profile, or start it with --security-opt "+

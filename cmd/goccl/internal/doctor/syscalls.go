@@ -3,15 +3,11 @@ package doctor
 import (
 	"encoding/binary"
 	"errors"
-	"maps"
 	"os"
-	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
-
-func sorted(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 
 func tryMemfd() error {
 	fd, err := unix.MemfdCreate("goccl-doctor", unix.MFD_CLOEXEC)
