@@ -32,6 +32,16 @@ func Strings(list ...*string) {
 	}
 }
 
+// Bytes writes a size like "4 MiB".
+func Bytes[T int64 | uint64](n T) string {
+	for i, unit := range []string{"GiB", "MiB", "KiB"} {
+		if limit := T(1) << (30 - 10*i); n >= limit {
+			return fmt.Sprintf("%.4g %s", float64(n)/float64(limit), unit)
+		}
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
 // Count is "1 rank" or "2 ranks".
 func Count(n int, noun string) string {
 	if n == 1 {

@@ -31,3 +31,12 @@ func TestCount(t *testing.T) {
 		}
 	}
 }
+
+func TestBytes(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1 KiB", 3 << 19: "1.5 MiB",
+		1000 << 20: "1000 MiB", 5 << 30: "5 GiB"} {
+		if got := printable.Bytes(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}

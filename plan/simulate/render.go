@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/goccl/goccl/internal/printable"
 	"github.com/goccl/goccl/plan"
 )
 
@@ -174,24 +175,12 @@ func (p *painter) title() {
 	r := p.r
 	p.printf(`<text x="24" y="30" font-size="18" font-weight="600">%s</text>`, html.EscapeString(r.Plan.Name))
 	p.printf(`<text x="24" y="50" fill="%s">%s over %d ranks, %s on %s</text>`, pale,
-		html.EscapeString(string(r.Plan.Collective)), len(r.Plan.GPUs), bytesText(r.Size),
+		html.EscapeString(string(r.Plan.Collective)), len(r.Plan.GPUs), printable.Bytes(r.Size),
 		html.EscapeString(r.Machine.Name))
 	p.printf(`<text x="%d" y="30" font-size="18" font-weight="600" text-anchor="end">%.2f us</text>`,
 		p.o.Width-rightMargin, r.Micros)
 	p.printf(`<text x="%d" y="50" fill="%s" text-anchor="end">busbw %.1f GB/s</text>`, p.o.Width-rightMargin, pale,
 		r.BusBW)
-}
-
-func bytesText(n int64) string {
-	for _, u := range []struct {
-		name  string
-		shift uint
-	}{{"GiB", 30}, {"MiB", 20}, {"KiB", 10}} {
-		if n >= 1<<u.shift {
-			return fmt.Sprintf("%.4g %s", float64(n)/float64(int64(1)<<u.shift), u.name)
-		}
-	}
-	return fmt.Sprintf("%d bytes", n)
 }
 
 // legend shows the classes that the run contains.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"html"
 	"math"
+
+	"github.com/goccl/goccl/internal/printable"
 )
 
 // linkSlots is the number of time slots of a picture of links.
@@ -28,7 +30,7 @@ func RenderLinks(r *Result) []byte {
 		return out.Bytes()
 	}
 	p(`<text x="24" y="50" fill="%s">%s over %d ranks, %s on %s: %.2f us, busbw %.1f GB/s</text>`, pale,
-		html.EscapeString(string(r.Plan.Collective)), len(r.Plan.GPUs), bytesText(r.Size), html.EscapeString(g.Name),
+		html.EscapeString(string(r.Plan.Collective)), len(r.Plan.GPUs), printable.Bytes(r.Size), html.EscapeString(g.Name),
 		r.Micros, r.BusBW)
 	p(`<text x="24" y="%d" fill="%s">one direction of a link, GB/s</text><text x="%d" y="%d" fill="%s">busy</text>`,
 		top-12,

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/goccl/goccl/internal/printable"
 	"github.com/goccl/goccl/watch/record"
 )
 
@@ -28,7 +29,7 @@ func row(r *Rank, c *Communicator, s *Snapshot, old *Rank, before *Snapshot) []s
 		if o.Message {
 			op += fmt.Sprintf(" ↔ %d", o.Peer)
 		}
-		size, algo = Bytes(uint64(max(0, o.Bytes))), strings.ToLower(strings.Trim(o.Algorithm+" "+o.Protocol, " "))
+		size, algo = printable.Bytes(max(0, o.Bytes)), strings.ToLower(strings.Trim(o.Algorithm+" "+o.Protocol, " "))
 		if o.Algorithm == o.Protocol {
 			algo = strings.ToLower(o.Algorithm)
 		}
@@ -91,16 +92,6 @@ func busBandwidth(r, old *Rank, size int) float64 {
 		return 0
 	}
 	return bytes / ns
-}
-
-// Bytes writes a size like "4 MiB".
-func Bytes(n uint64) string {
-	for i, unit := range []string{"GiB", "MiB", "KiB"} {
-		if limit := uint64(1) << (30 - 10*i); n >= limit {
-			return fmt.Sprintf("%.4g %s", float64(n)/float64(limit), unit)
-		}
-	}
-	return fmt.Sprintf("%d B", n)
 }
 
 func seconds(s float64) string {

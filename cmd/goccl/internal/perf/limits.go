@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/printable"
 )
 
 // Upper limits of arguments. Larger values are mistakes: they would exhaust memory or take days.
@@ -58,7 +59,7 @@ func (c *Config) fits(kind device.Kind, n, local int) error {
 	if need := 2 * float64(largest) * float64(local); need > float64(room) {
 		return invalid("%d ranks with buffers of twice %s need %.3g GB of memory; %.3g GB are free: take a smaller "+
 			"--max-bytes, or fewer ranks",
-			local, bytesText(largest), need/1e9, float64(room)/1e9)
+			local, printable.Bytes(largest), need/1e9, float64(room)/1e9)
 	}
 	return nil
 }

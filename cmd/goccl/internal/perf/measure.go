@@ -10,6 +10,7 @@ import (
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/printable"
 )
 
 // Rank is the equipment of one rank. Measure opens the communicators and the buffers; the caller closes the rest.
@@ -194,7 +195,7 @@ func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Ro
 	// 1. One operation on fresh data, checked; then the warm-up.
 	in := m.draw(g, inPlace, 1)
 	for i, comm := range m.comms {
-		m.progress("%s, %s: checking %s", bytesText(g.size), form, m.Libraries[i].Name())
+		m.progress("%s, %s: checking %s", printable.Bytes(g.size), form, m.Libraries[i].Name())
 		r := runner{comm: comm, submit: m.counted(&out[i], func() error { return comm.Submit(c.requests...) }), ops: 1}
 		if err := m.check(ctx, &r, c, in, 1, &out[i]); err != nil {
 			return nil, err
@@ -221,7 +222,7 @@ func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Ro
 	}
 	for cycle := range m.cfg.Cycles {
 		for i, lib := range m.Libraries {
-			m.progress("%s, %s: %s, batch %d of %d", bytesText(g.size), form, lib.Name(), cycle+1, m.cfg.Cycles)
+			m.progress("%s, %s: %s, batch %d of %d", printable.Bytes(g.size), form, lib.Name(), cycle+1, m.cfg.Cycles)
 			if err := m.batch(ctx, &runners[i], runs, &out[i]); err != nil {
 				return nil, err
 			}
@@ -348,17 +349,4 @@ func (m *measurement) all(ctx context.Context, mine []byte) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
 	defer cancel()
 	return m.Peers.AllGather(ctx, mine)
-}
-
-// bytesText formats a size, for example "64 MiB".
-func bytesText(n int64) string {
-	for _, u := range []struct {
-		size int64
-		name string
-	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
-		if n >= u.size && n%(u.size>>3) == 0 {
-			return fmt.Sprintf("%g %s", float64(n)/float64(u.size), u.name)
-		}
-	}
-	return fmt.Sprintf("%d B", n)
 }

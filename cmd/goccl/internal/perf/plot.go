@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goccl/goccl/internal/printable"
 	"github.com/goccl/goccl/internal/regular"
 )
 
@@ -162,7 +163,7 @@ func spread(order []curve, data map[curve][]point, f func(point) float64) (low, 
 // sizeAxis marks powers of two, about ten at most.
 func sizeAxis(order []curve, data map[curve][]point) axis {
 	low, high := spread(order, data, func(p point) float64 { return p.x })
-	a := axis{low: low, high: high, log: true, label: func(v float64) string { return bytesText(int64(v)) }}
+	a := axis{low: low, high: high, log: true, label: func(v float64) string { return printable.Bytes(int64(v)) }}
 	first, last := int(math.Ceil(math.Log2(low)-1e-9)), int(math.Floor(math.Log2(high)+1e-9))
 	for e := first; e <= last; e += max(1, (last-first+9)/10) {
 		a.ticks = append(a.ticks, math.Ldexp(1, e))
