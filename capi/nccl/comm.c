@@ -69,44 +69,31 @@ NCCL(CommInitAll, ncclComm_t *comms, int n, const int *devlist) {
 	IN_GROUP(r);
 }
 
-// child handles what split and shrink have in common: the configuration, and whether calls on the parent block.
-static ncclResult_t child_config(
-	ncclComm_t comm, const ncclConfig_t *config, goccl_comm_config *c, goccl_comm_info *parent, const char *what) {
-	ncclResult_t r = shim_result(core.comm_info_get(handle(comm), parent), what);
-	if (!r) r = shim_config(config, c, what);
-	return r;
-}
+// DESCEND ends a call that makes newcomm of comm: by begin, a function of the core, with the arguments between its
+// first and config. A child is 0 if this rank gets none.
+#define DESCEND(begin, ...) \
+	NEED_CORE; \
+	goccl_comm_config c; \
+	goccl_comm_info parent; \
+	goccl_comm child = 0; \
+	ncclResult_t r = shim_result(core.comm_info_get(handle(comm), &parent), SELF); \
+	if (!r) r = shim_config(config, &c, SELF); \
+	if (!r) r = shim_result(core.begin(handle(comm), __VA_ARGS__, config ? &c : NULL, &child), SELF); \
+	if (r) IN_GROUP(r); \
+	*newcomm = (ncclComm_t)(uintptr_t)child; \
+	return shim_started(newcomm, child ? child : handle(comm), parent.non_blocking, SELF)
 
 NCCL(CommSplit, ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config) {
 	if (!newcomm) BAD("%s: newcomm is NULL", SELF);
 	*newcomm = NULL;
-	NEED_CORE;
-	goccl_comm_config c;
-	goccl_comm_info parent;
-	goccl_comm child = 0;
-	ncclResult_t r = child_config(comm, config, &c, &parent, SELF);
-	if (!r) r = shim_result(core.comm_split_start(handle(comm), color, key, config ? &c : NULL, &child), SELF);
-	if (r) IN_GROUP(r);
-	*newcomm = (ncclComm_t)(uintptr_t)child;
-	return shim_started(newcomm, child ? child : handle(comm), parent.non_blocking, SELF);
+	DESCEND(comm_split_start, color, key);
 }
 
 NCCL(CommShrink, ncclComm_t comm, int *exclude, int n, ncclComm_t *newcomm, ncclConfig_t *config, int flags) {
 	if (!newcomm || !exclude || n < 1) BAD("%s: %d ranks to exclude, newcomm at %p", SELF, n, (void *)newcomm);
 	*newcomm = NULL;
 	if (flags & ~NCCL_SHRINK_ABORT) BAD("%s: flags %#x", SELF, (unsigned)flags);
-	NEED_CORE;
-	goccl_comm_config c;
-	goccl_comm_info parent;
-	goccl_comm child;
-	ncclResult_t r = child_config(comm, config, &c, &parent, SELF);
-	if (!r)
-		r = shim_result(core.comm_shrink_start(handle(comm), exclude, n, flags & NCCL_SHRINK_ABORT,
-					config ? &c : NULL, &child),
-			SELF);
-	if (r) IN_GROUP(r);
-	*newcomm = (ncclComm_t)(uintptr_t)child;
-	return shim_started(newcomm, child, parent.non_blocking, SELF);
+	DESCEND(comm_shrink_start, exclude, n, flags & NCCL_SHRINK_ABORT);
 }
 
 NCCL(CommGetUniqueId, ncclComm_t comm, ncclUniqueId *id) {
@@ -125,18 +112,7 @@ NCCL(CommGrow, ncclComm_t comm, int n, const ncclUniqueId *id, int rank, ncclCom
 		return start(newcomm, n, id, rank, config, SELF);
 	}
 	if (rank != -1) BAD("%s: rank %d: a rank of comm keeps its number: pass -1", SELF, rank);
-	NEED_CORE;
-	goccl_comm_config c;
-	goccl_comm_info parent;
-	goccl_comm grown;
-	ncclResult_t r = child_config(comm, config, &c, &parent, SELF);
-	if (!r)
-		r = shim_result(
-			core.comm_grow_start(handle(comm), n, (const goccl_unique_id *)id, config ? &c : NULL, &grown),
-			SELF);
-	if (r) IN_GROUP(r);
-	*newcomm = (ncclComm_t)(uintptr_t)grown;
-	return shim_started(newcomm, grown, parent.non_blocking, SELF);
+	DESCEND(comm_grow_start, n, (const goccl_unique_id *)id);
 }
 
 // pause suspends or resumes.
