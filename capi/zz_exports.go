@@ -136,11 +136,13 @@ func gocclgo_stream_create(device_ C.goccl_device, stream_ *C.uintptr_t) (r_ C.g
 //export gocclgo_stream_synchronize
 func gocclgo_stream_synchronize(device_ C.goccl_device, stream_ C.uintptr_t, timeout_ns_ C.int64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
+	ctx, cancel := core.StepContext(time.Duration(timeout_ns_))
+	defer cancel()
 	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
 	if err != nil {
 		return result(err)
 	}
-	return result(core.StreamSynchronize(deviceObject, uintptr(stream_), time.Duration(timeout_ns_)))
+	return result(core.StreamSynchronize(ctx, deviceObject, uintptr(stream_)))
 }
 
 //export gocclgo_stream_destroy
@@ -215,41 +217,49 @@ func gocclgo_bootstrap_info(bootstrap_ C.goccl_bootstrap, rank_ *C.int32_t, size
 //export gocclgo_bootstrap_send
 func gocclgo_bootstrap_send(bootstrap_ C.goccl_bootstrap, peer_ C.int32_t, tag_ C.int32_t, data_ unsafe.Pointer, size_ C.uint64_t, timeout_ns_ C.int64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
+	ctx, cancel := core.StepContext(time.Duration(timeout_ns_))
+	defer cancel()
 	bootstrapObject, err := core.Find[*core.Bootstrap](core.Handle(bootstrap_))
 	if err != nil {
 		return result(err)
 	}
-	return result(core.BootstrapSend(bootstrapObject, int(peer_), int(tag_), slice[byte](unsafe.Pointer(data_), int(size_)), time.Duration(timeout_ns_)))
+	return result(core.BootstrapSend(ctx, bootstrapObject, int(peer_), int(tag_), slice[byte](unsafe.Pointer(data_), int(size_))))
 }
 
 //export gocclgo_bootstrap_recv
 func gocclgo_bootstrap_recv(bootstrap_ C.goccl_bootstrap, peer_ C.int32_t, tag_ C.int32_t, timeout_ns_ C.int64_t, data_ *unsafe.Pointer, size_ *C.uint64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
+	ctx, cancel := core.StepContext(time.Duration(timeout_ns_))
+	defer cancel()
 	bootstrapObject, err := core.Find[*core.Bootstrap](core.Handle(bootstrap_))
 	if err != nil {
 		return result(err)
 	}
-	return giveBytes(data_, size_)(core.BootstrapRecv(bootstrapObject, int(peer_), int(tag_), time.Duration(timeout_ns_)))
+	return giveBytes(data_, size_)(core.BootstrapRecv(ctx, bootstrapObject, int(peer_), int(tag_)))
 }
 
 //export gocclgo_bootstrap_all_gather
 func gocclgo_bootstrap_all_gather(bootstrap_ C.goccl_bootstrap, mine_ unsafe.Pointer, size_ C.uint64_t, all_ unsafe.Pointer, timeout_ns_ C.int64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
+	ctx, cancel := core.StepContext(time.Duration(timeout_ns_))
+	defer cancel()
 	bootstrapObject, err := core.Find[*core.Bootstrap](core.Handle(bootstrap_))
 	if err != nil {
 		return result(err)
 	}
-	return result(core.BootstrapAllGather(bootstrapObject, slice[byte](unsafe.Pointer(mine_), int(size_)), all_, time.Duration(timeout_ns_)))
+	return result(core.BootstrapAllGather(ctx, bootstrapObject, slice[byte](unsafe.Pointer(mine_), int(size_)), all_))
 }
 
 //export gocclgo_bootstrap_barrier
 func gocclgo_bootstrap_barrier(bootstrap_ C.goccl_bootstrap, timeout_ns_ C.int64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
+	ctx, cancel := core.StepContext(time.Duration(timeout_ns_))
+	defer cancel()
 	bootstrapObject, err := core.Find[*core.Bootstrap](core.Handle(bootstrap_))
 	if err != nil {
 		return result(err)
 	}
-	return result(core.BootstrapBarrier(bootstrapObject, time.Duration(timeout_ns_)))
+	return result(core.BootstrapBarrier(ctx, bootstrapObject))
 }
 
 //export gocclgo_bootstrap_close
@@ -986,6 +996,8 @@ func gocclgo_memory_info(memory_ C.goccl_object, data_ *C.uintptr_t, original_ *
 //export gocclgo_memory_map
 func gocclgo_memory_map(memory_ C.goccl_object, device_ C.goccl_device, timeout_ C.int64_t, ptr_ *C.uintptr_t) (r_ C.goccl_result) {
 	defer catch(&r_)
+	ctx, cancel := core.StepContext(time.Duration(timeout_))
+	defer cancel()
 	memoryObject, err := core.Find[*primitive.RegisteredMemory](core.Handle(memory_))
 	if err != nil {
 		return result(err)
@@ -994,7 +1006,7 @@ func gocclgo_memory_map(memory_ C.goccl_object, device_ C.goccl_device, timeout_
 	if err != nil {
 		return result(err)
 	}
-	v0, err := core.MemoryMap(memoryObject, deviceObject, time.Duration(timeout_))
+	v0, err := core.MemoryMap(ctx, memoryObject, deviceObject)
 	if err != nil {
 		return result(err)
 	}
@@ -1064,11 +1076,13 @@ func gocclgo_semaphore_poll(semaphore_ C.goccl_object, signalled_ *C.int32_t) (r
 //export gocclgo_semaphore_wait
 func gocclgo_semaphore_wait(semaphore_ C.goccl_object, timeout_ C.int64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
+	ctx, cancel := core.StepContext(time.Duration(timeout_))
+	defer cancel()
 	semaphoreObject, err := core.Find[*primitive.Semaphore](core.Handle(semaphore_))
 	if err != nil {
 		return result(err)
 	}
-	return result(core.SemaphoreWait(semaphoreObject, time.Duration(timeout_)))
+	return result(core.SemaphoreWait(ctx, semaphoreObject))
 }
 
 //export gocclgo_base_memory_channel_create
@@ -1102,6 +1116,8 @@ func gocclgo_memory_channel_create(semaphore_ C.goccl_object, dst_ C.goccl_objec
 //export gocclgo_switch_channel_create
 func gocclgo_switch_channel_create(communicator_ C.goccl_object, device_ C.goccl_device, memory_ C.goccl_object, tag_ C.int32_t, timeout_ C.int64_t, channel_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
+	ctx, cancel := core.StepContext(time.Duration(timeout_))
+	defer cancel()
 	communicatorObject, err := core.Find[*primitive.Communicator](core.Handle(communicator_))
 	if err != nil {
 		return result(err)
@@ -1114,7 +1130,7 @@ func gocclgo_switch_channel_create(communicator_ C.goccl_object, device_ C.goccl
 	if err != nil {
 		return result(err)
 	}
-	return give(channel_)(core.Add(core.SwitchChannelCreate(communicatorObject, deviceObject, memoryObject, int(tag_), time.Duration(timeout_))))
+	return give(channel_)(core.Add(core.SwitchChannelCreate(ctx, communicatorObject, deviceObject, memoryObject, int(tag_))))
 }
 
 //export gocclgo_channel_run
@@ -1400,11 +1416,13 @@ func gocclgo_communicator_build_semaphore(communicator_ C.goccl_object, connecti
 //export gocclgo_future_wait
 func gocclgo_future_wait(future_ C.goccl_object, timeout_ C.int64_t, object_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
+	ctx, cancel := core.StepContext(time.Duration(timeout_))
+	defer cancel()
 	futureObject, err := core.Find[*core.Future](core.Handle(future_))
 	if err != nil {
 		return result(err)
 	}
-	return give(object_)(core.FutureWait(futureObject, time.Duration(timeout_)))
+	return give(object_)(core.FutureWait(ctx, futureObject))
 }
 
 //export gocclgo_kernel_compile

@@ -122,6 +122,15 @@ func (r *reader) take() (variable, error) {
 
 // next returns the expression for the next parameter of core, which has type t.
 func (r *reader) next(t string) (string, error) {
+	if t == "context.Context" {
+		i := slices.IndexFunc(r.rest, func(v variable) bool { return strings.HasPrefix(v.name, "timeout") })
+		if i < 0 {
+			return "", fmt.Errorf("there is no timeout for a context")
+		}
+		fmt.Fprintf(r.e, "\tctx, cancel := core.StepContext(time.Duration(%s_))\n\tdefer cancel()\n", r.rest[i].name)
+		r.rest = slices.Concat(r.rest[:i], r.rest[i+1:])
+		return "ctx", nil
+	}
 	v, err := r.take()
 	if err != nil {
 		return "", err

@@ -63,6 +63,8 @@ func TestMisfits(t *testing.T) {
 		"absent":              {name: "Other"},
 		"too few parameters":  {name: "CommWait", params: []string{"Handle"}, fails: true},
 		"too many parameters": {name: "CommWait", params: []string{"Handle", "time.Duration", "int"}, fails: true},
+		"a context without a timeout": {name: "CommWait", params: []string{"context.Context", "context.Context"},
+			fails: true},
 		"a result without room": {name: "CommWait", params: []string{"Handle", "time.Duration"}, results: []string{"int"},
 			fails: true},
 	} {
@@ -79,7 +81,13 @@ func TestMisfits(t *testing.T) {
 		!bytes.Contains(out, []byte("result(core.CommWait(core.Handle(comm_), time.Duration(timeout_)))")) {
 		t.Errorf("%v\n%s", err, out)
 	}
-	good.fails = false
+	good.params = []string{"context.Context", "Handle"}
+	if out, err := writeExports(h, &core{functions: map[string]coreFunction{"commwait": good}}); err != nil ||
+		!bytes.Contains(out, []byte("ctx, cancel := core.StepContext(time.Duration(timeout_))\n\tdefer cancel()\n")) ||
+		!bytes.Contains(out, []byte("result(core.CommWait(ctx, core.Handle(comm_)))")) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	good.params, good.fails = []string{"Handle", "time.Duration"}, false
 	if out, err := writeExports(h, &core{functions: map[string]coreFunction{"commwait": good}}); err != nil ||
 		!bytes.Contains(out, []byte("\tcore.CommWait(core.Handle(comm_), time.Duration(timeout_))\n\treturn C.GOCCL")) {
 		t.Errorf("%v\n%s", err, out)

@@ -6,8 +6,9 @@
 // The function goccl_a_b of a header is the Go function AB of package core, in which GocclAB, ABID and the like are the
 // same name: case does not count. The parameters of the Go function say how the parameters of the C function are read,
 // in their order: []T takes a pointer and a length, time.Duration nanoseconds; a type for which C has a handle takes
-// the object of the handle. Its results are stored at the pointers that end the C parameters, objects as new handles. A
-// structure of core has the fields of the C structure; the generated code compares their offsets when it is compiled.
+// the object of the handle. A context ends with the timeout, wherever C has it. Results are stored at the pointers that
+// end the C parameters, objects as new handles. A structure of core has the fields of the C structure; the generated
+// code compares their offsets when it is compiled.
 //
 // A function that takes a C function is written by hand: see capi/export.go.
 package main

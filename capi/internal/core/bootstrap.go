@@ -92,26 +92,20 @@ func BootstrapInfo(b *Bootstrap) (rank, size, localRank, localSize int, err erro
 }
 
 // BootstrapSend sends to a peer.
-func BootstrapSend(b *Bootstrap, peer, tag int, data []byte, timeout time.Duration) error {
-	ctx, cancel := stepContext(timeout)
-	defer cancel()
+func BootstrapSend(ctx context.Context, b *Bootstrap, peer, tag int, data []byte) error {
 	return b.Send(ctx, peer, tag, data)
 }
 
 // BootstrapRecv returns the oldest message of peer under tag.
-func BootstrapRecv(b *Bootstrap, peer, tag int, timeout time.Duration) ([]byte, error) {
-	ctx, cancel := stepContext(timeout)
-	defer cancel()
+func BootstrapRecv(ctx context.Context, b *Bootstrap, peer, tag int) ([]byte, error) {
 	return b.Recv(ctx, peer, tag)
 }
 
 // BootstrapAllGather fills all with mine of every rank, in rank order; all parts have the same length.
-func BootstrapAllGather(b *Bootstrap, mine []byte, all unsafe.Pointer, timeout time.Duration) error {
+func BootstrapAllGather(ctx context.Context, b *Bootstrap, mine []byte, all unsafe.Pointer) error {
 	if len(mine) > bootstrap.MaxMessage {
 		return fmt.Errorf("%w: %d bytes of each rank, at most %d", ErrInvalidArgument, len(mine), bootstrap.MaxMessage)
 	}
-	ctx, cancel := stepContext(timeout)
-	defer cancel()
 	parts, err := b.AllGather(ctx, mine)
 	if err != nil {
 		return err
@@ -128,11 +122,7 @@ func BootstrapAllGather(b *Bootstrap, mine []byte, all unsafe.Pointer, timeout t
 }
 
 // BootstrapBarrier returns when every rank has called it.
-func BootstrapBarrier(b *Bootstrap, timeout time.Duration) error {
-	ctx, cancel := stepContext(timeout)
-	defer cancel()
-	return b.Barrier(ctx)
-}
+func BootstrapBarrier(ctx context.Context, b *Bootstrap) error { return b.Barrier(ctx) }
 
 // BootstrapClose leaves the job.
 func BootstrapClose(h Handle) error {

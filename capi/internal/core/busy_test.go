@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -30,6 +31,13 @@ func meet(t *testing.T, n int, cfg Config) []Handle {
 		t.Cleanup(func() { _ = CommAbort(out[r]) })
 	}
 	return out
+}
+
+// within is a context with a timeout.
+func within(t *testing.T, timeout time.Duration) context.Context {
+	ctx, stop := StepContext(timeout)
+	t.Cleanup(stop)
+	return ctx
 }
 
 // object is the object of a handle.

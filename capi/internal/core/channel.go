@@ -1,8 +1,8 @@
 package core
 
 import (
+	"context"
 	"fmt"
-	"time"
 
 	"github.com/goccl/goccl/primitive"
 )
@@ -22,13 +22,11 @@ func SemaphorePoll(s *primitive.Semaphore) (arrived bool, err error) {
 }
 
 // SemaphoreWait consumes one signal on the host.
-func SemaphoreWait(s *primitive.Semaphore, timeout time.Duration) error {
+func SemaphoreWait(ctx context.Context, s *primitive.Semaphore) error {
 	hs, err := primitive.NewHost2HostSemaphore(s)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := stepContext(timeout)
-	defer cancel()
 	return hs.Wait(ctx)
 }
 
@@ -45,10 +43,8 @@ func MemoryChannelCreate(s *primitive.Semaphore, dst, src *primitive.RegisteredM
 }
 
 // SwitchChannelCreate makes the unicast switch channel over the memories of all ranks.
-func SwitchChannelCreate(c *primitive.Communicator, d *Device, m *primitive.RegisteredMemory, tag int,
-	timeout time.Duration) (*primitive.SwitchChannel, error) {
-	ctx, cancel := stepContext(timeout)
-	defer cancel()
+func SwitchChannelCreate(ctx context.Context, c *primitive.Communicator, d *Device, m *primitive.RegisteredMemory,
+	tag int) (*primitive.SwitchChannel, error) {
 	return primitive.NewSwitchChannel(ctx, c, d.device, m, tag)
 }
 

@@ -44,16 +44,14 @@ type Future struct {
 
 var errNotYet = fmt.Errorf("%w: it is not there yet", context.DeadlineExceeded)
 
-// FutureWait waits at most timeout (0: as long as the future itself) for the value and returns its handle, the same one
-// each time. It returns 0 when the future has no value. When the timeout passes first, it may be called again.
-func FutureWait(f *Future, timeout time.Duration) (Handle, error) {
+// FutureWait waits for the value until ctx ends or the future gives up. It returns the value's handle, the same one
+// each time, and 0 when the future has no value. When the timeout passes first, it may be called again.
+func FutureWait(ctx context.Context, f *Future) (Handle, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.done {
 		return f.handle, f.failed
 	}
-	ctx, cancel := stepContext(timeout)
-	defer cancel()
 	v, err := f.get(ctx)
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return 0, errNotYet

@@ -1,8 +1,8 @@
 package core
 
 import (
+	"context"
 	"fmt"
-	"time"
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/primitive"
@@ -66,9 +66,7 @@ func MemoryInfo(m *primitive.RegisteredMemory) (data, original uintptr, size uin
 }
 
 // MemoryMap maps a peer's memory for a device.
-func MemoryMap(m *primitive.RegisteredMemory, d *Device, timeout time.Duration) (uintptr, error) {
-	ctx, cancel := stepContext(timeout)
-	defer cancel()
+func MemoryMap(ctx context.Context, m *primitive.RegisteredMemory, d *Device) (uintptr, error) {
 	p, err := m.Map(ctx, d.device)
 	return uintptr(p), err
 }

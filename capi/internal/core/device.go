@@ -246,18 +246,17 @@ func (d *Device) stream(raw uintptr) (device.Stream, error) {
 	return d.device.WrapStream(raw)
 }
 
-// StreamSynchronize waits for a stream, which goccl need not have created; timeout 0 means no limit.
-func StreamSynchronize(d *Device, raw uintptr, timeout time.Duration) error {
+// StreamSynchronize waits for a stream, which goccl need not have created.
+func StreamSynchronize(ctx context.Context, d *Device, raw uintptr) error {
 	s, err := d.stream(raw)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := stepContext(timeout)
-	defer cancel()
 	return s.Synchronize(ctx)
 }
 
-func stepContext(timeout time.Duration) (context.Context, context.CancelFunc) {
+// StepContext is the context of a call with a timeout; 0 is no limit.
+func StepContext(timeout time.Duration) (context.Context, context.CancelFunc) {
 	if timeout <= 0 {
 		return context.WithCancel(context.Background())
 	}

@@ -158,7 +158,7 @@ func FuzzCalls(f *testing.F) {
 		}
 		opened, err := Find[*Device](d)
 		answer("device", err)
-		answer("wait", StreamSynchronize(opened, 0, time.Minute))
+		answer("wait", StreamSynchronize(within(t, time.Minute), opened, 0))
 		if err := CommError(c); err != nil {
 			alone.inputs = mostInputs // a request was accepted that this rank alone cannot complete
 			return

@@ -116,7 +116,7 @@ func TestRandomGroups(t *testing.T) {
 			return nil
 		})
 		for r := range n {
-			if err := StreamSynchronize(devs[r], streams[r][1], time.Minute); err != nil {
+			if err := StreamSynchronize(within(t, time.Minute), devs[r], streams[r][1]); err != nil {
 				t.Fatal(err)
 			}
 			for i := range items {

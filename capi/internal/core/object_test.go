@@ -91,7 +91,7 @@ func TestFutureInSlices(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if _, err := FutureWait(first, time.Millisecond); ResultOf(err) != Timeout {
+		if _, err := FutureWait(within(t, time.Millisecond), first); ResultOf(err) != Timeout {
 			t.Fatalf("before the peer comes: %v", err)
 		}
 	}
@@ -100,18 +100,18 @@ func TestFutureInSlices(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range []*Future{first, second} {
-		a, err := FutureWait(f, 10*time.Second)
+		a, err := FutureWait(within(t, 10*time.Second), f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := FutureWait(f, 0)
+		b, err := FutureWait(within(t, 0), f)
 		if err != nil || a != b || a == 0 {
 			t.Errorf("first %#x, then %#x, %v", a, b, err)
 		}
 	}
 	late := Later(CommunicatorRecvMemory(comms[0], 1, 5))
 	_ = BootstrapClose(boots[1])
-	if _, err := FutureWait(late, 10*time.Second); err == nil || ResultOf(err) == InternalError {
+	if _, err := FutureWait(within(t, 10*time.Second), late); err == nil || ResultOf(err) == InternalError {
 		t.Errorf("the peer has left: %v (%v)", err, ResultOf(err))
 	}
 }
