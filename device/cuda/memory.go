@@ -38,16 +38,21 @@ func (a *Allocation) keep() (device.Allocation, error) {
 	return a, nil
 }
 
+// sized returns the GPU for an allocation of a size.
+func (d *Device) sized(what string, size int64) (*gpu, error) {
+	if size <= 0 {
+		return nil, failKind(d.gpu.ordinal, what, errSize, "%d bytes", size)
+	}
+	return d.gpu, d.open()
+}
+
 // Alloc makes zeroed VMM memory, rounded up to whole pages (2 MiB), so callers should allocate once and divide. Devices
 // without VMM get cudaMalloc memory.
 func (d *Device) Alloc(size int64) (device.Allocation, error) {
-	if size <= 0 {
-		return nil, failKind(d.gpu.ordinal, "alloc", errSize, "%d bytes", size)
-	}
-	if err := d.open(); err != nil {
+	g, err := d.sized("alloc", size)
+	if err != nil {
 		return nil, err
 	}
-	g := d.gpu
 	if !g.props.VMM {
 		return d.AllocLegacy(size)
 	}
@@ -89,13 +94,10 @@ func (d *Device) Alloc(size int64) (device.Allocation, error) {
 
 // AllocLegacy makes zeroed cudaMalloc memory, which other processes map through legacy IPC.
 func (d *Device) AllocLegacy(size int64) (device.Allocation, error) {
-	if size <= 0 {
-		return nil, failKind(d.gpu.ordinal, "alloc", errSize, "%d bytes", size)
-	}
-	if err := d.open(); err != nil {
+	g, err := d.sized("alloc", size)
+	if err != nil {
 		return nil, err
 	}
-	g := d.gpu
 	p, err := g.ctx.MemAlloc(size)
 	if err == nil {
 		if err = g.ctx.Memset8(p, 0, size, g.setup); err == nil {
@@ -130,13 +132,10 @@ func (h *HostMemory) Bytes() []byte { return device.Bytes(h.host, h.size) }
 
 // HostAlloc makes zeroed, page-locked, mapped, portable host memory.
 func (d *Device) HostAlloc(size int64) (*HostMemory, error) {
-	if size <= 0 {
-		return nil, failKind(d.gpu.ordinal, "host alloc", errSize, "%d bytes", size)
-	}
-	if err := d.open(); err != nil {
+	g, err := d.sized("host alloc", size)
+	if err != nil {
 		return nil, err
 	}
-	g := d.gpu
 	whole := (size + hostPage - 1) / hostPage * hostPage
 	b, err := g.hostAlloc(whole)
 	if err != nil {
