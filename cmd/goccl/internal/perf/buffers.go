@@ -71,6 +71,7 @@ type call struct {
 	rank       int
 	inPlace    bool
 	send, recv device.Ptr
+	sends      int64      // elements
 	base       device.Ptr // start of the receive buffer, or of the only buffer of an in-place call
 	end        device.Ptr // start of the guard zone
 	requests   []collective.Request
@@ -81,7 +82,8 @@ func (b *buffers) call(g geometry, rank int, inPlace bool, shift int64, s device
 	ts := g.typ.Size()
 	c := &call{g: g, rank: rank, inPlace: inPlace, send: b.send.Ptr().Add(shift), recv: b.recv.Ptr().Add(shift)}
 	c.base = c.recv
-	c.end = c.recv.Add(g.receives(rank) * ts)
+	sends, receives := g.lengths(rank)
+	c.sends, c.end = sends, c.recv.Add(receives*ts)
 	if inPlace {
 		send, recv, length := g.inPlace(rank)
 		c.send, c.recv, c.end = c.base.Add(send*ts), c.base.Add(recv*ts), c.base.Add(length*ts)
@@ -103,7 +105,7 @@ func (b *buffers) fill(c *call, in *inputs) error {
 	if err := b.set(c.base, int64(c.end-c.base)+guard, poison); err != nil {
 		return err
 	}
-	return b.repeat(c.send, in.ranks[c.rank], c.g.sends(c.rank)*ts)
+	return b.repeat(c.send, in.ranks[c.rank], c.sends*ts)
 }
 
 func (b *buffers) set(p device.Ptr, n int64, value byte) error {
@@ -143,7 +145,7 @@ func (b *buffers) verify(ctx context.Context, c *call, in *inputs) (wrong, stray
 		wrong += w
 	}
 	if !c.inPlace {
-		w, err := b.compare(ctx, c.send, segment{count: c.g.sends(c.rank), from: c.rank}, in)
+		w, err := b.compare(ctx, c.send, segment{count: c.sends, from: c.rank}, in)
 		if err != nil {
 			return 0, 0, err
 		}

@@ -65,7 +65,8 @@ func (l Limits) check(g *geometry, seconds float64) string {
 	}
 	var written int64
 	for r := 0; r < g.n; r++ {
-		written += g.receives(r)
+		_, out := g.lengths(r)
+		written += out
 	}
 	touch := float64(written*g.typ.Size()) / seconds / 1e9
 	if l.TouchGBps > 0 && touch > l.TouchGBps {

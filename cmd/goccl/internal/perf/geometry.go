@@ -127,28 +127,16 @@ func (g *geometry) pair(from, to int) int64 {
 	return g.count
 }
 
-// sends is the length of rank's send buffer in elements.
-func (g *geometry) sends(rank int) int64 {
-	if g.kind.is(collective.Scatter, collective.Broadcast) && rank != g.root {
-		return 0
+// lengths are the lengths of rank's send and receive buffers in elements.
+func (g *geometry) lengths(rank int) (send, recv int64) {
+	for _, r := range g.requests(rank, collective.Request{}) {
+		if g.kind.hasCounts() {
+			r.Collective = collective.AllToAllV // the counts are here, too
+		}
+		in, out := r.Extents(rank, g.n)
+		send, recv = send+in/g.typ.Size(), recv+out/g.typ.Size()
 	}
-	return g.length(collective.ReduceScatter, collective.Scatter)
-}
-
-// receives is the length of rank's receive buffer in elements.
-func (g *geometry) receives(rank int) int64 {
-	if g.kind.is(collective.Gather, collective.Reduce) && rank != g.root {
-		return 0
-	}
-	return g.length(collective.AllGather, collective.Gather)
-}
-
-// length is the length of a buffer that has a part for every rank in some collectives, and in an all-to-all.
-func (g *geometry) length(parts ...collective.Collective) int64 {
-	if g.kind.is(parts...) || g.kind.Collective == collective.AllToAll || g.kind.hasCounts() {
-		return g.count * int64(g.n)
-	}
-	return g.count
+	return send, recv
 }
 
 // inPlace returns the offsets, in elements, of rank's send and receive buffers in the only buffer of an in-place call,

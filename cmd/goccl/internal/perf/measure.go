@@ -295,7 +295,8 @@ func (m *measurement) draw(g geometry, inPlace bool, round uint64) *inputs {
 	}
 	var longest int64
 	for r := range m.n {
-		longest = max(longest, g.sends(r))
+		in, _ := g.lengths(r)
+		longest = max(longest, in)
 	}
 	return newInputs(g.typ, g.op, m.n, longest, g.kind.HasOp(), seed)
 }
