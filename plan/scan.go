@@ -86,21 +86,20 @@ func (s *scanner) describe() string {
 }
 
 // open reads '{' or '['.
-func (s *scanner) open(c byte) bool {
+func (s *scanner) open(c byte) {
 	if s.peek() != c {
 		what := "an object"
 		if c == '[' {
 			what = "a list"
 		}
 		s.fail(s.off, "found %s where %s belongs", s.describe(), what)
-		return false
+		return
 	}
 	if s.depth++; s.depth > maxDepth {
 		s.fail(s.off, "nested deeper than %d", maxDepth)
-		return false
+		return
 	}
 	s.off++
-	return true
 }
 
 // more reports whether another element follows in the object or list that ends with end. It reads the comma before the

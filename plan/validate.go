@@ -82,13 +82,12 @@ func (v *validator) printable(name, field string) {
 }
 
 // within records an ErrLimit unless lo <= n <= hi.
-func (v *validator) within(n, lo, hi int, field, what string) bool {
+func (v *validator) within(n, lo, hi int, field, what string) {
 	if n < lo {
 		v.bad(ErrInvalid, field, "%s is %d and must be at least %d", what, n, lo)
 	} else if n > hi {
 		v.bad(ErrLimit, field, "%s is %d and the limit is %d", what, n, hi)
 	}
-	return v.err == nil
 }
 
 func (v *validator) plan() {

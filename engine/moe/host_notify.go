@@ -49,7 +49,7 @@ func (t *task) notify(a *NotifyArgs) error {
 	routes := at[route](a.Memory, h.routes(), a.Tokens)
 	var counts [MaxRanks]uint32
 	for i := range routes {
-		routes[i] = routeOf(i, h.shape.entries(), b.size, a.TopK == 0, entry)
+		routes[i] = routeOf(i, h.shape.entries(), entry)
 		for p := range b.size {
 			counts[p] += routes[i].mask >> p & 1
 		}
@@ -109,7 +109,7 @@ func (t *task) entryOf(a *NotifyArgs) func(i, k int) (set uint32, expert int) {
 }
 
 // routeOf is step 1. Without experts the ranks are in ascending order.
-func routeOf(i, entries, ranks int, all bool, entry func(i, k int) (uint32, int)) (r route) {
+func routeOf(i, entries int, entry func(i, k int) (uint32, int)) (r route) {
 	at := 0
 	for k := range entries {
 		set, _ := entry(i, k)

@@ -122,7 +122,7 @@ func (r *runner) run() {
 		case resumeEvent:
 			r.resume(e.id, e.at, e.by)
 		case segmentEvent:
-			r.issue(e.id, e.at)
+			r.issue(e.id)
 		case counterEvent:
 			r.value[e.id]++
 			r.wake(&r.counterWait[e.id], e.at, e.by)

@@ -156,7 +156,7 @@ const (
 )
 
 // issue continues the current data op.
-func (r *runner) issue(b int32, now float64) {
+func (r *runner) issue(b int32) {
 	s := &r.states[b]
 	in := &s.code[s.pc]
 	if r.issueAll(b, s, in) {
@@ -178,7 +178,7 @@ func (r *runner) issueAll(b int32, s *blockState, in *instr) bool {
 			r.q.push(event{at: s.issue, kind: segmentEvent, id: b, by: none})
 			return false
 		}
-		r.segment(b, s, in, &in.flows[s.flow])
+		r.segment(b, s, &in.flows[s.flow])
 		s.flow++
 		if s.flow == len(in.flows) {
 			s.flow = 0
@@ -196,7 +196,7 @@ func (r *runner) issueAll(b int32, s *blockState, in *instr) bool {
 	return true
 }
 
-func (r *runner) segment(b int32, s *blockState, in *instr, f *flow) {
+func (r *runner) segment(b int32, s *blockState, f *flow) {
 	m, rank := r.machine, r.blocks[b].rank
 	bytes := f.bytes / float64(s.segments)
 	final := s.segment == s.segments-1

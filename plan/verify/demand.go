@@ -24,7 +24,7 @@ func (v *verifier) want(rank int) []demand {
 
 // checkResult compares the buffers of a rank, at the end of its launch, with what the collective requires. Out of
 // place, input must be unchanged.
-func (v *verifier) checkResult(rank int, k *clock) error {
+func (v *verifier) checkResult(rank int) error {
 	launch := v.launched[rank] - 1
 	for i, d := range v.want(rank) {
 		at := v.cellAt(rank, plan.OutputPlane, i, launch)

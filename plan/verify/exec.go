@@ -292,7 +292,7 @@ func (v *verifier) finish(rank int) error {
 			k.set(v.reader(i), uint32(len(v.ports[i].pushes)))
 		}
 	}
-	if err := v.checkResult(rank, k); err != nil && !v.second.dry {
+	if err := v.checkResult(rank); err != nil && !v.second.dry {
 		return err
 	}
 	if v.shape.loops.used {
@@ -328,7 +328,7 @@ func (v *verifier) turn(rank int, k *clock) error {
 			return nil
 		}
 		k = k.mutable() // a rank without thread blocks
-		if err := v.checkResult(rank, k); err != nil {
+		if err := v.checkResult(rank); err != nil {
 			return err
 		}
 	}

@@ -237,7 +237,7 @@ func (l *lane) lose(w *line, err error) {
 			transport.ErrPeerGone, err))
 		return
 	}
-	l.peer.goes(func() { l.peer.recover(l, w, err) })
+	l.peer.goes(func() { l.peer.recover(l, err) })
 }
 
 // refusedFor is how long nothing may listen at a peer's address before its process counts as dead: its listener lives
@@ -246,7 +246,7 @@ const refusedFor = 200 * time.Millisecond
 
 // recover makes the lane's next connection, or waits for it, until the deadline. The half that waits finds out whether
 // the other process is alive by connecting to its listener.
-func (p *Peer) recover(l *lane, w *line, cause error) {
+func (p *Peer) recover(l *lane, cause error) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.port.opt.Recovery)
 	defer cancel()
 	p.mu.Lock()

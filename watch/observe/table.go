@@ -51,15 +51,15 @@ func Table(w io.Writer, s, before *Snapshot, color bool) error {
 			shade = yellow
 		}
 		head := strings.ToUpper(string(v.Kind)) + "  " + who(v)
-		fmt.Fprintf(&b, "%s\n%s", paint(color, shade, head), wrap(v.What, "   "))
+		fmt.Fprintf(&b, "%s\n%s", paint(color, shade, head), wrap(v.What))
 		for _, e := range v.Evidence {
-			b.WriteString(paint(color, dim, wrap("· "+e, "   ")))
+			b.WriteString(paint(color, dim, wrap("· "+e)))
 		}
 		if len(v.Waiting) > 0 {
 			b.WriteString(wrap(fmt.Sprintf("waiting in %s for %.1f s: ranks %s", title(v), v.For.Seconds(),
-				judge.List(v.Waiting)), "   "))
+				judge.List(v.Waiting))))
 		}
-		b.WriteString(wrap("→ "+v.Mend, "   "))
+		b.WriteString(wrap("→ "+v.Mend))
 	}
 	for _, n := range s.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)
@@ -68,8 +68,9 @@ func Table(w io.Writer, s, before *Snapshot, color bool) error {
 	return err
 }
 
-// wrap breaks a text into lines of at most 100 columns, each with a prefix.
-func wrap(text, prefix string) string {
+// wrap breaks a text into indented lines of at most 100 columns.
+func wrap(text string) string {
+	const prefix = "   "
 	var b strings.Builder
 	width := 0
 	for i, word := range strings.Fields(text) {
