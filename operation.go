@@ -52,7 +52,7 @@ func (c *Comm) begin(op string, s *device.Stream, detached bool) error {
 }
 
 // bounded calls f, in which ranks may wait for each other, with mu held and with a context that ends after
-// Config.Timeout and with the communicator.
+// Config.Timeout, with the communicator, and when a peer aborts.
 func (c *Comm) bounded(ctx context.Context, op string, f func(context.Context) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,10 +61,10 @@ func (c *Comm) bounded(ctx context.Context, op string, f func(context.Context) e
 	}
 	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer stop()
-	ctx, stop2 := c.status.Bound(ctx)
+	ctx, stop2 := c.group.Bound(ctx, op)
 	defer stop2()
 	if err := f(ctx); err != nil {
-		return c.group.Ended(op, err)
+		return c.group.JointError(ctx, op, err)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/job/agreement"
 	"github.com/goccl/goccl/job/bootstrap"
 )
 
@@ -80,6 +81,35 @@ func (g *Group) BeginJoint(ctx context.Context, op string) (context.Context, *Jo
 	return bounded, j
 }
 
+// Bound derives a context from ctx that ends with the communicator, or when a peer has aborted: JointError then returns
+// the cause. The caller calls stop.
+func (g *Group) Bound(ctx context.Context, op string) (bounded context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	bounded, unbind := g.Status.Bound(ctx)
+	g.Agreement.Listen()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			_, changed := g.Agreement.Calling(0)
+			if blames, err := g.Agreement.GivenUp(agreement.EveryJoint); err != nil {
+				cancel(g.Fault(op, blames, bootstrap.Kind(err)))
+				return
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return bounded, func() {
+		unbind()
+		cancel(nil)
+		<-done
+	}
+}
+
 // stoppedLooks tells when to look for stopped peers: never without OpTimeout.
 func (g *Group) stoppedLooks() (looks <-chan time.Time, quit func()) {
 	if g.OpTimeout <= 0 {
@@ -140,9 +170,9 @@ func (j *JointCall) End(err error) {
 	j.stop()
 }
 
-// JointError returns the error of a Split or Grow that failed with err: the communicator's end, a peer that is in
-// Shrink or stopped, or err itself. A peer mostly shrinks or gives up because a rank has died, which this rank may
-// learn a little later.
+// JointError returns the error of a call on all ranks that failed with err: the communicator's end, a peer that has
+// aborted, is in Shrink or stopped, or err itself. A peer mostly shrinks or gives up because a rank has died, which
+// this rank may learn a little later.
 func (g *Group) JointError(ctx context.Context, op string, err error) error {
 	elsewhere := fault.Of(context.Cause(ctx))
 	if elsewhere != nil || errors.Is(err, bootstrap.ErrGaveUp) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/engine/moe"
 	"github.com/goccl/goccl/test/commtest"
 )
 
@@ -26,6 +27,11 @@ func TestAbortNamesTheCause(t *testing.T) {
 			}
 			return w.Await()
 		}, func(c *goccl.Comm) error { return c.WaitSignal([]goccl.SignalWait{{Peer: 0, Count: 1}}, nil) }},
+		"moe": {run: func(c *goccl.Comm) error {
+			_, err := c.NewMoE(context.Background(), moe.Size{Bytes: 1 << 20})
+			return err
+		}},
+		"suspend": {run: func(c *goccl.Comm) error { return c.Suspend(context.Background()) }},
 		"plan": {func(c *goccl.Comm) error { return c.RegisterPlan(context.Background(), ring) },
 			func(c *goccl.Comm) error {
 				at := commtest.Scratch(t, c)
@@ -33,11 +39,11 @@ func TestAbortNamesTheCause(t *testing.T) {
 			}},
 	} {
 		for _, hosts := range [][]int{{0, 0, 0}, {0, 1, 1}, {0, 0, 1}} {
-			if name == "plan" && hosts[2] != 0 {
-				continue // the plan is of one host
+			if (name == "plan" || name == "moe" || name == "suspend") && hosts[2] != 0 {
+				continue // of one host
 			}
 			t.Run(fmt.Sprint(name, hosts), func(t *testing.T) {
-				comms := commtest.NewOn(t, hosts, commtest.Host, nil)
+				comms := commtest.NewOn(t, hosts, commtest.Host, func(_ int, cfg *goccl.Config) { cfg.Timeout = 5 * time.Second })
 				if wait.prepare != nil {
 					each(t, comms, wait.prepare)
 				}
