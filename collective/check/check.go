@@ -112,7 +112,7 @@ func sequence(b []byte) uint64 {
 func (k *Checker) Requests(seq, message uint64, reqs []collective.Request, n int) error {
 	ctx, stop := context.WithTimeout(context.Background(), k.Timeout)
 	defer stop()
-	ctx, stop2 := k.Group.Status.Bound(ctx)
+	ctx, stop2 := k.Group.Bound(ctx, "check")
 	defer stop2()
 	var mismatch error
 	for i := 0; i <= n; i++ {
@@ -141,7 +141,7 @@ func (k *Checker) collective(ctx context.Context, seq uint64, r *collective.Requ
 	mine := signature(r, seq)
 	all, err := k.Boot.AllGather(ctx, mine)
 	if err != nil {
-		return k.failed(r, seq, err)
+		return k.failed(ctx, r, seq, err)
 	}
 	for p, b := range all {
 		if len(b) < signatureBytes || string(b[:16]) != string(mine[:16]) || len(b) != len(mine) {
@@ -180,7 +180,7 @@ func (k *Checker) pointToPoint(ctx context.Context, seq uint64, reqs []collectiv
 			at = tags.CheckRecv
 		}
 		if err := k.Boot.Send(ctx, reqs[i].Peer, at, signature(&reqs[i], seq+uint64(i))); err != nil {
-			return k.failed(&reqs[i], seq+uint64(i), err)
+			return k.failed(ctx, &reqs[i], seq+uint64(i), err)
 		}
 	}
 	errs := make([]error, len(reqs))
@@ -212,7 +212,7 @@ func (k *Checker) pointToPoint(ctx context.Context, seq uint64, reqs []collectiv
 func (k *Checker) counterpart(ctx context.Context, seq uint64, r *collective.Request, at int) error {
 	b, err := k.Boot.Recv(ctx, r.Peer, at)
 	if err != nil {
-		return k.failed(r, seq, err)
+		return k.failed(ctx, r, seq, err)
 	}
 	mine := signature(r, seq)
 	if len(b) != signatureBytes || string(b[1:16]) != string(mine[1:16]) {
@@ -228,10 +228,10 @@ func (k *Checker) mismatch(r *collective.Request, seq uint64, peer int, mine, th
 }
 
 // failed returns the error of an operation whose counterpart did not arrive.
-func (k *Checker) failed(r *collective.Request, seq uint64, err error) error {
+func (k *Checker) failed(ctx context.Context, r *collective.Request, seq uint64, err error) error {
 	op := r.Collective.String()
-	if k.Group.Status.Err() != nil {
-		err = k.Group.Ended(op, err)
+	if k.Group.Status.Err() != nil || fault.Of(context.Cause(ctx)) != nil {
+		err = k.Group.JointError(ctx, op, err)
 	} else if errors.Is(err, bootstrap.ErrTimeout) {
 		err = fmt.Errorf("no counterpart within %v (GOCCL_CHECK): %w", k.Timeout, err)
 	}

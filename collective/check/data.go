@@ -131,7 +131,7 @@ func (d *Data) collective(ctx context.Context, i int, seq uint64) error {
 	}
 	all, err := k.Boot.AllGather(ctx, mine)
 	if err != nil {
-		return k.failed(r, seq, err)
+		return k.failed(ctx, r, seq, err)
 	}
 	at := func(rank, i int) uint32 { return binary.LittleEndian.Uint32(all[rank][4*i:]) }
 	for p, b := range all {
@@ -210,7 +210,7 @@ func (d *Data) messages(ctx context.Context, n int, seq uint64) error {
 			sums[i], tag = sum, tags.CheckReceived
 		}
 		if err := k.Boot.Send(ctx, r.Peer, tag, binary.LittleEndian.AppendUint32(nil, sums[i])); err != nil {
-			return k.failed(r, seq+uint64(i-n), err)
+			return k.failed(ctx, r, seq+uint64(i-n), err)
 		}
 	}
 	var damaged []error
@@ -221,7 +221,7 @@ func (d *Data) messages(ctx context.Context, n int, seq uint64) error {
 		}
 		b, err := k.Boot.Recv(ctx, r.Peer, tag)
 		if err != nil || len(b) != 4 {
-			return k.failed(r, seq+uint64(i-n), err)
+			return k.failed(ctx, r, seq+uint64(i-n), err)
 		}
 		if theirs := binary.LittleEndian.Uint32(b); theirs != sums[i] {
 			sent, came := theirs, sums[i]

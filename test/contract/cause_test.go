@@ -27,6 +27,7 @@ func TestAbortNamesTheCause(t *testing.T) {
 			}
 			return w.Await()
 		}, func(c *goccl.Comm) error { return c.WaitSignal([]goccl.SignalWait{{Peer: 0, Count: 1}}, nil) }},
+		"checked": {run: func(c *goccl.Comm) error { return c.Barrier(nil) }},
 		"moe": {run: func(c *goccl.Comm) error {
 			_, err := c.NewMoE(context.Background(), moe.Size{Bytes: 1 << 20})
 			return err
@@ -43,7 +44,9 @@ func TestAbortNamesTheCause(t *testing.T) {
 				continue // of one host
 			}
 			t.Run(fmt.Sprint(name, hosts), func(t *testing.T) {
-				comms := commtest.NewOn(t, hosts, commtest.Host, func(_ int, cfg *goccl.Config) { cfg.Timeout = 5 * time.Second })
+				comms := commtest.NewOn(t, hosts, commtest.Host, func(_ int, cfg *goccl.Config) {
+					cfg.Timeout, cfg.Check = 5*time.Second, name == "checked"
+				})
 				if wait.prepare != nil {
 					each(t, comms, wait.prepare)
 				}
