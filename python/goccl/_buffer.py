@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ def resolve(obj: Any) -> Buffer:
         return obj
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(obj, torch.Tensor):
-        return _torch(obj)
+        return _torch(torch, obj)
     face = getattr(obj, "__array_interface__", None)
     kind = HOST
     if face is None:
@@ -68,30 +69,42 @@ def resolve(obj: Any) -> Buffer:
                   (held, obj), m.readonly)
 
 
-_TORCH: dict[Any, Any] = {}
+@functools.cache
+def types(torch: Any) -> dict[Any, DataType]:
+    """torch's types, without those that are only moved."""
+    names = ("int8", "uint8", "int32", "int64", "float16", "float32", "float64", "bfloat16", "float8_e4m3fn",
+             "float8_e5m2", "bool")
+    return {getattr(torch, n): DataType.of(n) for n in names if hasattr(torch, n)}
 
 
-def _torch(t: Any) -> Buffer:
-    if not _TORCH:
-        import torch
+def plain(x: Any, y: Any) -> DataType | None:
+    """The type of one or two tensors of torch on one device, of which a call needs only addresses and lengths. None for
+    others, also those that resolve refuses."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(x, torch.Tensor):
+        return None
+    kind, strided = types(torch).get(x.dtype), torch.strided
+    if kind is None or x.layout is not strided or not x.is_contiguous() or x.is_neg():
+        return None  # real numbers are not conjugated
+    if y is None or y is x or (isinstance(y, torch.Tensor) and y.dtype is x.dtype and y.device == x.device
+                               and y.layout is strided and y.is_contiguous() and not y.is_neg()):
+        return kind
+    return None
 
-        for name in ("int8", "uint8", "int32", "int64", "float16", "float32", "float64", "bfloat16", "float8_e4m3fn",
-                     "float8_e5m2", "bool"):
-            d = getattr(torch, name, None)
-            if d is not None:
-                _TORCH[d] = DataType.of(name)
-    if str(t.layout) != "torch.strided":
+
+def _torch(torch: Any, t: Any) -> Buffer:
+    if t.layout is not torch.strided:
         raise errors.InvalidArgument(f"the tensor's layout is {t.layout}: pass tensor.to_dense()")
     if not t.is_contiguous():
         raise errors.InvalidArgument("the tensor is not contiguous: pass tensor.contiguous()")
     if t.is_conj() or t.is_neg():
         raise errors.InvalidArgument("the tensor is a conjugated or negated view of its memory: pass "
                                      "tensor.resolve_conj().resolve_neg()")
-    cuda = t.is_cuda
-    if not cuda and t.device.type != "cpu":
+    cuda, size = t.is_cuda, t.element_size()
+    if not cuda and not t.is_cpu:
         raise errors.InvalidArgument(f"a tensor on {t.device}: goccl works on cpu and cuda")
-    return Buffer(t.data_ptr(), t.numel() * t.element_size(), _TORCH.get(t.dtype), t.element_size(),
-                  CUDA if cuda else HOST, t.device.index or 0, t)
+    return Buffer(t.data_ptr(), t.numel() * size, types(torch).get(t.dtype), size, CUDA if cuda else HOST,
+                  t.get_device() if cuda else 0, t)
 
 
 def _interface(obj: Any, face: dict[str, Any], kind: int) -> Buffer:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _thread
 import ctypes
+import functools
 import os
 import threading
 import time
@@ -82,6 +83,7 @@ class _Library:
         dll.goccl_release.restype = None
         return dll
 
+    @functools.cache
     def raw(self, name: str) -> Any:
         f = getattr(self.dll(), "goccl_" + name)
         letters, _, outputs = SIGNATURES[name].partition(">")
@@ -101,6 +103,7 @@ class _Library:
                     fit(name, types[i], args[i])
             return f(*args)
 
+        call.unchecked = f  # type: ignore[attr-defined]
         return call
 
     def __getattr__(self, name: str) -> Any:

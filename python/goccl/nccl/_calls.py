@@ -6,19 +6,22 @@ import operator
 from typing import TYPE_CHECKING
 
 from .. import errors
-from .._buffer import ANY, CUDA, Buffer, resolve, stream_handle
+from .._buffer import ANY, CUDA, Buffer, plain, resolve, stream_handle
 from .._lib import error, lib, synchronize
 from .._types import DataType
 from ..device import Stream
 from ._group import current
 from ._membership import IN_PROGRESS, Membership
-from ._request import BROADCAST, NAMES, REDUCING, request
+from ._request import BROADCAST, GATHER, NAMES, RECV, REDUCE, REDUCE_SCATTER, REDUCING, SCATTER, SEND, request
 
 if TYPE_CHECKING:
     from typing import Any
 
     from .._typing import StreamSpec
     from ._pre_mul_sum import PreMulSum
+
+# These have no recvbuf, or no sendbuf, on some ranks.
+SENDING, RECEIVING = (SEND, REDUCE, GATHER), (RECV, BROADCAST, SCATTER)
 
 
 class Calls(Membership):
@@ -27,18 +30,15 @@ class Calls(Membership):
     def _wrong(self, what: int, text: str) -> errors.InvalidArgument:
         return errors.InvalidArgument(f"goccl: {NAMES[what]} on rank {self._rank}: {text}")
 
-    def _at(self, root: int, buffer: Any) -> Buffer | None:
-        if self._rank == root:
-            if buffer is None:
-                raise errors.InvalidArgument(f"rank {root} is the root and passes both buffers")
-            return resolve(buffer)
-        return None
+    def _at(self, root: int, buffer: Any) -> Any:
+        if self._rank == root and buffer is None:
+            raise errors.InvalidArgument(f"rank {root} is the root and passes both buffers")
+        return buffer if self._rank == root else None
 
     def _same(self, what: int, s: Buffer | None, r: Buffer | None, scount: int, rcount: int) -> None:
-        if s is not None and s.count < scount:
-            raise self._wrong(what, f"sendbuf has {s.count} elements, {scount} are needed")
-        if r is not None and r.count < rcount:
-            raise self._wrong(what, f"recvbuf has {r.count} elements, {rcount} are needed")
+        for name, b, count in (("sendbuf", s, scount), ("recvbuf", r, rcount)):
+            if b is not None and b.count < count:
+                raise self._wrong(what, f"{name} has {b.count} elements, {count} are needed")
         if s is not None and r is not None and (s.dtype != r.dtype or s.itemsize != r.itemsize):
             raise self._wrong(what, f"sendbuf holds {name_of(s)}, recvbuf {name_of(r)}")
 
@@ -57,41 +57,56 @@ class Calls(Membership):
         if r is not None and r.readonly and r.nbytes:
             raise self._wrong(what, "recvbuf is read-only")
 
-    def _run(self, what: int, s: Buffer | None, r: Buffer | None, count: int, op: int | PreMulSum, root: int,
+    def _run(self, what: int, x: Any, y: Any, xs: int, ys: int, op: int | PreMulSum, root: int,
              stream: StreamSpec) -> None:
-        self._check(s, r)
-        # the root's own buffer is only read
-        if not (what == BROADCAST and self._rank == root and s is not None and r is not None and s.ptr == r.ptr):
-            self._writable(what, r)
-        b = s or r
-        if b is None:
-            raise self._wrong(what, "no buffer")
-        if b.dtype is None:
-            if what in REDUCING:
-                raise self._wrong(what, "elements of this type can be moved, not reduced")
-            count *= b.itemsize
+        """A call whose sendbuf x has xs parts and whose recvbuf y has ys parts; None is no buffer."""
         try:
             number = operator.index(op)
         except TypeError:
             raise self._wrong(what, f"{op!r} is no reduction: use a ReduceOp, or create_pre_mul_sum") from None
-        self._enqueue(request(self._handle, what, type_of(b), number, root, s.ptr if s else 0, r.ptr if r else 0, count,
-                              self._queue(stream), 0, 0,
-                               0, 0, 0, 0, 0, 0, 0), (s, r), stream)
+        one, parts = (y, ys) if x is None and what in RECEIVING else (x, xs)
+        kind = plain(one, y)
+        if kind is not None and (one.is_cpu if self._host else one.is_cuda and one.get_device() == self._device.id):
+            count, rest = divmod(one.numel(), parts)
+            if not rest and (what in SENDING if y is None else y.numel() == ys * count):
+                self._post(what, kind, number, root, 0 if x is None else x.data_ptr(), 0 if y is None else y.data_ptr(),
+                           count, stream, (x, y))
+                return
+        # The long way, which refuses what cannot be done.
+        s = None if x is None and what in RECEIVING else resolve(x)
+        r = None if y is None and what in SENDING else s if y is x else resolve(y)
+        b: Any = r if s is None or what in (BROADCAST, SCATTER, REDUCE_SCATTER) else s
+        count, rest = divmod(b.count, min(xs, ys))
+        if rest:
+            raise self._wrong(what, f"sendbuf has {b.count} elements, no multiple of {xs} ranks")
+        self._same(what, s, r, xs * count, ys * count)
+        self._check(s, r)
+        # the root's own buffer is only read
+        if not (what == BROADCAST and self._rank == root and s is not None and r is not None and s.ptr == r.ptr):
+            self._writable(what, r)
+        if b.dtype is None:
+            if what in REDUCING:
+                raise self._wrong(what, "elements of this type can be moved, not reduced")
+            count *= b.itemsize
+        self._post(what, type_of(b), number, root, s.ptr if s else 0, r.ptr if r else 0, count, stream, (s, r))
+
+    def _post(self, what: int, kind: int, op: int, root: int, send: int, recv: int, count: int, stream: StreamSpec,
+              keep: object, *lists: int) -> None:
+        """goccl_request's arguments, checked; lists are its fields from send_counts on. keep lives until it has run."""
+        raw = stream if type(stream) is int else self._queue(stream)
+        self._enqueue(request(self._handle, what, kind, op, root, send, recv, count, raw, 0, 0, *lists,
+                              *(0,) * (7 - len(lists))), keep, stream)
 
     def _queue(self, stream: StreamSpec) -> int:
         """The raw stream of a call. Without a stream on the host device it is the communicator's own, and the call
         waits for it."""
-        if stream is None and self._host:
-            if not self._stream:
-                self._own()
-            return self._stream
-        return stream_handle(stream)
-
-    def _own(self) -> None:
+        if stream is not None or not self._host:
+            return stream_handle(stream)
         with self._stream_lock:
             if not self._stream:
                 self._own_stream = Stream(self._device)
                 self._stream = self._own_stream.handle
+        return self._stream
 
     def _enqueue(self, request: bytes, keep: object, stream: StreamSpec) -> None:
         if current.depth:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import errors
 from .._abi import CallConfig
-from .._buffer import CUDA, Buffer, resolve
+from .._buffer import CUDA, HOST, Buffer, resolve
 from .._checked import array
 from .._lib import lib
 from .._types import DataType, ReduceOp
@@ -35,9 +35,7 @@ class Communicator(OneSided):
     def allreduce(self, sendbuf: BufferSpec, recvbuf: BufferSpec, op: ReduceOp | PreMulSum = ReduceOp.SUM, *,
                   stream: StreamSpec = None) -> None:
         """Every rank's recvbuf gets the reduction of all sendbufs, the same bits everywhere. Both may be one buffer."""
-        s, r = resolve(sendbuf), resolve(recvbuf)
-        self._same(ALL_REDUCE, s, r, s.count, s.count)
-        self._run(ALL_REDUCE, s, r, s.count, op, 0, stream)
+        self._run(ALL_REDUCE, sendbuf, recvbuf, 1, 1, op, 0, stream)
 
     all_reduce = allreduce
 
@@ -49,27 +47,19 @@ class Communicator(OneSided):
             if recvbuf is None:
                 raise self._wrong(REDUCE, "without a root every rank passes recvbuf")
             return self.allreduce(sendbuf, recvbuf, op, stream=stream)
-        s = resolve(sendbuf)
-        r = self._at(root, recvbuf)
-        self._same(REDUCE, s, r, s.count, s.count)
-        self._run(REDUCE, s, r, s.count, op, root, stream)
+        self._run(REDUCE, sendbuf, self._at(root, recvbuf), 1, 1, op, root, stream)
 
     def broadcast(self, sendbuf: BufferSpec | None, recvbuf: BufferSpec | None = None, root: int = 0, *,
                   stream: StreamSpec = None) -> None:
         """Every rank's recvbuf gets root's sendbuf; other ranks may pass None for sendbuf. recvbuf None: in place in
         sendbuf."""
-        r = resolve(sendbuf if recvbuf is None else recvbuf)
-        s = resolve(sendbuf) if sendbuf is not None and (self._rank == root or recvbuf is None) else None
-        if self._rank == root and s is None:
-            raise self._wrong(BROADCAST, "root passes sendbuf")
-        self._same(BROADCAST, s, r, r.count, r.count)
-        self._run(BROADCAST, s, r, r.count, 0, root, stream)
+        if recvbuf is not None:
+            sendbuf = self._at(root, sendbuf)
+        self._run(BROADCAST, sendbuf, sendbuf if recvbuf is None else recvbuf, 1, 1, 0, root, stream)
 
     def allgather(self, sendbuf: BufferSpec, recvbuf: BufferSpec, *, stream: StreamSpec = None) -> None:
         """recvbuf, nranks times as long as sendbuf, gets everybody's sendbuf in rank order."""
-        s, r = resolve(sendbuf), resolve(recvbuf)
-        self._same(ALL_GATHER, s, r, s.count, s.count * self._size)
-        self._run(ALL_GATHER, s, r, s.count, 0, 0, stream)
+        self._run(ALL_GATHER, sendbuf, recvbuf, 1, self._size, 0, 0, stream)
 
     all_gather = allgather
 
@@ -80,32 +70,22 @@ class Communicator(OneSided):
             if recvbuf is None:
                 raise self._wrong(GATHER, "without a root every rank passes recvbuf")
             return self.allgather(sendbuf, recvbuf, stream=stream)
-        s, r = resolve(sendbuf), self._at(root, recvbuf)
-        self._same(GATHER, s, r, s.count, s.count * self._size)
-        self._run(GATHER, s, r, s.count, 0, root, stream)
+        self._run(GATHER, sendbuf, self._at(root, recvbuf), 1, self._size, 0, root, stream)
 
     def scatter(self, sendbuf: BufferSpec | None, recvbuf: BufferSpec, root: int = 0, *,
                 stream: StreamSpec = None) -> None:
         """Rank i's recvbuf gets slice i of root's sendbuf, which is nranks times as long; other ranks may pass None for
         sendbuf."""
-        r, s = resolve(recvbuf), self._at(root, sendbuf)
-        self._same(SCATTER, s, r, r.count * self._size, r.count)
-        self._run(SCATTER, s, r, r.count, 0, root, stream)
+        self._run(SCATTER, self._at(root, sendbuf), recvbuf, self._size, 1, 0, root, stream)
 
     def reduce_scatter(self, sendbuf: BufferSpec, recvbuf: BufferSpec, op: ReduceOp | PreMulSum = ReduceOp.SUM, *,
                        stream: StreamSpec = None) -> None:
         """Rank i's recvbuf gets the reduction of slice i of all sendbufs, which are nranks times as long."""
-        s, r = resolve(sendbuf), resolve(recvbuf)
-        self._same(REDUCE_SCATTER, s, r, r.count * self._size, r.count)
-        self._run(REDUCE_SCATTER, s, r, r.count, op, 0, stream)
+        self._run(REDUCE_SCATTER, sendbuf, recvbuf, self._size, 1, op, 0, stream)
 
     def alltoall(self, sendbuf: BufferSpec, recvbuf: BufferSpec, *, stream: StreamSpec = None) -> None:
         """Slice p of sendbuf goes to slice rank of p's recvbuf; both are nranks slices long."""
-        s, r = resolve(sendbuf), resolve(recvbuf)
-        if s.count % self._size:
-            raise self._wrong(ALL_TO_ALL, f"sendbuf has {s.count} elements, no multiple of {self._size} ranks")
-        self._same(ALL_TO_ALL, s, r, s.count, s.count)
-        self._run(ALL_TO_ALL, s, r, s.count // self._size, 0, 0, stream)
+        self._run(ALL_TO_ALL, sendbuf, recvbuf, self._size, self._size, 0, 0, stream)
 
     all_to_all = alltoall
 
@@ -146,24 +126,21 @@ class Communicator(OneSided):
                     raise self._wrong(ALL_TO_ALL_V, f"rank {p}'s part of {what}, elements {displs[p]} to "
                                                     f"{displs[p] + counts[p]}, is beyond its "
                                                     f"{0 if b is None else b.count} elements")
-        one = s or r
-        if one is None:
-            one = Buffer(0, 0, DataType.uint8, 1, CUDA if not self._host else 1, 0, None)
+        one = s or r or Buffer(0, 0, DataType.uint8, 1, HOST if self._host else CUDA, 0, None)
         if s is not None and r is not None and (s.dtype != r.dtype or s.itemsize != r.itemsize):
             raise self._wrong(ALL_TO_ALL_V, "sendbuf and recvbuf have different element types")
         if any(rows[2]):
             self._writable(ALL_TO_ALL_V, r)
         scale = 1 if one.dtype is not None else one.itemsize
         arrays = [array("counts and displacements", ctypes.c_int64, [x * scale for x in row]) for row in rows]
-        config: Any = 0
+        config = None
         if full[0] is not None and full[2] is not None:
             arrays.append(array("sendcounts", ctypes.c_int64, [x * scale for x in full[0]]))
             config = CallConfig(size=ctypes.sizeof(CallConfig), all_counts=ctypes.addressof(arrays[4]))
         self._check(s, r)
-        self._enqueue(request(self._handle, ALL_TO_ALL_V, type_of(one), 0, 0, s.ptr if s else 0, r.ptr if r else 0, 0,
-                              self._queue(stream), 0, 0,
-                              *[ctypes.addressof(a) for a in arrays[:4]], 0, 0,
-                              ctypes.addressof(config) if config else 0), (s, r, arrays, config), stream)
+        self._post(ALL_TO_ALL_V, type_of(one), 0, 0, s.ptr if s else 0, r.ptr if r else 0, 0, stream,
+                   (s, r, arrays, config), *map(ctypes.addressof, arrays[:4]), 0, 0,
+                   ctypes.addressof(config) if config else 0)
 
     def alltoallv_device(self, sendbuf: BufferSpec | None, recvbuf: BufferSpec | None, sendcounts: BufferSpec,
                          sdispls: BufferSpec, recvcounts: BufferSpec, rdispls: BufferSpec, *,
@@ -198,25 +175,20 @@ class Communicator(OneSided):
                                                           8: DataType.uint64}.get(one.itemsize)
         if number is None:
             raise self._wrong(what, f"{name_of(one)}: sizes are 1, 2, 4 and 8")
-        self._enqueue(request(self._handle, what, int(number), 0, 0, s.ptr if s and s.count else 0,
-                              r.ptr if r and r.count else 0, 0, self._queue(stream), 0, 0,
-                               *[a.ptr for a in arrays], s.count if s else 0, r.count if r else 0, 0), (s, r, arrays),
-                               stream)
+        self._post(what, int(number), 0, 0, s.ptr if s and s.count else 0, r.ptr if r and r.count else 0, 0, stream,
+                   (s, r, arrays), *(a.ptr for a in arrays), s.count if s else 0, r.count if r else 0, 0)
 
     def send(self, sendbuf: BufferSpec, peer: int, *, stream: StreamSpec = None) -> None:
         """Sends to peer, which must recv as much. To exchange both ways at once, put both calls into one group."""
-        s = resolve(sendbuf)
-        self._run(SEND, s, None, s.count, 0, peer, stream)
+        self._run(SEND, sendbuf, None, 1, 1, 0, peer, stream)
 
     def recv(self, recvbuf: BufferSpec, peer: int, *, stream: StreamSpec = None) -> None:
         """Receives from peer."""
-        r = resolve(recvbuf)
-        self._run(RECV, None, r, r.count, 0, peer, stream)
+        self._run(RECV, None, recvbuf, 1, 1, 0, peer, stream)
 
     def barrier(self, *, stream: StreamSpec = None) -> None:
         """Later work on stream waits until every rank's stream got here."""
-        self._enqueue(request(self._handle, BARRIER, 0, 0, 0, 0, 0, 0, self._queue(stream), 0, 0, 0, 0, 0, 0, 0, 0, 0),
-                      None, stream)
+        self._post(BARRIER, 0, 0, 0, 0, 0, 0, stream, None)
 
     def create_pre_mul_sum(self, scalar: Any, datatype: DataType | None = None) -> PreMulSum:
         """An operator that multiplies each input by scalar, then sums: a number with its datatype, or a one-element

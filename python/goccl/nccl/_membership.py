@@ -56,7 +56,7 @@ class Membership:
     def __init__(self, handle: int, keep: object = None) -> None:
         self._handle = handle
         self._keep = keep
-        self._submit = lib.raw("submit")
+        self._submit = lib.raw("submit").unchecked
         self._stream = 0  # host device: the own stream, on which waits can be interrupted
         info = CommInfo()
         lib.comm_info_get(handle, ctypes.byref(info))
