@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from array import array
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 
 from .. import errors
+from .._buffer import plain
 from .._types import ReduceOp
+from ..nccl._request import ALL_TO_ALL_V
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from ..nccl import Communicator
-    from ..nccl._pre_mul_sum import PreMulSum
 
 _OPS = {dist.ReduceOp.SUM: ReduceOp.SUM, dist.ReduceOp.PRODUCT: ReduceOp.PROD, dist.ReduceOp.MAX: ReduceOp.MAX,
-        dist.ReduceOp.MIN: ReduceOp.MIN, dist.ReduceOp.AVG: ReduceOp.AVG}
-_BITWISE = {dist.ReduceOp.BAND: torch.bitwise_and, dist.ReduceOp.BOR: torch.bitwise_or,
-            dist.ReduceOp.BXOR: torch.bitwise_xor}
+        dist.ReduceOp.MIN: ReduceOp.MIN, dist.ReduceOp.AVG: ReduceOp.AVG, dist.ReduceOp.BAND: torch.bitwise_and,
+        dist.ReduceOp.BOR: torch.bitwise_or, dist.ReduceOp.BXOR: torch.bitwise_xor}
+# By hashes, where a ReduceOp has the hash of its kind: comparisons take longer.
+_HASHES = {hash(k): v for k, v in _OPS.items() if hash(dist.ReduceOp(k)) == hash(k)}
 WIDER = {torch.int16: torch.int32, torch.bool: torch.uint8}
 if hasattr(torch, "uint16"):
     WIDER |= {torch.uint16: torch.int32, torch.uint32: torch.int64}
@@ -37,35 +40,19 @@ class Scaled:
         """The operator for the elements of t."""
         return Scaled(self.factor.detach().reshape(1).to(t.dtype))
 
-    def keep(self) -> tuple[torch.Tensor, ...]:
-        """What must live as long as the work."""
-        return (self.factor,) if self.factor.is_cuda else ()
-
-
-@contextmanager
-def made(c: Communicator, op: ReduceOp | Scaled) -> Iterator[ReduceOp | PreMulSum]:
-    """op as c takes it, until it is enqueued."""
-    if isinstance(op, ReduceOp):
-        yield op
-        return
-    created = c.create_pre_mul_sum(op.factor)
-    try:
-        yield created
-    finally:
-        created.close()
-
 
 def reduction(op: Any) -> Any:
-    """A torch ReduceOp's kind; ReduceOp objects compare equal to their kinds but hash on their own."""
+    """A torch ReduceOp's kind. ReduceOp objects compare equal to their kinds."""
+    if type(op) is dist.ReduceOp and (known := _HASHES.get(hash(op))) is not None:
+        return known
     if op == dist.ReduceOp.PREMUL_SUM:
         factor = op.__getstate__()[1] if isinstance(op, dist.ReduceOp) else None
         if factor is None:
             raise errors.InvalidArgument("PREMUL_SUM has a factor: make it with _make_nccl_premul_sum")
         return Scaled(torch.as_tensor(factor))
-    for table in (_OPS, _BITWISE):
-        for k, v in table.items():
-            if op == k:
-                return v
+    for k, v in _OPS.items():
+        if op == k:
+            return v
     raise errors.InvalidArgument(f"goccl has no reduction {op}: it has SUM, PRODUCT, MAX, MIN, AVG, PREMUL_SUM, and "
                                  "BAND, BOR, BXOR of integers")
 
@@ -115,6 +102,17 @@ def parts_of(whole: torch.Tensor, part: torch.Tensor, n: int, what: str) -> None
                                      f"of {n} ranks, the other one part")
 
 
+def exchange(x: torch.Tensor, y: torch.Tensor, send: list[int], recv: list[int]) -> Callable[[Communicator, Any], None]:
+    """The call of an all-to-all-v that sends all of x and receives all of y."""
+    kind = plain(x, y)
+    if kind is None:
+        return lambda c, s: c.alltoallv(x, y, send, starts(send), recv, starts(recv), stream=s)
+    lists = array("q", [*send, *starts(send), *recv, *starts(recv)])
+    at, step = lists.buffer_info()[0], 8 * len(send)
+    return lambda c, s: c._post(ALL_TO_ALL_V, kind, 0, 0, x.data_ptr(), y.data_ptr(), 0, s, (x, y, lists),
+                               *range(at, at + 4 * step, step))
+
+
 def pairs(outputs: list[Any], inputs: list[Any], what: str) -> list[tuple[Any, Any]]:
     if len(outputs) != len(inputs):
         raise errors.InvalidArgument(f"{what}: {len(outputs)} outputs and {len(inputs)} inputs: pass one for one")
@@ -122,7 +120,7 @@ def pairs(outputs: list[Any], inputs: list[Any], what: str) -> list[tuple[Any, A
 
 
 def option(opts: Any, name: str, default: Any) -> Any:
-    value = getattr(opts, name, default) if opts is not None else default
+    value = getattr(opts, name, default)
     return default if value is None else value
 
 
@@ -154,8 +152,4 @@ def elements(t: torch.Tensor, splits: list[int] | None, n: int) -> list[int]:
 
 
 def starts(counts: list[int]) -> list[int]:
-    out, at = [], 0
-    for c in counts:
-        out.append(at)
-        at += c
-    return out
+    return list(accumulate(counts[:-1], initial=0))

@@ -62,7 +62,7 @@ class Abilities(Named):
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta | None = None) -> None:
         super().__init__(store, rank, size)
         self._seconds = timeout.total_seconds() if timeout is not None else None
-        self._queues: dict[tuple[str, int], DeviceQueue] = {}
+        self._queues: dict[torch.device, DeviceQueue] = {}
         self._lock = threading.Lock()
         self._hooks: dict[int, Callable[[], None]] = {}
         self._home: Any = None  # the store by which others reach this process in reconfigure
@@ -77,21 +77,21 @@ class Abilities(Named):
 
     def _queue(self, tensor_or_device: torch.Tensor | torch.device) -> DeviceQueue:
         device = tensor_or_device if isinstance(tensor_or_device, torch.device) else tensor_or_device.device
+        queue = self._queues.get(device)
+        if queue is not None:
+            return queue
         if device.type not in ("cpu", "cuda"):
             raise errors.InvalidArgument(f"a tensor on {device}: goccl works on cpu and cuda")
-        index = device.index if device.index is not None else (torch.cuda.current_device()
-                                                               if device.type == "cuda" else 0)
-        key = (device.type, index)
-        queue = self._queues.get(key)
-        if queue is None:
-            with self._lock:
-                queue = self._queues.get(key)
-                if queue is None:
-                    number = sum(1 for t, _ in self._queues if t == device.type)
-                    queue = self._queues[key] = DeviceQueue.meet(self._store, self._rank_, self._size_,
-                                                        torch.device(device.type, index), self._seconds, number,
-                                                        getattr(getattr(self, "_options", None), "exact", None))
-                    queue.failed = self._failed
+        if device.type == "cpu" or device.index is None:
+            device = torch.device("cpu" if device.type == "cpu" else f"cuda:{torch.cuda.current_device()}")
+        with self._lock:
+            queue = self._queues.get(device)
+            if queue is None:
+                number = sum(1 for d in self._queues if d.type == device.type)
+                queue = self._queues[device] = DeviceQueue.meet(self._store, self._rank_, self._size_, device,
+                                                                self._seconds, number,
+                                                                getattr(getattr(self, "_options", None), "exact", None))
+                queue.failed = self._failed
         return queue
 
     def eager_connect_single_device(self, device: torch.device) -> None:
@@ -133,12 +133,12 @@ class Abilities(Named):
         self._shrunk += 1
         store = dist.PrefixStore(f"goccl/shrunk/{self._shrunk}", self._store)
         made = self._other(store, left.index(self._rank_), len(left), opts)
-        for key, queue in self._queues.items():
+        for device, queue in self._queues.items():
             if shrink_flags:
                 queue.drop()
             comm = queue.comm.shrink(ranks_to_exclude, abort=bool(shrink_flags))
-            made._queues[key] = DeviceQueue(comm, torch.device(*key))
-            made._queues[key].failed = made._failed
+            made._queues[device] = DeviceQueue(comm, device)
+            made._queues[device].failed = made._failed
         return made
 
     # Elastic membership.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
+from contextlib import closing
 from datetime import timedelta
 
 import torch
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING
 from .. import errors
 from .._types import ReduceOp
 from ._named import BACKEND
-from ._tensors import (WIDER, Scaled, elements, entries, made, one, only, option, pairs, parts_of, reduction, spread,
-                       staged, starts)
+from ._tensors import (WIDER, Scaled, elements, entries, exchange, one, only, option, pairs, parts_of, reduction,
+                       spread, staged)
 from .abilities import Abilities
 from .work import Work
 
@@ -85,8 +86,7 @@ class ProcessGroupGoccl(Abilities):
         t = one(tensors)
         if t.is_sparse:
             return self.allreduce_sparse(tensors, opts)
-        return self._reduction(t, option(opts, "reduceOp", dist.ReduceOp.SUM),
-                               lambda c, x, op, s: c.allreduce(x, x, op, stream=s), tensors, opts)
+        return self._reduction(t, lambda c, x, op, s: c.allreduce(x, x, op, stream=s), tensors, opts)
 
     def allreduce_sparse(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """Adds up sparse tensors, which have different entries on the ranks: everybody gets all entries."""
@@ -120,12 +120,11 @@ class ProcessGroupGoccl(Abilities):
         t = one(tensors)
         root = option(opts, "rootRank", 0)
         at = self._rank_ == root
-        return self._reduction(t, option(opts, "reduceOp", dist.ReduceOp.SUM),
-                               lambda c, x, op, s: c.reduce(x, x if at else None, op, root, stream=s), tensors, opts,
-                               write=at)
+        return self._reduction(t, lambda c, x, op, s: c.reduce(x, x if at else None, op, root, stream=s), tensors,
+                               opts, at)
 
-    def _reduction(self, t: torch.Tensor, op: Any, call: Any, result: Any, opts: Any, write: bool = True) -> Work:
-        op = reduction(op)
+    def _reduction(self, t: torch.Tensor, call: Any, result: Any, opts: Any, write: bool = True) -> Work:
+        op = reduction(option(opts, "reduceOp", dist.ReduceOp.SUM))
         if not isinstance(op, (ReduceOp, Scaled)):
             return self._bitwise(t, op, result, opts, write)
         x, finish = staged(t, write)
@@ -146,16 +145,18 @@ class ProcessGroupGoccl(Abilities):
     def _reducing(self, t: torch.Tensor, call: Any, op: Any, keep: tuple[torch.Tensor, ...], result: list[Any],
                   opts: Any, finish: Any) -> Work:
         """Submits call(communicator, its operator, stream)."""
+        if isinstance(op, ReduceOp):
+            return self._submit(t, lambda c, s: call(c, op, s), keep, result, opts, finish)
+
         def run(c: Communicator, s: Any) -> None:
-            with made(c, op) as known:
+            with closing(c.create_pre_mul_sum(op.factor)) as known:
                 call(c, known, s)
 
-        return self._submit(t, run, keep + (op.keep() if isinstance(op, Scaled) else ()), result, opts, finish)
+        return self._submit(t, run, (*keep, op.factor), result, opts, finish)
 
     def _submit(self, t: torch.Tensor, call: Any, keep: tuple[Any, ...], result: list[Any], opts: Any,
                 finish: Any) -> Work:
-        kept = tuple(k for k in keep if k is not None)
-        return self._queue(t).submit(call, kept, result, option(opts, "asyncOp", True), finish)
+        return self._queue(t).submit(call, keep, result, option(opts, "asyncOp", True), finish)
 
     def _bitwise(self, t: torch.Tensor, op: Any, result: Any, opts: Any, write: bool) -> Work:
         x = t.contiguous()
@@ -249,8 +250,7 @@ class ProcessGroupGoccl(Abilities):
 
     def _uneven_gather(self, parts: list[torch.Tensor], t: torch.Tensor, opts: Any) -> Work:
         x = t.contiguous()
-        copies = [x if r == self._rank_ else torch.empty(p.shape, dtype=p.dtype, device=p.device)
-                  for r, p in enumerate(parts)]
+        copies = [x if r == self._rank_ else p.new_empty(p.shape) for r, p in enumerate(parts)]
 
         def call(c: Communicator, s: Any) -> None:
             for r, p in enumerate(copies):
@@ -280,10 +280,10 @@ class ProcessGroupGoccl(Abilities):
         root = option(opts, "rootRank", 0)
         x = t.contiguous()
         parts: list[torch.Tensor] = []
+        every: Any = None
         if self._rank_ == root:
             parts = entries(only(outputs, "gather"), self._size_, t, "gather")
-        every: Any = torch.empty((self._size_, *x.shape), dtype=x.dtype,
-                                 device=x.device) if self._rank_ == root else None
+            every = x.new_empty((self._size_, *x.shape))
         return self._submit(t, lambda c, s: c.gather(x, every, root, stream=s), (x, t, *parts, every), [list(parts)],
                             opts, lambda: spread(parts, every))
 
@@ -320,9 +320,7 @@ class ProcessGroupGoccl(Abilities):
             call = lambda c, s: c.alltoall(x, y, stream=s)  # noqa: E731
         else:
             n = self._size_
-            send = elements(x, input_splits, n)
-            recv = elements(y, output_splits, n)
-            call = lambda c, s: c.alltoallv(x, y, send, starts(send), recv, starts(recv), stream=s)  # noqa: E731
+            call = exchange(x, y, elements(x, input_splits, n), elements(y, output_splits, n))
         return self._submit(input, call, (x, y, output, input), [output], opts, finish)
 
     all_to_all_single = alltoall_base
@@ -335,8 +333,8 @@ class ProcessGroupGoccl(Abilities):
         recv = [t.numel() for t in outputs]
         x = torch.cat([t.reshape(-1) for t in inputs])
         y = torch.empty(sum(recv), dtype=x.dtype, device=x.device)
-        return self._submit(x, lambda c, s: c.alltoallv(x, y, send, starts(send), recv, starts(recv), stream=s),
-                            (x, y, *outputs), list(outputs), opts, lambda: spread(outputs, y.split(recv)))
+        return self._submit(x, exchange(x, y, send, recv), (x, y, *outputs), list(outputs), opts,
+                            lambda: spread(outputs, y.split(recv)))
 
     def send(self, tensors: list[torch.Tensor], dst: int, tag: int = 0) -> Work:
         """tensors[0] to dst."""
@@ -362,7 +360,7 @@ class ProcessGroupGoccl(Abilities):
         if ids:
             device = torch.device("cuda", ids[0])
         if device is None or device.type not in ("cpu", "cuda"):
-            device = next((torch.device(*k) for k in self._queues if k[0] == "cuda"), torch.device("cpu"))
+            device = next((d for d in self._queues if d.type == "cuda"), torch.device("cpu"))
         queue = self._queue(device)
         work = queue.submit(lambda c, s: c.barrier(stream=s), (), [])
         if queue.cuda:

@@ -35,9 +35,7 @@ class CustomizedComm:
                    stream: torch.cuda.Stream | None = None) -> None:
         """Reduces a contiguous tensor in place; stream None is torch's current one."""
         algorithm = self._small if tensor.nbytes < 1 << 20 else self._large
-        raw = 0
-        if tensor.is_cuda:
-            raw = (stream or torch.cuda.current_stream(tensor.device)).cuda_stream
+        raw = (stream or torch.cuda.current_stream(tensor.device)).cuda_stream if tensor.is_cuda else 0
         p, n = tensor.data_ptr(), tensor.nbytes
         algorithm.execute(self.comm.communicator, p, p, n, n, torch_dtype_to_mscclpp_dtype(tensor.dtype), op, raw,
                           self.executor)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DeviceQueue"]
 
+_raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+
 
 class DeviceQueue:
     """The work of a process group on one device, in order.
@@ -36,6 +38,8 @@ class DeviceQueue:
         self._told: errors.GocclError | None = None
         self.failed: Callable[[], None] = lambda: None  # called once, when the communicator has failed
         self._side: Any = torch.cuda.Stream(self.index) if self.cuda else Stream(comm.device)
+        self._ready: Any = self._side.record_event() if self.cuda else None  # used under the lock
+        self._known: tuple[int, Any] = (-1, None)
         self._pending: list[tuple[Callable[[Communicator, Any], Any], Work, Any]] = []
         self._lock = threading.RLock()
         self._completions: queue.SimpleQueue[Work | None] | None = None
@@ -62,6 +66,13 @@ class DeviceQueue:
 
     # Streams.
 
+    def current(self) -> Any:
+        """The thread's current stream. Only another one than the last is made an object of again."""
+        raw, known = _raw_stream(self.index), self._known
+        if known[0] != raw:
+            known = self._known = raw, torch.cuda.current_stream(self.index)
+        return known[1]
+
     def submit(self, call: Callable[[Communicator, Any], Any], tensors: Any, result: Any, asynchronous: bool = True,
                finish: Callable[[], Any] | None = None) -> Work:
         """Enqueues call(comm, stream) behind what the caller has enqueued, and returns its Work. finish copies staged
@@ -70,33 +81,33 @@ class DeviceQueue:
             self.flush()
             work = Work(self, tensors, result, finish)
             try:
-                self._enqueue(call, work, asynchronous)
+                if not self.cuda:
+                    call(self.comm, self._side)
+                elif not asynchronous:  # the caller will wait at once, on this stream: no event is needed
+                    call(self.comm, _raw_stream(self.index))
+                    if finish is not None:
+                        finish()
+                    work._finish = work._tensors = None
+                    work._done = True
+                else:
+                    self._ready.record(self.current())
+                    self._ready.wait(self._side)
+                    call(self.comm, self._side.cuda_stream)
+                    if finish is not None:
+                        with torch.cuda.stream(self._side):
+                            finish()
+                    self._left(work, self._side.record_event())
             except (errors.PeerDead, errors.Timeout) as told:  # the communicator may learn of it a moment later
                 self.failure(told)
                 raise
         return work
 
-    def _enqueue(self, call: Callable[[Communicator, Any], Any], work: Work, asynchronous: bool = True) -> None:
-        if not self.cuda:
-            call(self.comm, self._side)
-            return
-        current = torch.cuda.current_stream(self.index)
-        if not asynchronous:
-            # The caller will wait at once, on this stream: no event is needed.
-            call(self.comm, current.cuda_stream)
-            if work._finish is not None:
-                work._finish()
-            work._finish = work._tensors = None
-            return
-        self._side.wait_stream(current)
-        call(self.comm, self._side.cuda_stream)
-        with torch.cuda.stream(self._side):
-            if work._finish is not None:
-                work._finish()
-        for t in work._tensors:
+    def _left(self, work: Work, event: Any) -> None:
+        """Gives work, which is on the queue's stream, its end; the allocator keeps the tensors' memory for it."""
+        for t in {id(t): t for t in work._tensors if t is not None and t.is_cuda}.values():
             t.record_stream(self._side)
         work._finish = work._tensors = None
-        work._event = self._side.record_event()
+        work._event = event
 
     def stream_of(self, work: Work) -> Any:
         """The stream that work is on."""
@@ -108,7 +119,7 @@ class DeviceQueue:
         """A send or receive, to go out with the next flush."""
         with self._lock:
             work = Work(self, tensors, result)
-            ready = torch.cuda.current_stream(self.index).record_event() if self.cuda else None
+            ready = self.current().record_event() if self.cuda else None
             self._pending.append((call, work, ready))
         return work
 
@@ -118,23 +129,14 @@ class DeviceQueue:
             return
         with self._lock:
             pending, self._pending = self._pending, []
-            if not pending:
-                return
-            if not self.cuda:
-                with group():
-                    for call, _, _ in pending:
-                        call(self.comm, self._side)
-                return
-            for _, _, ready in pending:
-                self._side.wait_event(ready)
             with group():
-                for call, _, _ in pending:
-                    call(self.comm, self._side.cuda_stream)
-            event = self._side.record_event()
-            for _, work, _ in pending:
-                for t in work._tensors:
-                    t.record_stream(self._side)
-                work._tensors, work._event = None, event
+                for call, _, ready in pending:
+                    if ready is not None:
+                        self._side.wait_event(ready)
+                    call(self.comm, self._side)
+            event = self._side.record_event() if self.cuda else None
+            for _, work, _ in pending if self.cuda else ():
+                self._left(work, event)
 
     # Waiting.
 

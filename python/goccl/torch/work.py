@@ -11,9 +11,10 @@ import torch
 import torch.distributed as dist
 
 from .. import errors
+from ._named import BACKEND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import timedelta
     from typing import Any
 
@@ -40,16 +41,18 @@ class Work(dist._Work):
     to be staged are copied to where the caller wants them. Tensors are kept alive until then.
     """
 
+    _event: Any = None  # on GPUs: where the queue's stream is past this work
+    _done = False  # nothing is left to wait for
+    _failure: Exception | None = None
+    _future: torch.futures.Future[Any] | None = None
+    _others: Sequence[Work] = ()  # works of the same call, which end with this one
+
     def __init__(self, queue: Any, tensors: Any, result: Any, finish: Callable[[], Any] | None = None) -> None:
         super().__init__()
         self._on, self._tensors, self._result, self._finish = queue, tensors, result, finish
-        self._event = None  # on GPUs: where the queue's stream is past this work
-        self._done = False
-        self._failure: Exception | None = None
         self._lock = threading.Lock()
-        self._future: torch.futures.Future[Any] | None = None
-        self._others: list[Work] = []  # works of the same call, which end with this one
-        latest.work = weakref.ref(self)
+        if BACKEND:
+            latest.work = weakref.ref(self)
 
     @classmethod
     def last(cls, works: list[Work], result: Any) -> Work:
@@ -59,12 +62,14 @@ class Work(dist._Work):
         work = works[-1]
         # On a GPU the end of the last is the end of all; on the host device each has results to copy.
         work._others = [w for w in works[:-1] if w._finish is not None or w._on is not work._on]
-        work._result = result
+        work._result, work._done = result, work._done and not work._others
         return work
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Waits as far as the device demands; raises what the collective failed with. With a timeout that is positive
         it waits on the host, also on GPUs, and raises Timeout when that has passed; the work goes on."""
+        if self._done and timeout is None and self._failure is None:
+            return True
         seconds = timeout.total_seconds() if timeout is not None else 0
         if seconds <= 0 and not self._on.cuda:
             seconds = self._on.limit or 0
@@ -76,9 +81,9 @@ class Work(dist._Work):
             w._wait(end)
         self._on.flush()
         if self._on.cuda:
-            current = torch.cuda.current_stream(self._on.index)
+            current = self._on.current()
             if self._event is not None:
-                current.wait_event(self._event)
+                self._event.wait(current)
                 self._on.raise_failure()
             if end is not None:
                 reached = current.record_event()
