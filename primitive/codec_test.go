@@ -42,6 +42,29 @@ func TestEndpointRoundTrip(t *testing.T) {
 	}
 }
 
+// The bytes belong to the caller again when an object is decoded, before its first use.
+func TestObjectsOutliveTheirBytes(t *testing.T) {
+	for _, tr := range transports() {
+		x, y := pair(t, tr, newContext(t), newContext(t))
+		m, to := y.memory(t, 64, Flags(tr))
+		src, from := x.memory(t, 64, Flags(tr))
+		fill(from, 1)
+		data := must[[]byte](t)(m.Serialize())
+		dst := must[*RegisteredMemory](t)(x.ctx.DeserializeMemory(data))
+		clear(data)
+		data = must[[]byte](t)(y.stub.Serialize())
+		stub := must[*SemaphoreStub](t)(x.ctx.DeserializeSemaphoreStub(data))
+		clear(data)
+		err := errors.Join(x.conn.Write(dst, 0, src, 0, 64), x.conn.AtomicAdd(stub.mem, 0, 1), x.conn.Flush(0))
+		if err != nil {
+			t.Fatal(tr, err)
+		}
+		if string(to) != string(from) {
+			t.Fatalf("%v: %v", tr, to)
+		}
+	}
+}
+
 func TestConnectRefusesWhatCannotBe(t *testing.T) {
 	c := newContext(t)
 	dev := open(t, 0)

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ func Open(record []byte, kind, version uint8) (*Reader, error) {
 }
 
 // Raw returns the next n bytes, or n zero bytes if they are missing. n must be a constant of the format, never a
-// decoded length.
+// decoded length. They are part of the record.
 func (r *Reader) Raw(n int) []byte {
 	if r.err != nil || len(r.b) < n {
 		if r.err == nil {
@@ -101,7 +102,8 @@ func (r *Reader) U16() uint16 { return binary.LittleEndian.Uint16(r.Raw(2)) }
 func (r *Reader) U32() uint32 { return binary.LittleEndian.Uint32(r.Raw(4)) }
 func (r *Reader) U64() uint64 { return binary.LittleEndian.Uint64(r.Raw(8)) }
 
-// Bytes returns a counted field of at most limit bytes, or nil if it is longer or missing.
+// Bytes returns a copy of a counted field of at most limit bytes, or nil if it is longer or missing. The field then
+// outlives the record, which may be memory of a C program.
 func (r *Reader) Bytes(limit int) []byte {
 	n := int(r.U16())
 	if r.err == nil && (n > limit || n > len(r.b)) {
@@ -110,7 +112,7 @@ func (r *Reader) Bytes(limit int) []byte {
 	if r.err != nil {
 		return nil
 	}
-	return r.Raw(n)
+	return bytes.Clone(r.Raw(n))
 }
 
 // Fail records that a decoded value is invalid.

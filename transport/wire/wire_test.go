@@ -36,6 +36,20 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// The caller of Open may overwrite the record when it has been decoded: a program in C or Python frees it.
+func TestBytesOutliveTheRecord(t *testing.T) {
+	rec := record()
+	r, err := Open(rec, 7, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, s := read(r)
+	clear(rec)
+	if string(s) != "five" {
+		t.Fatalf("%q", s)
+	}
+}
+
 func TestEveryFlippedBitAndEveryCutIsRefused(t *testing.T) {
 	good := record()
 	for i := range good {
