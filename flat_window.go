@@ -1,6 +1,7 @@
 package goccl
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"sync"
@@ -37,7 +38,8 @@ func (c *Comm) RegisterFlat(ptr device.Ptr, size int64) (*FlatWindow, error) {
 		return nil, err
 	}
 	if c.flats == nil {
-		c.flats = share.NewWindows(c.boot, tags.Flat, c.dev, c.cfg.Timeout, share.Flat(flatUnit), share.Free())
+		c.flats = share.NewWindows(c.boot, tags.Flat, c.dev, c.cfg.Timeout, share.Flat(flatUnit), share.Free(),
+			share.Bound(func(ctx context.Context) (context.Context, func()) { return c.group.Bound(ctx, op) }))
 		c.status.OnEnd(func(error) { c.flats.Abandon() })
 		var err error
 		if c.signals, err = c.newSignals(); err != nil {

@@ -42,6 +42,8 @@ type exchange struct {
 	fixed bool
 	// partial says that an empty record is of a rank that has left and has no part.
 	partial bool
+	// bound, if not nil, derives the context of a wait for a window, which ends with the cause when a peer aborts.
+	bound func(context.Context) (context.Context, func())
 	// again are suspended parts, which take the place of new ones.
 	again *Parts
 }

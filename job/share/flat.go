@@ -20,6 +20,11 @@ func Flat(unit int64) Option { return func(x *exchange) { x.flat = unit } }
 // Free lets the parts of a window differ in size, and windows of a rank overlap. Such windows are not found by address.
 func Free() Option { return func(x *exchange) { x.uniform, x.disjoint = false, false } }
 
+// Bound lets waits for windows end, with the cause, when the context that bound derives ends.
+func Bound(bound func(context.Context) (context.Context, func())) Option {
+	return func(x *exchange) { x.bound = bound }
+}
+
 const (
 	flatPage = 2 << 20
 	flatMost = 1 << 44 // bytes of one part's allocation

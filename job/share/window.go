@@ -117,9 +117,18 @@ func (w *Window) Await() (bool, error) {
 	default:
 		t := time.NewTimer(g.limit)
 		defer t.Stop()
+		ctx := g.ctx
+		if g.shape.bound != nil {
+			bounded, stop := g.shape.bound(ctx)
+			defer stop()
+			ctx = bounded
+		}
 		select {
 		case <-w.decided:
-		case <-g.ctx.Done():
+		case <-ctx.Done():
+			if cause := fault.Of(context.Cause(ctx)); cause != nil {
+				return false, cause
+			}
 			return false, fmt.Errorf("%w while it waited for window %d", fault.ErrAborted, w.number)
 		case <-t.C:
 			return false, w.late()

@@ -27,6 +27,20 @@ func TestAbortNamesTheCause(t *testing.T) {
 			}
 			return w.Await()
 		}, func(c *goccl.Comm) error { return c.WaitSignal([]goccl.SignalWait{{Peer: 0, Count: 1}}, nil) }},
+		"flat window": {run: func(c *goccl.Comm) error {
+			w, err := c.RegisterFlat(commtest.Scratch(t, c), 64)
+			if err != nil {
+				return err
+			}
+			return w.Await()
+		}},
+		"counters": {func(c *goccl.Comm) error {
+			if c.Rank() != 1 {
+				return nil
+			}
+			_, err := c.RegisterFlat(commtest.Scratch(t, c), 64)
+			return err
+		}, func(c *goccl.Comm) error { return c.Signal(0, goccl.SignalID{}, nil) }},
 		"checked": {run: func(c *goccl.Comm) error { return c.Barrier(nil) }},
 		"moe": {run: func(c *goccl.Comm) error {
 			_, err := c.NewMoE(context.Background(), moe.Size{Bytes: 1 << 20})
