@@ -98,6 +98,8 @@ func (d *Data) End(n int, seq, message uint64) error {
 	if err := d.wait(ctx); err != nil {
 		return err
 	}
+	ctx, stop3 := k.Group.Bound(ctx, "check data") // not before: an operation that a peer has completed may end well
+	defer stop3()
 	var damaged []error
 	for i := range d.reqs[:n] {
 		err := d.collective(ctx, i, seq-uint64(n-1-i))
