@@ -13,9 +13,11 @@ pytest.importorskip("torch.distributed")
 
 
 def run(program, tmp_path, *arguments):
-    """The results of a benchmark that has no GPU."""
+    """The results of a benchmark that has no GPU, and not this package, but torch wherever it is."""
     out = tmp_path / "out.json"
-    env = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "PYTHONPATH")}
+    env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    env["PYTHONPATH"] = os.pathsep.join(p for p in path if p != str(BENCH.parent / "python"))
     done = subprocess.run([sys.executable, str(BENCH / program), *arguments, "--json", str(out), "--seconds", "400"],
                           env={**env, "CUDA_VISIBLE_DEVICES": ""}, capture_output=True, text=True, timeout=420)
     logs = "".join(p.read_text() for p in tmp_path.glob("*.log"))
