@@ -9,6 +9,7 @@ import (
 	"github.com/goccl/goccl/kernels/fused"
 	"github.com/goccl/goccl/kernels/hosts"
 	"github.com/goccl/goccl/kernels/internal/artifact"
+	"github.com/goccl/goccl/kernels/lamport"
 	"github.com/goccl/goccl/kernels/moe"
 	"github.com/goccl/goccl/kernels/onesided"
 	"github.com/goccl/goccl/kernels/pcie"
@@ -24,6 +25,7 @@ var groups = map[string]*artifact.Group{
 	"executor":   &executor.Group,
 	"fused":      &fused.Group,
 	"hosts":      &hosts.Group,
+	"lamport":    &lamport.Group,
 	"moe":        &moe.Group,
 	"onesided":   &onesided.Group,
 	"pcie":       &pcie.Group,

@@ -23,7 +23,7 @@ type gpu struct {
 	rows   [numWhats][3][3]*cuda.Function // by type and by groups a thread: 1, 2, 4
 	blocks int64                          // of kernels that wait for peers
 	arena  *share.Arena                   // nil: ranks do not reach each other's memory
-	states device.Allocation
+	passes device.Allocation
 	args   *kernelArgs // of the next launch; the constant fields are filled once
 }
 
@@ -52,8 +52,7 @@ func typeIndex(t datatype.Type) int {
 	return 2
 }
 
-// newGPU loads the kernels and, where ranks reach each other's memory, makes the arenas: filled with ones, before any
-// peer can write to them.
+// newGPU loads the kernels and, where ranks reach each other's memory, makes the arenas.
 func newGPU(ctx context.Context, dev *cuda.Device, comm *Comm, cfg Config) (g *gpu, err error) {
 	engine, boot := comm.Engine, comm.Bootstrap
 	g = &gpu{dev: dev, engine: engine, args: new(kernelArgs), blocks: mostBlocks}
@@ -67,28 +66,20 @@ func newGPU(ctx context.Context, dev *cuda.Device, comm *Comm, cfg Config) (g *g
 	}
 	n := boot.WorldSize()
 	g.blocks = max(1, min(g.blocks, int64(engine.ForeignBlocks()), arenaBytes/blockBytes(n, cfg.RowBytes)))
-	if g.states, err = dev.Alloc(g.blocks * stateBytes); err != nil {
+	if g.passes, err = dev.Alloc(g.blocks * passBytes); err != nil {
 		return g, err
 	}
 	size := g.blocks * blockBytes(n, cfg.RowBytes)
 	if g.arena, err = share.NewArena(ctx, boot, dev, size); err != nil {
 		return g, err
 	}
-	s, err := dev.NewStream()
-	if err != nil {
-		return g, err
-	}
-	err = errors.Join(s.Memset(g.arena.Ptr[boot.Rank()], 0xff, size), s.Synchronize(ctx), s.Close())
-	if err != nil {
-		return g, err
-	}
 	a := g.args
 	for r := range n {
 		a.window[r] = uint64(g.arena.Ptr[r])
 	}
-	a.abort, a.states = uint64(engine.AbortBlock()), uint64(g.states.Ptr())
+	a.abort, a.passes = uint64(engine.AbortBlock()), uint64(g.passes.Ptr())
 	a.slotBytes, a.rank, a.nranks = uint32(cfg.RowBytes), uint32(boot.Rank()), uint32(n)
-	return g, boot.Barrier(ctx)
+	return g, nil
 }
 
 func (g *gpu) load() (err error) {
@@ -179,5 +170,5 @@ func (g *gpu) finish(seq uint64, r *Request, do stage, sums device.Ptr, from, to
 }
 
 func (g *gpu) close() error {
-	return errors.Join(device.CloseAll(g.arena), device.CloseAll(g.states))
+	return errors.Join(device.CloseAll(g.arena), device.CloseAll(g.passes))
 }

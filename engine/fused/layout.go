@@ -2,9 +2,9 @@ package fused
 
 // These mirror kernels/fused/args.cuh; a test compares the sizes.
 const (
-	maxRanks   = 16
-	areas      = 3
-	stateBytes = 128 // of a block
+	maxRanks  = 16
+	areas     = 2
+	passBytes = 128 // of a block
 
 	mostBlocks = 128
 	arenaBytes = 64 << 20 // at most, unless that is less than a block a rank
@@ -13,7 +13,7 @@ const (
 type kernelArgs struct {
 	ticket                                  uint64
 	window                                  [maxRanks]uint64
-	abort, states                           uint64
+	abort, passes                           uint64
 	input, sum, residual, residualOut       uint64
 	weight, norm, quant, scale, scaleOut    uint64
 	slotBytes, rank, nranks, tokens, hidden uint32

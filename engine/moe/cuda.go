@@ -102,7 +102,7 @@ func (e *cudaEngine) launch(op string, seq uint64, s device.Stream, f *cuda.Func
 	}
 	cfg := cuda.Launch1D(blocks, threads, e.staged.shared(f))
 	if e.alone && e.dev.Properties().Major >= 9 {
-		launcher.Overlap(&cfg)
+		cfg.Flags |= cuda.LaunchOverlapPrevious
 	}
 	if err := stream.LaunchInOrder(f, &cfg, params, e.launcher.Order); err != nil {
 		return e.b.error(op, seq, -1, err)

@@ -71,6 +71,9 @@ func (e *Engine) infoOf(c collective.Collective, name string) collective.Info {
 		tags[v.protocol.String()] = 1
 	}
 	most := collective.AnySize
+	if v.protocol == lamport && pushes(e.size) {
+		most = uint64(lamportMost(v.twoShot, e.size))
+	}
 	if (c == collective.AllGather || c == collective.AllToAll) && e.size > 1 && !v.wide() {
 		most = uint64(e.sliceFrom())*uint64(e.size) - 1
 	}

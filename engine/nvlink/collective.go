@@ -49,6 +49,12 @@ func (e *Engine) pick(r *collective.Request, bytes int64, s *cuda.Stream) (varia
 
 // usable returns v, or what runs instead if v cannot run r. It is the same on all ranks.
 func (e *Engine) usable(v variant, r *collective.Request) variant {
+	if v.protocol == lamport && !e.canPush(v, r) {
+		v.protocol = ll128
+		if e.table.noLL128 {
+			v.protocol = ll
+		}
+	}
 	if v.protocol == direct && (e.directKernel(r) == nil || !e.chosen(r) && !e.directByDefault(r)) {
 		v = variant{protocol: ring, threads: directInstead}
 	}
@@ -59,6 +65,11 @@ func (e *Engine) usable(v variant, r *collective.Request) variant {
 		}
 	}
 	return v
+}
+
+// canPush reports whether a Lamport kernel takes r: it needs a word that no packet holds, and slots for all packets.
+func (e *Engine) canPush(v variant, r *collective.Request) bool {
+	return r.Op == datatype.Sum && special(r.Type, r.Op, e.size) && r.Bytes() <= lamportMost(v.twoShot, e.size)
 }
 
 // reduce runs all-reduce and reduce.
@@ -237,12 +248,15 @@ func (a *collectiveArgs) operands(r *collective.Request) {
 
 func (e *Engine) launchReduction(r *collective.Request, s *cuda.Stream, what reduction, v variant, work int64) error {
 	specialised := special(r.Type, r.Op, e.size)
-	aligned := e.kernelFor(&v, specialised)
+	aligned := 1
+	if v.protocol != lamport {
+		aligned = e.kernelFor(&v, specialised)
+	}
 	f := e.kernels.reduce[what][v.protocol][r.Type][aligned]
 	if f == nil {
 		return missing(reductionName(what, v.protocol, r.Type, aligned, e.size))
 	}
-	cfg, err := e.grid(v, work, btoi(specialised && e.sizesAligned()))
+	cfg, err := e.grid(v, work, btoi(specialised && (e.sizesAligned() || v.protocol == lamport)))
 	if err != nil {
 		return err
 	}
@@ -289,12 +303,26 @@ func (e *Engine) grid(v variant, work int64, specialised int) (cuda.Config, erro
 		threads = max(32, (units+31)&^31)
 	}
 	threads = e.call.spread(units, threads)
-	blocks := min(e.maxBlocks[specialised], e.call.most, (units+threads-1)/threads)
+	most := e.maxBlocks[specialised]
+	if v.protocol == lamport {
+		most = e.lamportBlocks
+	}
+	blocks := min(most, e.call.most, (units+threads-1)/threads)
 	if v.protocol == ll {
 		blocks = min(blocks, llBlocks)
 	}
 	e.args.window = e.areas[v.protocol]
-	if blocks > coreBlocks {
+	wide := blocks > coreBlocks
+	e.args.epochs, e.args.slotBytes = uint64(e.launcher.State.Ptr()), uint32(e.slotUnits*16)
+	if v.protocol == lamport {
+		// Slots of two sizes never share memory: without pieces all are large.
+		slot := lamportSlot(lamportCore, e.size)
+		if wide = !e.later || work<<btoi(v.twoShot) > slot; wide {
+			slot = lamportSlot(lamportBytes/2, e.size)
+		}
+		e.args.epochs, e.args.slotBytes = e.args.epochs+stateLamport, uint32(slot)
+	}
+	if wide {
 		if err := e.need(piece(v.protocol), e.everyRank()); err != nil {
 			return cuda.Config{}, err
 		}
@@ -303,12 +331,12 @@ func (e *Engine) grid(v variant, work int64, specialised int) (cuda.Config, erro
 	return e.shape(int(blocks), int(threads)), nil
 }
 
-// shape is a grid of blocks that may overlap the previous kernel, if it is small. A launch that overlaps another needs
-// more room on the GPU than its own blocks, so none does if several ranks share the GPU.
+// shape is a grid of blocks that may take its place before the previous kernel has ended. That needs more room on the
+// GPU than its own blocks, so no launch does if several ranks share the GPU.
 func (e *Engine) shape(blocks, threads int) cuda.Config {
 	cfg := cuda.Launch1D(blocks, threads, 0)
 	if e.overlaps {
-		launcher.Overlap(&cfg)
+		cfg.Flags |= cuda.LaunchOverlapPrevious
 	}
 	return cfg
 }

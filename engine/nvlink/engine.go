@@ -37,9 +37,10 @@ type Engine struct {
 	rank, size    int
 	timeout       time.Duration
 	maxBlocks     [2]int64 // of a packet kernel for any number of ranks, and of one made for this number
-	whole         bool     // whether a launch may use all SMs: no rank shares its GPU or has a limit of blocks
-	overlaps      bool     // whether a launch may start before the previous kernel has ended
-	slotUnits     int64    // 16-byte units of a slot: the most threads of a block
+	lamportBlocks int64
+	whole         bool  // whether a launch may use all SMs: no rank shares its GPU or has a limit of blocks
+	overlaps      bool  // whether a launch may start before the previous kernel has ended
+	slotUnits     int64 // 16-byte units of a slot: the most threads of a block
 	boot          bootstrap.Bootstrap
 	arena         *share.Arena
 	later         bool               // the arena has only the core of its pieces
@@ -125,7 +126,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e := &Engine{name: cfg.Name, boot: cfg.Bootstrap, room: room, dev: dev, rank: rank, size: n, timeout: cfg.OpTimeout,
 		names: cfg.Names, failed: cfg.OnFailure, explain: cfg.Explain, tuning: env.Tuning, exact: env.Exact,
-		maxBlocks: [2]int64{terms.packetBlocks(1), terms.packetBlocks(2)}, ringBlocks: terms.ringBlocks(),
+		maxBlocks:     [2]int64{terms.packetBlocks(1, maxBlocks), terms.packetBlocks(2, maxBlocks)},
+		lamportBlocks: terms.packetBlocks(2, lamportBlocks), ringBlocks: terms.ringBlocks(),
 		own: terms.limits(), p2pChannels: terms.p2pChannels(n), whole: terms.sharing == 1 && terms.blocks == 0,
 		overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap,
 		args:     new(collectiveArgs), ring: new(collectiveArgs), directArgs: new(directArgs), p2p: new(p2pArgs),
@@ -192,7 +194,7 @@ func (e *Engine) load(graphs cuda.GraphOrder) error {
 	if err != nil {
 		return err
 	}
-	groups := []string{"collective"}
+	groups := []string{"collective", "lamport"}
 	if e.table.noLL128 {
 		groups = append(groups, "pcie")
 	}

@@ -32,6 +32,10 @@ const (
 
 	foldLag = 2
 
+	lamportBytes  = 8 << 20 // of the slots
+	lamportCore   = 64 << 10
+	lamportBlocks = 320
+
 	pipeSignalers = 32
 
 	everyone    = 0xffffffff
@@ -110,7 +114,8 @@ const (
 	numPieces
 )
 
-// coreBlocks is how many blocks have areas in an arena without pieces. 4 MiB hold them and the probe's slots.
+// coreBlocks is how many blocks have areas in an arena without pieces. 4 MiB hold them, the slots of small Lamport
+// launches, and the probe's.
 const coreBlocks = 15
 
 // layout is where the parts of an arena lie: the pieces, or coreBlocks of each area if the pieces are made later; the
@@ -130,6 +135,8 @@ func (l layout) bytes(k piece) int64 {
 		return llBlocks * block
 	case k == piece(ll128) && l.ll128:
 		return maxBlocks * block
+	case k == piece(lamport) && pushes(l.n):
+		return lamportBytes
 	case k == pieceMessages:
 		return p2pBytes(l.n)
 	case k == pieceStreams:
@@ -138,6 +145,30 @@ func (l layout) bytes(k piece) int64 {
 	return 0
 }
 
+// core is how much of a piece an arena without pieces holds.
+func (l layout) core(k piece) int64 {
+	most := coreBlocks * 4 * int64(l.n) * slotBytes(l.n)
+	if k == piece(lamport) {
+		most = 2 * lamportCore
+	}
+	return min(l.bytes(k), most)
+}
+
+// lamportSlot is the size of a slot where the slots of one parity have so many bytes.
+func lamportSlot(bytes int64, n int) int64 { return bytes / int64(n-1) &^ 31 }
+
+// lamportMost is the size of the largest all-reduce by Lamport packets. A slice takes half a slot of a two-shot one.
+func lamportMost(twoShot bool, n int) int64 {
+	slot := lamportSlot(lamportBytes/2, n)
+	if twoShot {
+		return slot / 2 * int64(n)
+	}
+	return slot
+}
+
+// pushes reports whether there are Lamport kernels for n ranks.
+func pushes(n int) bool { return n == 2 || n == 4 || n == 8 }
+
 // offset is where a piece begins in the arena, or the core of its areas.
 func (l layout) offset(k piece) (at int64) {
 	for i := range k {
@@ -145,7 +176,7 @@ func (l layout) offset(k piece) (at int64) {
 		case !l.later:
 			at += l.bytes(i)
 		case i < pieceMessages:
-			at += min(l.bytes(i), coreBlocks*4*int64(l.n)*slotBytes(l.n))
+			at += l.core(i)
 		}
 	}
 	return at
@@ -180,13 +211,14 @@ const _ = uint64(streamChannels*streamRingBytes - ringRegion)
 func ringFlagBytes(n int) int64 { return ringChannels * ringLine * int64(1+n) }
 
 // The state of an engine in device memory: epochs by block, the counters of point_to_point and of
-// point_to_point_stream, a scratch word to receive into, the counters of ring.cuh by channel, and the word of the
-// tickets.
+// point_to_point_stream, a scratch word to receive into, the counters of ring.cuh by channel, the word of the tickets,
+// and the number of Lamport launches by block.
 const (
 	stateCounters = maxBlocks * epochStride
 	stateStream   = stateCounters + maxRanks*2*p2pChannels*32*4
 	stateScratch  = stateStream + maxRanks*2*streamChannels*32*4
 	stateRing     = stateScratch + 4096
 	stateTicket   = stateRing + ringChannels*epochStride
-	stateBytes    = stateTicket + 128
+	stateLamport  = stateTicket + 128
+	stateBytes    = stateLamport + lamportBlocks*4
 )

@@ -193,10 +193,10 @@ func (t *terms) leaveRoom() int {
 	return max(1, third/t.sharing)
 }
 
-// packetBlocks is the largest grid of a packet kernel. An SM holds `resident` of its blocks
+// packetBlocks is the largest grid of a packet kernel, at most `most`. An SM holds `resident` of its blocks
 // (kernels/collective/packet.cu).
-func (t terms) packetBlocks(resident int) int64 {
-	return t.share(min(maxBlocks, resident*(t.sms-spareSMs)))
+func (t terms) packetBlocks(resident, most int) int64 {
+	return t.share(min(most, resident*(t.sms-spareSMs)))
 }
 
 // p2pChannels is the largest number of channels of one lane of messages: an SM holds three blocks of those kernels, and

@@ -101,8 +101,8 @@ func TestGridsLeaveRoom(t *testing.T) {
 		for n := 2; n <= maxRanks; n++ {
 			t1 := terms{sharing: 1, sms: sms}
 			lanes := int64(2*n - 1)
-			for what, at := range map[string][2]int64{"packets": {t1.packetBlocks(2), 2},
-				"packets of any number of ranks": {t1.packetBlocks(1), 1}, "ring": {t1.ringBlocks(), 1},
+			for what, at := range map[string][2]int64{"packets": {t1.packetBlocks(2, lamportBlocks), 2},
+				"packets of any number of ranks": {t1.packetBlocks(1, maxBlocks), 1}, "ring": {t1.ringBlocks(), 1},
 				"messages": {lanes * int64(t1.p2pChannels(n)), 3}} {
 				if at[0] < 1 || at[0] > at[1]*int64(sms-spareSMs) {
 					t.Errorf("%d SMs, %d ranks: %d blocks for %s", sms, n, at[0], what)
@@ -110,9 +110,9 @@ func TestGridsLeaveRoom(t *testing.T) {
 			}
 		}
 	}
-	if h := (terms{sharing: 1, sms: 132}); h.packetBlocks(2) != maxBlocks || h.ringBlocks() != 132-spareSMs ||
+	if h := (terms{sharing: 1, sms: 132}); h.packetBlocks(2, maxBlocks) != maxBlocks || h.ringBlocks() != 132-spareSMs ||
 		h.p2pChannels(4) != p2pChannels {
-		t.Errorf("an H200: %d, %d and %d blocks", h.packetBlocks(2), h.ringBlocks(), h.p2pChannels(4))
+		t.Errorf("an H200: %d, %d and %d blocks", h.packetBlocks(2, maxBlocks), h.ringBlocks(), h.p2pChannels(4))
 	}
 }
 
@@ -124,7 +124,7 @@ func TestLeaveRoom(t *testing.T) {
 		if n := x.ringBlocks() + room; n > int64(sms) || room < int64(sms)/4 {
 			t.Errorf("%d SMs: %d for rings and others, %d of them for others", sms, n, room)
 		}
-		if n := x.packetBlocks(2) + 2*room; n > 2*int64(sms) {
+		if n := x.packetBlocks(2, lamportBlocks) + 2*room; n > 2*int64(sms) {
 			t.Errorf("%d SMs: %d halves for packets and others", sms, n)
 		}
 	}

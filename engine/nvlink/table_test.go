@@ -186,7 +186,7 @@ func TestForce(t *testing.T) {
 	}
 	for bad, names := range map[string]string{"all_reduce": "collective:algorithm",
 		"nothing:one_shot_ll": "reduce_scatter", "all_reduce:": "collective:algorithm",
-		"all_reduce:nothing":     "one_shot_ll, one_shot_ll128, two_shot_ll, two_shot_ll128",
+		"all_reduce:nothing":     "one_shot_ll128, one_shot_lamport, two_shot_ll, two_shot_ll128, two_shot_lamport",
 		"all_gather:two_shot_ll": "one_shot_ll, one_shot_ll128",
 		"barrier:one_shot_ll":    "none to choose from", "gather:one_shot_ll": "gather has direct",
 		"all_reduce:one_shot_ll/1": "multiple of 32"} {

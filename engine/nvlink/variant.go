@@ -16,18 +16,24 @@ type protocol uint8
 const (
 	ll protocol = iota
 	ll128
+	lamport                     // without flags: kernels/collective/lamport.cuh
 	numProtocols                // packet protocols
 	ring         = numProtocols // whole lines, to the next rank: ring.go
 	direct       = ring + 1     // in the users' buffers: direct.go
 	stream       = direct + 1   // messages to one peer after another: p2p.go
 )
 
-func (p protocol) String() string { return [...]string{"ll", "ll128", "ring", "direct", "stream"}[p] }
+func (p protocol) String() string {
+	return [...]string{"ll", "ll128", "lamport", "ring", "direct", "stream"}[p]
+}
 
 // units is the number of threads that carry bytes of one slice as packets: P::units in the kernels.
 func (p protocol) units(bytes int64) int64 {
-	if p == ll {
+	switch p {
+	case ll:
 		return (bytes + 7) / 8
+	case lamport:
+		return (bytes + 15) / 16
 	}
 	return (bytes + 479) / 480 * 32
 }
@@ -56,15 +62,16 @@ func (v variant) String() string {
 	return fmt.Sprintf("%s_%s/%d", shots, v.protocol, v.threads)
 }
 
-// variantNames are the names without numbers. The index is numProtocols·twoShot + protocol for packets with flags; the
-// others follow.
-var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring", "direct",
-	"stream"}
+// variantNames are the names without numbers. The index is numProtocols·twoShot + protocol for packets; the others
+// follow.
+var variantNames = []string{"one_shot_ll", "one_shot_ll128", "one_shot_lamport", "two_shot_ll", "two_shot_ll128",
+	"two_shot_lamport", "ring", "direct", "stream"}
 
 // Variants lists the selectable algorithms of a collective. A collective without any has one fixed algorithm for each
 // size.
 //
 //	all_reduce       one_shot: each rank sends all data to all others; two_shot: slices to owners, results back
+//	                 lamport: sums of floats among 2, 4 or 8 ranks, up to 4 MiB; others by ll128
 //	reduce           the same, results to the root; two_shot: all ranks except the root own slices
 //	broadcast        one_shot: messages from the root to all; two_shot: the others forward slices from the root
 //	all_gather, reduce_scatter, all_to_all   one exchange; from 16 MiB per rank all_gather and all_to_all use streams
@@ -83,7 +90,8 @@ var variantNames = []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two
 func Variants(c collective.Collective) []string {
 	switch c {
 	case collective.AllReduce:
-		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll", "two_shot_ll128", "ring", "direct"}
+		return []string{"one_shot_ll", "one_shot_ll128", "one_shot_lamport", "two_shot_ll", "two_shot_ll128",
+			"two_shot_lamport", "ring", "direct"}
 	case collective.Reduce:
 		return []string{"one_shot_ll", "one_shot_ll128", "two_shot_ll128", "ring", "direct"}
 	case collective.Broadcast:

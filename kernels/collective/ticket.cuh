@@ -14,26 +14,37 @@
 namespace goccl {
 namespace collective {
 
-// finish is the last call of a block, by all its threads, however its work has ended. The release is cumulative: what
-// any thread of the block has done is visible to whatever acquires the word.
-GOCCL_DEVICE void finish(uint64_t* ticket) {
-  if (ticket == nullptr) return;
-  __syncthreads();
-  if (threadIdx.x == 0) addRelease<Scope::gpu>(ticket, uint64_t{1});
+// A launch with the attribute for it (cuda.LaunchOverlapPrevious) may take its place on the GPU before the launch ahead
+// of it has ended: as soon as that one calls overlapNext in all blocks. A large launch does so at its end, when no
+// thread waits for a peer any more: otherwise the next one would keep out kernels that peers wait for. A small launch
+// leaves room for such kernels, and calls it at its beginning; a launch of one block takes longer then.
+GOCCL_DEVICE bool overlapsEarly() {
+  constexpr uint32_t small = 20480;  // threads: a tenth of what an H100 holds
+  return gridDim.x > 1 && gridDim.x * blockDim.x <= small;
+}
+GOCCL_DEVICE void overlapNext() {
+#if GOCCL_CUDA && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
 }
 
-// overlapThreads is the size of a launch up to which the next one on the stream may take its place on the GPU before
-// this one has ended. The host has the same constant (device/launcher), with the reason.
-constexpr uint32_t overlapThreads = 20480;
-
-// begin is the first call of a block. A launch with the attribute for it (cuda.LaunchOverlapPrevious) may begin while
-// the launch before it still runs: begin waits until that has ended and all its writes are visible. Only then may the
-// next launch begin, so at most one launch waits: more would take the place of kernels that other ranks wait for.
+// begin is the first call of a block. It waits until the launch ahead has ended and all its writes are visible. Only
+// then may the next launch begin, so at most one launch waits.
 GOCCL_DEVICE void begin() {
 #if GOCCL_CUDA && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
-  if (gridDim.x * blockDim.x <= overlapThreads) asm volatile("griddepcontrol.launch_dependents;");
 #endif
+  if (overlapsEarly()) overlapNext();
+}
+
+// finish is the last call of a block, by all its threads, however its work has ended. The release is cumulative: what
+// any thread of the block has done is visible to whatever acquires the word.
+GOCCL_DEVICE void finish(uint64_t* ticket) {
+  const bool late = !overlapsEarly();
+  if (ticket == nullptr && !late) return;
+  __syncthreads();
+  if (late) overlapNext();
+  if (ticket != nullptr && threadIdx.x == 0) addRelease<Scope::gpu>(ticket, uint64_t{1});
 }
 
 }  // namespace collective

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "14a9538ef253d92c531b9848859e4a8223dca452317af51dc0b2c925d34f07f0",
+	Source:   "c5986e3a79668458599566f42cc9ff81914265b58b28fe3a6c6e6a73696fa4cd",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16_sum_n2",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "direct",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "b64f72805d2de4b273e264e5866f571d0bb9d6f57dd8272c8bf79baf3b9a96b9",
+	Source:   "2dd35627e06480bdd7c9d993f914f5d9d5fde3c0e5a5f1972ea2359645d56add",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_direct_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_direct_float16",

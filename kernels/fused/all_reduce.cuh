@@ -9,10 +9,9 @@
 // A block's flow in a launch:
 //
 //  1. send     all its rows to the peers
-//  2. clear    what its previous pass has used
+//  2. keep     the number of its passes, for the next one
 //  3. receive  row by row, all packets of a thread at once, while the row's operands are loaded; fold in rank order;
-//              finish
-//  4. keep     the area and its size, for its next pass
+//              clear; finish
 #pragma once
 
 #include <fused/packets.cuh>
@@ -55,35 +54,46 @@ GOCCL_DEVICE Status sumGroups(const Args& a, uint32_t area, uint32_t index, cons
   Group<T> own[G];
   forGroups<G>(a, first, [&](uint32_t i, uint32_t g) { own[i].load(input, g); });
   Accumulator<T, Op::sum> sum[N];
-  for (uint32_t rank = 0; rank < a.nranks; rank += batch(N)) {
-    const Status status = receive<N>(a, area, rank, places.at, [&](uint32_t r, const uint4* v) {
+  auto add = [&](uint32_t rank, uint32_t k, const uint4& packet) {
+    if (rank == 0)
+      sum[k].load(complementOf(packet));
+    else
+      sum[k].add(complementOf(packet));
+  };
+  auto addOwn = [&] {
 #pragma unroll
-      for (uint32_t k = 0; k < N; ++k) {
-        if (places.at[k] == noPacket) continue;
-        const uint4 x = r == a.rank ? sendable(own[k / V].v[k % V]) : v[k];
-        if (r == 0)
-          sum[k].load(x);
-        else
-          sum[k].add(x);
-      }
+    for (uint32_t k = 0; k < N; ++k)
+      if (places.at[k] != noPacket) add(a.rank, k, packetOf(own[k / V].v[k % V]));
+  };
+  for (uint32_t first = 0; first + 1 < a.nranks; first += batch(N)) {
+    const Status status = receive<N>(a, area, first, places.at, [&](uint32_t peer, const uint4* v) {
+      if (peer == a.rank) addOwn();
+#pragma unroll
+      for (uint32_t k = 0; k < N; ++k)
+        if (places.at[k] != noPacket) add(peer + (peer >= a.rank), k, v[k]);
     });
     if (status != statusOk) return status;
   }
+  if (a.rank + 1 == a.nranks) addOwn();
 #pragma unroll
   for (uint32_t k = 0; k < N; ++k)
     if (places.at[k] != noPacket) z[k / V].v[k % V] = sum[k].result();
   return statusOk;
 }
 
-// sumRow receives a row, the index-th of this block's slots, all packets of a thread at once, or two of a long row:
-// there are no registers for more. A thread that gives up returns the reason; its sum is then undefined.
+// atOnce is how many of its K groups a thread receives at once: all, or two packets of a long row, as there are no
+// registers for more.
+template <Type T, uint32_t K>
+constexpr uint32_t atOnce = K == 4 ? 2 / Group<T>::vectors : K;
+
+// sumRow receives a row, the index-th of this block's slots. A thread that gives up returns the reason; its sum is then
+// undefined.
 template <Type T, uint32_t K>
 GOCCL_DEVICE Status sumRow(const Args& a, uint32_t area, uint32_t index, const uint8_t* input, Row<T, K>& row) {
-  constexpr uint32_t G = K == 4 ? 2 / Group<T>::vectors : K;
   Status status = statusOk;
 #pragma unroll
-  for (uint32_t first = 0; first < K; first += G)
-    if (status == statusOk) status = sumGroups<T, G>(a, area, index, input, first, row.z + first);
+  for (uint32_t first = 0; first < K; first += atOnce<T, K>)
+    if (status == statusOk) status = sumGroups<T, atOnce<T, K>>(a, area, index, input, first, row.z + first);
   return status;
 }
 
@@ -93,7 +103,7 @@ GOCCL_DEVICE void sendGroup(const Args& a, uint8_t* slot, uint32_t index, uint32
   constexpr uint32_t V = Group<T>::vectors;
   const uint32_t offset = index * static_cast<uint32_t>(rowBytes<T>(a) / 16);
 #pragma unroll
-  for (uint32_t k = 0; k < V; ++k) send(slot, offset + g * V + k, sendable(group.v[k]));
+  for (uint32_t k = 0; k < V; ++k) send(slot, offset + g * V + k, packetOf(group.v[k]));
 }
 
 template <Type T, uint32_t K>
@@ -110,7 +120,7 @@ GOCCL_DEVICE void oneShot(const Args& a, uint32_t* shared) {
     });
   Operands<T, K> operands;
   operands.loadWeight(a);
-  pass.clear();
+  pass.keep();
   for (uint32_t i = 0; i < rows; ++i) {
     const uint32_t t = a.first + blockIdx.x + i * gridDim.x;
     Row<T, K> row;
@@ -119,7 +129,6 @@ GOCCL_DEVICE void oneShot(const Args& a, uint32_t* shared) {
     if (__syncthreads_or(s != statusOk)) return;
     row.finish(a, a.stage, t, operands, folds);
   }
-  pass.end(rows * static_cast<uint32_t>(rowBytes<T>(a) / 16), 0);
 }
 
 // twoShot: rank r owns the rows from r·slice to r·slice + slice. Block b takes the same rows of every slice: its i-th
@@ -142,7 +151,7 @@ GOCCL_DEVICE void twoShot(const Args& a, uint32_t* shared) {
     }
   Operands<T, K> operands;
   operands.loadWeight(a);
-  pass.clear();
+  pass.keep();
   for (uint32_t i = 0; i < rows; ++i) {
     const uint32_t t = rowOf(a.rank, i);
     if (t >= a.tokens) break;
@@ -162,16 +171,18 @@ GOCCL_DEVICE void twoShot(const Args& a, uint32_t* shared) {
       const uint32_t owner = peerAt(a, k), t = rowOf(owner, i);
       if (t >= a.tokens) continue;
       Row<T, K> row;
-      const Places<T, K> places(a, i, 0);
-      uint4 v[K * Group<T>::vectors];
       if (!a.divided) operands.loadResidual(a, t);
-      const Status s = receiveFrom(a, pass.area, owner, places.at, v);
+      Status s = statusOk;
+#pragma unroll
+      for (uint32_t first = 0; first < K; first += atOnce<T, K>) {
+        const Places<T, atOnce<T, K>> places(a, i, first);
+        uint4 v[atOnce<T, K> * Group<T>::vectors];
+        if (s == statusOk) s = receiveFrom(a, pass.area, owner, places.at, v);
+        row.template take<atOnce<T, K>>(first, v);
+      }
       if (__syncthreads_or(s != statusOk)) return;
-      row.take(v);
       row.finish(a, a.divided ? writing : a.stage, t, operands, folds);
     }
-  const uint32_t used = rows * static_cast<uint32_t>(rowBytes<T>(a) / 16);
-  pass.end(used, used);
 }
 
 // finishRows: the sums, or norms, are at input.

@@ -1,119 +1,119 @@
-// Packets of 16 bytes of data, without flags: args.cuh has the protocol.
+// Lamport packets between the blocks of one number: args.cuh has the protocol.
 #pragma once
 
+#include <collective/lamport.cuh>
 #include <fused/args.cuh>
-#include <goccl/packet.cuh>
 
 namespace goccl {
 namespace fused {
 
-// absent is the word that memory without a packet holds; present replaces it in data.
-constexpr uint32_t absent = 0xffffffffu;
-constexpr uint32_t present = 0xfffffffeu;
+using collective::arrived;
+using collective::complementOf;
+using collective::packetOf;
 
-// sendable makes data of a sum safe to send. The own data goes through it too, so that all ranks add the same.
-GOCCL_DEVICE uint4 sendable(uint4 v) {
-  v.x = v.x == absent ? present : v.x;
-  v.z = v.z == absent ? present : v.z;
-  return v;
+GOCCL_DEVICE void send(uint8_t* slot, uint32_t vector, uint4 packet) {
+  storePacket(reinterpret_cast<uint4*>(slot) + vector, packet);
 }
 
-GOCCL_DEVICE void send(uint8_t* slot, uint32_t vector, uint4 v) {
-  storePacket(reinterpret_cast<uint4*>(slot) + vector, v);
-}
+// batch is how many peers' packets a thread has in flight at once, when it waits for n of each. Other GPUs have no
+// registers for three.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+GOCCL_DEVICE constexpr uint32_t batch(uint32_t n) { return n == 1 ? 4 : n == 2 ? 2 : 1; }
+#else
+GOCCL_DEVICE constexpr uint32_t batch(uint32_t n) { return n == 1 ? 4 : n == 2 ? 3 : 1; }
+#endif
 
-// fetch reads a packet, and clears here if it has not arrived.
-GOCCL_DEVICE uint4 fetch(const uint8_t* slot, uint32_t vector, bool& here) {
-  const uint4 v = loadPacket(reinterpret_cast<const uint4*>(slot) + vector);
-  here = here && v.x != absent && v.z != absent;
-  return v;
-}
-
-// batch is how many ranks' packets a thread has in flight at once, when it waits for n of each.
-GOCCL_DEVICE constexpr uint32_t batch(uint32_t n) { return n <= 2 ? 4 : 1; }
+constexpr uint32_t inOrder = 0xffffffffu;  // placeOf, n = 32: slots lie in the order of ranks
 
 // noPacket is the place of a packet that this thread does not wait for.
 constexpr uint32_t noPacket = 0xffffffffu;
 
-// fetchAll reads the packets of a slot that are at places, and tells whether all have arrived.
+// fetchAll reads the packets of a slot that are at places, and tells whether all have arrived. clearAll makes their
+// memory zero.
 template <uint32_t N>
 GOCCL_DEVICE bool fetchAll(const uint8_t* slot, const uint32_t (&places)[N], uint4* v) {
   bool here = true;
 #pragma unroll
   for (uint32_t k = 0; k < N; ++k)
-    if (places[k] != noPacket) v[k] = fetch(slot, places[k], here);
+    if (places[k] != noPacket) {
+      v[k] = loadPacket(reinterpret_cast<const uint4*>(slot) + places[k]);
+      here = here && arrived(v[k]);
+    }
   return here;
 }
+template <uint32_t N>
+GOCCL_DEVICE void clearAll(uint8_t* slot, const uint32_t (&places)[N]) {
+#pragma unroll
+  for (uint32_t k = 0; k < N; ++k)
+    if (places[k] != noPacket) send(slot, places[k], make_uint4(0, 0, 0, 0));
+}
 
-// receive waits for the packets at places of every other rank of [first, first + batch(N)), and calls use(rank,
-// packets) for the ranks of that range, in rank order; the own one's are undefined.
+// await is the wait for the packets of the ranks in from, a bit set, when it has become long.
+template <uint32_t N>
+GOCCL_DEVICE Status await(const Args& a, const uint8_t* slots, uint32_t from, const uint32_t (&places)[N]) {
+  Status s = statusOk;
+#pragma unroll
+  for (uint32_t k = 0; k < N; ++k)
+    if (s == statusOk && places[k] != noPacket)
+      s = collective::awaitPackets(a.abort, reinterpret_cast<const uint4*>(slots) + places[k], a.slotBytes / 16, from,
+                                   inOrder, 32);
+  return s;
+}
+
+// receive waits for the packets at places of the peers [first, first + batch(N)), which are the ranks without this one
+// in their order, and calls use(peer, packets) for each.
 template <uint32_t N, class Use>
 GOCCL_DEVICE Status receive(const Args& a, uint32_t area, uint32_t first, const uint32_t (&places)[N], Use use) {
   uint4 v[batch(N)][N];
-  uint64_t start = 0;
-  uint32_t late = unknownPeer;
-  const Status s = spin(
-      [&] {
-        bool all = true;
+  auto slot = [&](uint32_t peer) { return sourceSlot(a, area, 0, peer + (peer >= a.rank)); };
+  for (uint32_t polls = 1;; ++polls) {
+    bool all = true;
 #pragma unroll
-        for (uint32_t i = 0; i < batch(N); ++i) {
-          const uint32_t r = first + i;
-          const bool here = r >= a.nranks || r == a.rank || fetchAll(sourceSlot(a, area, 0, r), places, v[i]);
-          late = here ? late : r;
-          all = all && here;
-        }
-        return all;
-      },
-      [&] { return checkAbort(a.abort, start, sourceSlot(a, area, 0, first), waitPacket, late); });
-  if (s != statusOk) return s;
+    for (uint32_t i = 0; i < batch(N); ++i)
+      if (first + i + 1 < a.nranks) {
+        const bool here = fetchAll(slot(first + i), places, v[i]);
+        all = all && here;
+      }
+    if (all) break;
+    pause();
+    if (__builtin_expect(polls != spinsPerCheck, 1)) continue;
+    const uint32_t others = ((1u << a.nranks) - 1) & ~(1u << a.rank);
+    const Status s = await(a, sourceSlot(a, area, 0, 0), others, places);
+    if (s != statusOk) return s;
+  }
 #pragma unroll
   for (uint32_t i = 0; i < batch(N); ++i)
-    if (first + i < a.nranks) use(first + i, v[i]);
+    if (first + i + 1 < a.nranks) {
+      use(first + i, v[i]);
+      clearAll(slot(first + i), places);
+    }
   return statusOk;
 }
 
 // receiveFrom waits for packets of the results of one rank.
 template <uint32_t N>
 GOCCL_DEVICE Status receiveFrom(const Args& a, uint32_t area, uint32_t rank, const uint32_t (&places)[N], uint4* v) {
-  const uint8_t* slot = sourceSlot(a, area, 1, rank);
+  uint8_t* slot = sourceSlot(a, area, 1, rank);
   uint64_t start = 0;
-  return spin([&] { return fetchAll(slot, places, v); },
-              [&] { return checkAbort(a.abort, start, slot, waitPacket, rank); });
+  const Status s = spin([&] { return fetchAll(slot, places, v); },
+                        [&] { return checkAbort(a.abort, start, slot, waitPacket, rank); });
+  if (s == statusOk) clearAll(slot, places);
+  return s;
 }
-
-GOCCL_DEVICE uint32_t after(uint32_t area) { return area + 1 == areas ? 0 : area + 1; }
 
 // Pass is one launch of a block.
 struct Pass {
   const Args& a;
-  State* state;
-  uint32_t area, used[2];  // of this pass; of the previous one
+  uint32_t number, area;
 
-  GOCCL_DEVICE explicit Pass(const Args& args) : a(args), state(stateOf(args)) {
-    area = after(state->area);
-    used[0] = state->used[0];
-    used[1] = state->used[1];
-  }
+  GOCCL_DEVICE explicit Pass(const Args& args)
+      : a(args), number(args.passes[blockIdx.x * passStride]), area(number % areas) {}
 
-  // clear fills what the previous pass has used. It follows the sends, which are what peers wait for.
-  GOCCL_DEVICE void clear() const {
-    const uint4 ones = make_uint4(absent, absent, absent, absent);
-    for (uint32_t half = 0; half < 2; ++half) {
-      const uint32_t n = used[half];
-      for (uint32_t k = 1; n != 0 && k < a.nranks; ++k) {
-        uint8_t* slot = sourceSlot(a, after(after(area)), half, peerAt(a, k));
-        for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) send(slot, i, ones);
-      }
-    }
-  }
-
-  // end keeps the state, when all threads have read it. inputs and results are the vectors of a slot that were used.
-  GOCCL_DEVICE void end(uint32_t inputs, uint32_t results) const {
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    state->area = area;
-    state->used[0] = inputs;
-    state->used[1] = results;
+  // keep stores the number of passes. Blocks call it when they have sent: a barrier and a store at the end of a launch
+  // would keep the next one waiting.
+  GOCCL_DEVICE void keep() const {
+    __syncthreads();  // all threads have read it
+    if (threadIdx.x == 0) a.passes[blockIdx.x * passStride] = number + 1;
   }
 };
 

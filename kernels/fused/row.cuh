@@ -5,6 +5,7 @@
 // device gives the same bits.
 #pragma once
 
+#include <collective/lamport.cuh>
 #include <fused/args.cuh>
 #include <goccl/reduce.cuh>
 
@@ -136,10 +137,12 @@ struct Row {
     forGroups<K>(a, [&](uint32_t i, uint32_t g) { z[i].store(row, g); });
   }
 
-  // take takes the row's vectors, in the order of its groups.
-  GOCCL_DEVICE void take(const uint4* v) {
+  // take takes G groups, from the first-th on, from packets.
+  template <uint32_t G>
+  GOCCL_DEVICE void take(uint32_t first, const uint4* packets) {
+    constexpr uint32_t V = Group<T>::vectors;
 #pragma unroll
-    for (uint32_t k = 0; k < K * Group<T>::vectors; ++k) z[k / Group<T>::vectors].v[k % Group<T>::vectors] = v[k];
+    for (uint32_t k = 0; k < G * V; ++k) z[first + k / V].v[k % V] = collective::complementOf(packets[k]);
   }
 
   // addResidual stores the sum and adds the residual.

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "fused",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "5be2a017f712a7141c9d9c060571a396c02188e007756ab3f4cc6ce735ab1afb",
+	Source:   "fdffc9b65596c279f173a721ac80508d4c16579544a2e02e4866d2764583dcc1",
 	Kernels: []string{
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g1",
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g2",

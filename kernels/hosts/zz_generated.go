@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "hosts",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "a6df0d8a948ca16892426241ae19e79cb35fcab3d182e934bdb7f890b313d82d",
+	Source:   "0ea34c50b767f264c7b0f64c7116a7b772d40df79a4df356843318b477a9c219",
 	Kernels: []string{
 		"ncclDevKernel_goccl_wire_few_move",
 		"ncclDevKernel_goccl_wire_few_reduce_bfloat16",

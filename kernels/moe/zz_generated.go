@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "ccf6ecbf6a9941c804e7f815613491ec4d957d54066f26266eb447d62960d16d",
+	Source:   "dc847388a4aebcc6d5606e02c3effab5dc67c7e2187f1d8512fc72eed9e4fea1",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "onesided",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "9d64b594834a0e5f480a48ebab1c9ebd2a64e3c80a29f82352c3ddc5d78882b2",
+	Source:   "5eddebfef92f3e5c12b85c429febe542b01d9e3d4cbd7ecbc1ff5005c5c98c3f",
 	Kernels: []string{
 		"ncclDevKernel_goccl_put_signal",
 		"ncclDevKernel_goccl_wait_signal",

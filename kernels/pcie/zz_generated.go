@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "pcie",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "307fd8411786f9fcc6f870b8f648522b04b91f984ea969169c86f0f0469cc428",
+	Source:   "0f776f38708bffbb92ebd9cd54b0c420eaf332eb04d5bb8bc6f303fac028c238",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float64",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float8e4m3",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "ring",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "2909ab6caaefeee48545cb7cb17388435fb912ffe48476be72ebc443a3fd1feb",
+	Source:   "09c8c48cba58970e9506d7153963e1c77d3468ac7589b89a20af141610f57a56",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_gather_ring",
 		"ncclDevKernel_goccl_all_gather_ring_words",

@@ -43,22 +43,22 @@ int main() {
   struct Rank {
     std::vector<uint8_t> window, residual, sum, residualOut, norm, quant;
     std::vector<float> scales;
-    std::vector<uint32_t> states;
+    std::vector<uint32_t> passes;
   };
   std::vector<Rank> ranks(h.ranks);
   for (auto& r : ranks) {
-    r.window.assign(h.blocks * f::areas * 2 * h.ranks * slot + 16, 0xff);
+    r.window.assign(h.blocks * f::areas * 2 * h.ranks * slot + 16, 0);
     r.residual = residual;
     for (auto* v : {&r.sum, &r.residualOut, &r.norm}) v->resize(bytes);
     r.quant.resize(elements), r.scales.resize(h.tokens);
-    r.states.resize(h.blocks * f::stateStride);
+    r.passes.resize(h.blocks * f::passStride);
   }
   std::vector<Launch> launches;
   for (uint32_t r = 0; r < h.ranks; ++r) {
     f::Args a{};
     for (uint32_t p = 0; p < h.ranks; ++p)
       a.window[p] = ranks[p].window.data() + (-reinterpret_cast<uintptr_t>(ranks[p].window.data()) & 15);
-    a.abort = &abort, a.states = ranks[r].states.data(), a.slotBytes = static_cast<uint32_t>(slot);
+    a.abort = &abort, a.passes = ranks[r].passes.data(), a.slotBytes = static_cast<uint32_t>(slot);
     a.rank = r, a.nranks = h.ranks, a.tokens = h.tokens, a.hidden = h.hidden;
     a.input = inputs[r].data(), a.residual = h.residual ? ranks[r].residual.data() : nullptr;
     a.weight = h.weight ? weight.data() : nullptr;

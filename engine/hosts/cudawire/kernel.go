@@ -76,7 +76,7 @@ func (w *Wire) launch(s *cuda.Stream) error {
 	threads := min(max((vectors+31)&^31, leastThreads, int64(b.listed+31)&^31), mostThreads)
 	cfg := cuda.Launch1D(b.tasks*int(b.width), int(threads), 0)
 	if w.overlap {
-		launcher.Overlap(&cfg)
+		cfg.Flags |= cuda.LaunchOverlapPrevious
 	}
 	f := w.kernels.move
 	if b.reductions > 0 {

@@ -14,35 +14,30 @@ import (
 const fusedAlways = 7
 
 var fusedEdits = []mutation{
-	{"", "", edit{"fused/packets.cuh", "        return all;\n", "        return polled(all);\n"}},
+	{"", "", edit{"fused/packets.cuh", "    if (all) break;\n", "    if (polled(all)) break;\n"}},
 	{"", "", edit{"fused/packets.cuh", "return fetchAll(slot, places, v);", "return polled(fetchAll(slot, places, v));"}},
-	{"", "", edit{"fused/packets.cuh", "storePacket(reinterpret_cast<uint4*>(slot) + vector, v);",
+	{"", "", edit{"fused/packets.cuh", "storePacket(reinterpret_cast<uint4*>(slot) + vector, packet);",
 		`uint2* const halves = reinterpret_cast<uint2*>(slot) + 2 * vector; // which others may see apart
   static thread_local uint32_t stores = 0;
-  storePacket(halves, make_uint2(v.x, v.y));
+  storePacket(halves, make_uint2(packet.x, packet.y));
   if (++stores % 4 == 0) polled(false);
-  storePacket(halves + 1, make_uint2(v.z, v.w));`}},
-	{"two areas", "drifting", edit{"fused/packets.cuh", "area + 1 == areas ?",
-		`area + 1 == areas - mutated("two areas") ?`}},
-	{"not cleared", "drifting", edit{"fused/packets.cuh", "const uint32_t n = used[half];",
-		`const uint32_t n = mutated("not cleared") ? 0 : used[half];`}},
-	{"results not cleared", "drifting", edit{"fused/packets.cuh", "half < 2; ++half)",
-		`half < 2u - mutated("results not cleared"); ++half)`}},
-	{"cleared as much as now", "mixed", edit{"fused/packets.cuh", "state->used[0] = inputs;",
-		`state->used[0] = mutated("cleared as much as now") ? 1 : inputs;`}},
-	{"area not kept", "drifting", edit{"fused/packets.cuh", "state->area = area;",
-		`if (!mutated("area not kept")) state->area = area;`}},
-	{"data like no packet", "mixed", edit{"fused/packets.cuh", "v.x = v.x == absent ?",
-		`v.x = v.x == absent && !mutated("data like no packet") ?`}},
-	{"own data as it is", "mixed", edit{"fused/packets.cuh", "v.z = v.z == absent ?",
-		`v.z = v.z == absent && !mutated("own data as it is") ?`}},
-	{"half a packet", "drifting", edit{"fused/packets.cuh", "&& v.z != absent;",
-		`&& (v.z != absent || mutated("half a packet"));`}},
+  storePacket(halves + 1, make_uint2(packet.z, packet.w));`}},
+	{"one area", "drifting", edit{"fused/packets.cuh", "area(number % areas)",
+		`area(mutated("one area") ? 0 : number % areas)`}},
+	{"not cleared", "drifting", edit{"fused/packets.cuh", "clearAll(slot(first + i), places);",
+		`if (!mutated("not cleared")) clearAll(slot(first + i), places);`}},
+	{"results not cleared", "drifting", edit{"fused/packets.cuh", "if (s == statusOk) clearAll(",
+		`if (s == statusOk && !mutated("results not cleared")) clearAll(`}},
+	{"pass not kept", "drifting", edit{"fused/packets.cuh", "if (threadIdx.x == 0) a.passes[",
+		`if (threadIdx.x == 0 && !mutated("pass not kept")) a.passes[`}},
+	{"data like no packet", "mixed", edit{"collective/lamport.cuh", "p.x += p.x == 0;",
+		`if (!mutated("data like no packet")) p.x += p.x == 0;`}},
+	{"half a packet", "drifting", edit{"collective/lamport.cuh", "return packet.x != 0 && packet.z != 0;",
+		`return packet.x != 0 && (packet.z != 0 || mutated("half a packet"));`}},
 	{"one fold for all", "mixed", edit{"fused/row.cuh", "words + (number++ & 1)",
 		`words + (mutated("one fold for all") ? 0 : number++ & 1)`}},
-	{"no rank order", "mixed", edit{"fused/all_reduce.cuh", "r == a.rank ? sendable(own[k / V].v[k % V]) : v[k];",
-		`mutated("no rank order") && r < 2 && a.nranks > 2 ? (a.rank == 1 - r ? sendable(own[k / V].v[k % V]) : v[k]) ` +
-			`: r == a.rank ? sendable(own[k / V].v[k % V]) : v[k];`}},
+	{"no rank order", "mixed", edit{"fused/all_reduce.cuh", "if (peer == a.rank) addOwn();",
+		`if (peer == (mutated("no rank order") && a.rank == 2 ? 1 : a.rank)) addOwn();`}},
 }
 
 // TestFused runs the fused all-reduces against a plain twin, over random shapes, types and quantisations, on ranks that
@@ -56,6 +51,7 @@ func TestFused(t *testing.T) {
 	for i, path := range paths {
 		paths[i] = "fused/" + filepath.Base(path)
 	}
+	paths = append(paths, "collective/lamport.cuh")
 	program := buildSanitized(t, "fused", "-I"+brokenHeaders(t, paths, mutationEdits(fusedEdits)))
 	for _, name := range []string{"mixed", "drifting", "aborted"} {
 		t.Run(name, func(t *testing.T) {

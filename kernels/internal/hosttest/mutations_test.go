@@ -40,6 +40,13 @@ var unordered = []edit{
 		"return polled(passed(seen = loadAcquire<Scope::sys>(word), number));"},
 	{"collective/direct.cuh", "return loadAcquire<Scope::sys>(here + 2) >= number;",
 		"return polled(loadAcquire<Scope::sys>(here + 2) >= number);"},
+	{"collective/lamport.cuh", "      pause();\n", "      polled(false);\n"},
+	// Halves of a packet arrive apart.
+	{"collective/lamport.cuh", "storePacket(push.target(p) + u, own);",
+		`uint2* q = reinterpret_cast<uint2*>(push.target(p) + u);
+      storePacket(q, make_uint2(own.x, own.y));
+      polled(own.y % 8 != 1);
+      storePacket(q + 1, make_uint2(own.z, own.w));`},
 	// Ranks that compare counts late find them all the same.
 	{"collective/all_to_all_v.cuh", "const LL16Packet* in = countPackets(",
 		"if (p != a.rank && (p + epoch) % 3 == 0) sleepNs(20000000);\n    const LL16Packet* in = countPackets("},
@@ -63,6 +70,22 @@ var mutations = []mutation{
 		`return e == 0xffffffffu && !mutated("epoch zero") ?`}},
 	{"no token", "move", edit{"collective/rooted.cuh", "if (!token) return statusOk;",
 		`if (!token || mutated("no token")) return statusOk;`}},
+
+	// Lamport packets.
+	{"one set", "lamport", edit{"collective/lamport.cuh", "(keepBelow(before) & 1)",
+		`(keepBelow(before) & (mutated("one set") ? 0u : 1u))`}},
+	{"not zeroed", "lamport", edit{"collective/lamport.cuh", "if (from >> r & 1) storePacket(",
+		`if ((from >> r & 1) && !mutated("not zeroed")) storePacket(`}},
+	{"own copy only", "lamport", edit{"collective/lamport.cuh", "b < launchCopies;",
+		`b < (mutated("own copy only") ? gridDim.x : launchCopies);`}},
+	{"launch not counted", "lamport", edit{"collective/lamport.cuh", "= before + 1;",
+		`= before + 1 - mutated("launch not counted");`}},
+	{"ones not replaced", "lamport", edit{"collective/lamport.cuh", "p.z += p.z == 0;",
+		`if (!mutated("ones not replaced")) p.z += p.z == 0;`}},
+	{"half a packet", "lamport", edit{"collective/lamport.cuh", "return packet.x != 0 && packet.z != 0;",
+		`return packet.x != 0 && (mutated("half a packet") || packet.z != 0);`}},
+	{"no slice of its owner", "lamport", edit{"collective/lamport.cuh", "push.store(a.recv + a.rank * slice, u,",
+		`if (!mutated("no slice of its owner")) push.store(a.recv + a.rank * slice, u,`}},
 
 	// Messages between pairs.
 	{"no credit", "messages", edit{"collective/p2p.cuh", "static_cast<int32_t>(k - taken) <",

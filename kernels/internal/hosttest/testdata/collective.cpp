@@ -1,5 +1,6 @@
 // The collective kernels, several launches in a row on ranks that drift apart: collective NAME [MUTATION...]. A
 // mutation is a line of the kernels that collective_test.go has made breakable.
+#include "lamports.hpp"
 #include "rings.hpp"
 
 using namespace ranks;
@@ -78,6 +79,8 @@ int main(int argc, char** argv) {
     foldAll();
   else if (name == "fold-aborted")
     foldAborted();
+  else if (name == "lamport")
+    lamport();
   else if (name == "tickets")
     tickets();
   else

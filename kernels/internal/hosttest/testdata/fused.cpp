@@ -20,20 +20,20 @@ constexpr uint32_t slotBytes = 2048, blocksAtMost = 3;
 struct World {
   const uint32_t n;
   std::vector<std::unique_ptr<Memory>> windows;
-  std::vector<std::vector<uint32_t>> states;
+  std::vector<std::vector<uint32_t>> passes;
 
   explicit World(uint32_t ranksN) : n(ranksN) {
     for (uint32_t r = 0; r < n; ++r) {
       windows.push_back(std::make_unique<Memory>(blocksAtMost * f::areas * 2 * n * slotBytes));
-      std::memset(windows[r]->data, 0xff, windows[r]->bytes);
-      states.emplace_back(blocksAtMost * f::stateStride, 0);
+      std::memset(windows[r]->data, 0, windows[r]->bytes);
+      passes.emplace_back(blocksAtMost * f::passStride, 0xfffffffb);
     }
   }
   f::Args args(uint32_t rank) {
     f::Args a{};
     for (uint32_t r = 0; r < n; ++r) a.window[r] = windows[r]->data;
     a.abort = abortBlock();
-    a.states = states[rank].data();
+    a.passes = passes[rank].data();
     a.slotBytes = slotBytes;
     a.rank = rank;
     a.nranks = n;
