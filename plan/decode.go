@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -67,11 +68,9 @@ func (d *decoder) member(mark int) string {
 		d.fail(at, "an empty key")
 		return ""
 	}
-	for _, s := range d.seen[mark:] {
-		if s == k {
-			d.fail(at, "key %q comes twice", k)
-			return ""
-		}
+	if slices.Contains(d.seen[mark:], k) {
+		d.fail(at, "key %q comes twice", k)
+		return ""
 	}
 	d.seen = append(d.seen, k)
 	return k

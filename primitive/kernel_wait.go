@@ -63,8 +63,7 @@ func giveUp(err error, block, detail device.Ptr, op uint32) Status {
 		return StatusOK
 	}
 	s := StatusTimeout
-	var a *wait.AbortError
-	if errors.As(err, &a) {
+	if a, ok := errors.AsType[*wait.AbortError](err); ok {
 		s = Status(a.Reason)
 	}
 	if block != 0 {

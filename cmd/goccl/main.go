@@ -85,8 +85,7 @@ func run(args []string) int {
 	parsed, err := parser.Parse(usual(args[1:])) // --help ends the program
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "goccl: %v\n", err)
-		var pe *kong.ParseError
-		if errors.As(err, &pe) {
+		if pe, ok := errors.AsType[*kong.ParseError](err); ok {
 			fmt.Fprintf(os.Stderr, "Try \"goccl %s--help\".\n", commandPath(pe.Context))
 		}
 		return 2
@@ -164,16 +163,14 @@ func status(ctx context.Context, err error) int {
 	if err == nil {
 		return 0
 	}
-	var by interrupted
-	if errors.As(context.Cause(ctx), &by) {
+	if by, ok := errors.AsType[interrupted](context.Cause(ctx)); ok {
 		if setting.Get("GOCCL_RUN_ID") == "" { // otherwise the launcher says so, once
 			fmt.Fprintln(os.Stderr, "goccl: interrupted")
 		}
 		return 128 + int(by)
 	}
 	status, text := 1, err
-	var ee *exitError
-	if errors.As(err, &ee) {
+	if ee, ok := errors.AsType[*exitError](err); ok {
 		status, text = ee.status, ee.err
 	}
 	if text != nil {

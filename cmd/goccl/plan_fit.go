@@ -133,8 +133,7 @@ func readTimes(file string, step float64) ([]simulate.Measurement, error) {
 
 // inJSON says where a JSON file is wrong, in the words of the format.
 func inJSON(err error) string {
-	var t *json.UnmarshalTypeError
-	if errors.As(err, &t) {
+	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return strings.TrimSpace(fmt.Sprintf("an unexpected %s at byte %d %s", t.Value, t.Offset, t.Field))
 	}
 	return err.Error()

@@ -43,7 +43,7 @@ func (c *tuneCommand) planSearch(ctx context.Context) (perf.PlanSearch, error) {
 		var list []*plan.Plan
 		for i := 0; i < len(r.Candidates) && len(list) < plansPerSize && r.Candidates[i].Err == nil; i++ {
 			p, err := r.Candidates[i].Prove()
-			if wrong := (*verify.Violation)(nil); errors.As(err, &wrong) {
+			if errors.As(err, new(*verify.Violation)) {
 				continue
 			}
 			if err != nil {

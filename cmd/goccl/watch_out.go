@@ -37,8 +37,7 @@ func (c *watchCommand) outputs(ctx context.Context, s *streams) (*outputs, error
 		}
 		l, err := observe.Listen(address, false)
 		if err != nil {
-			var unknown *net.DNSError
-			if errors.As(err, &unknown) || errors.As(err, new(*net.AddrError)) {
+			if errors.As(err, new(*net.DNSError)) || errors.As(err, new(*net.AddrError)) {
 				err = &exitError{2, fmt.Errorf("--%s %s: use HOST:PORT or :PORT: %w", what, address, err)}
 			}
 			return err

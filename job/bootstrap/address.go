@@ -113,11 +113,10 @@ func (a rootAddress) targets() []target {
 func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	for attempt := 0; ; attempt++ {
 		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-		var dns *net.DNSError
 		switch {
 		case err == nil:
 			return ips, nil
-		case !errors.As(err, &dns) || ctx.Err() != nil:
+		case !errors.As(err, new(*net.DNSError)) || ctx.Err() != nil:
 			return nil, err
 		case attempt == 4:
 			return nil, nil

@@ -148,14 +148,11 @@ func (c *collective) takeWaiting() []bool {
 
 // explain makes the error of this rank.
 func (c *collective) explain(ctx context.Context, culprit int, err error) error {
-	var told *toldError
-	var unsent errUnsent
-	var left *withdrawal
 	switch {
-	case culprit < 0 && errors.As(err, &unsent):
+	case culprit < 0 && errors.As(err, new(errUnsent)):
 		return c.g.fail(c.op.String(), -1, err)
-	case errors.As(err, &left): // it names the rank to blame, which need not be the one awaited
-	case errors.As(err, &told):
+	case errors.As(err, new(*withdrawal)): // it names the rank to blame, which need not be the one awaited
+	case errors.As(err, new(*toldError)):
 		if culprit < 0 || !errors.Is(err, ErrPeerDead) {
 			return c.g.fail(c.op.String(), culprit, err)
 		}
@@ -212,8 +209,7 @@ func (g *group) culprit(op collectiveOp, rank int, err error) error {
 			break
 		}
 	}
-	var w *withdrawal
-	if errors.As(err, &w) {
+	if w, ok := errors.AsType[*withdrawal](err); ok {
 		rank = g.blames(w)
 	}
 	if errors.Is(err, ErrPeerDead) {

@@ -81,13 +81,12 @@ func (d *dialer) dial(ctx context.Context, targets []target, me greeting, gone t
 			if err == nil {
 				return fc, them, nil
 			}
-			var again errRetry
 			cut := over(ctx)
 			// An attempt that the end of ctx cut short gives no information about the other side.
 			if !cut || last == nil {
 				last = fmt.Errorf("%s: %w", t.address, err)
 			}
-			if !cut && (!errors.As(err, &again) || shortage.Lasts(err)) {
+			if !cut && (!errors.As(err, new(errRetry)) || shortage.Lasts(err)) {
 				return nil, them, last
 			}
 			if err := way.judge(err, len(targets), d.log); err != nil && !cut {

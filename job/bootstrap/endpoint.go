@@ -149,8 +149,7 @@ func (e *endpoint) send(ctx context.Context, kind frameKind, peer int, space, ta
 		return nil
 	}
 	err = e.t.send(ctx, peer, kind, space, tag, data)
-	var unsent errUnsent
-	if err == nil || ctx.Err() != nil || errors.As(err, &unsent) {
+	if err == nil || ctx.Err() != nil || errors.As(err, new(errUnsent)) {
 		return err
 	}
 	// The connection broke. The membership decides whether that is a goodbye or a death.

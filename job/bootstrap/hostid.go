@@ -68,13 +68,12 @@ func (d *dialer) dialHere(ctx context.Context, name socketName, me greeting) (*f
 	var shortage openfiles.Shortage
 	for {
 		fc, them, err := d.try(ctx, t, me)
-		var again errRetry
 		switch {
 		case err == nil:
 			return fc, them, nil
 		case errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errOtherUser):
 			return nil, them, fmt.Errorf("%w: %w", errNotHere, err)
-		case !errors.As(err, &again) || shortage.Lasts(err):
+		case !errors.As(err, new(errRetry)) || shortage.Lasts(err):
 			return nil, them, fmt.Errorf("%s: %w", t.address, err)
 		}
 		select {

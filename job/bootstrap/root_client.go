@@ -131,8 +131,8 @@ func (rc *rootClient) giveUp(err error) error {
 			err = fmt.Errorf("%w; %s", err, rc.note)
 		}
 		rc.mu.Lock()
-		var told *blame // an error from the root, which already contains the missing ranks
-		if s := rc.status; s != nil && s.total > 0 && !errors.As(err, &told) {
+		// An error from the root already contains the missing ranks.
+		if s := rc.status; s != nil && s.total > 0 && !errors.As(err, new(*blame)) {
 			err = fmt.Errorf("%w; ranks %s have not come", err, s)
 			if s.total == 1 {
 				err = &blame{s.missing[0], err}

@@ -127,8 +127,7 @@ func (t *TCP) init(ctx context.Context, where func(*config) (meeting, error)) er
 	if err != nil {
 		t.state = tcpClosed
 		peer := -1
-		var b *blame
-		if errors.As(err, &b) {
+		if b, ok := errors.AsType[*blame](err); ok {
 			peer = b.peer
 		}
 		return fail(op, t.rank, peer, err)

@@ -181,8 +181,7 @@ func (b *branch) attach(ctx context.Context, o *overlay, rc *rootClient) (*rootC
 // reasonOf encodes why this rank has stopped joining, for the ranks below.
 func reasonOf(err error) []byte {
 	f := rootFailure{peer: -1, text: err.Error()}
-	var b *blame
-	if errors.As(err, &b) {
+	if b, ok := errors.AsType[*blame](err); ok {
 		f.peer = int32(b.peer)
 	}
 	if errors.Is(err, ErrTimeout) {

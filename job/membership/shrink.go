@@ -22,8 +22,7 @@ type Joiner[C io.Closer] func(ctx context.Context, members []int, space int) (C,
 func Shrink[C io.Closer](ctx context.Context, g *Group, exclude []int, join Joiner[C]) (none C, err error) {
 	for number := g.Agreement.Begin(0); ; {
 		sub, err := shrink(ctx, g, exclude, join)
-		var later *agreement.Overtaken
-		if errors.As(err, &later) {
+		if later, ok := errors.AsType[*agreement.Overtaken](err); ok {
 			number = g.Agreement.Begin(max(number+1, later.Number))
 			continue
 		}

@@ -56,8 +56,7 @@ func checkShapes(p *plan.Plan, r *resolved, report *Report, opts *Options) error
 
 // orders reports whether a plan may have been refused because packets bring order in messages of some sizes only.
 func (c *checker) orders(err error) bool {
-	v := (*Violation)(nil)
-	return errors.As(err, &v) && len(c.sets) > 1 && c.p.UsesPackets()
+	return errors.As(err, new(*Violation)) && len(c.sets) > 1 && c.p.UsesPackets()
 }
 
 // checker runs the verifier for the shapes of a plan.

@@ -162,8 +162,7 @@ func (l *listener) admit(c net.Conn, pending *sockets.Pending) {
 func (l *listener) retry(ctx context.Context, try func() error) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
 		err := try()
-		var again errRetry
-		if err == nil || !errors.As(err, &again) || l.closed.Load() {
+		if err == nil || !errors.As(err, new(errRetry)) || l.closed.Load() {
 			return err
 		}
 		select {
