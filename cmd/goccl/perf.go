@@ -104,10 +104,10 @@ func (c *perfCommand) Run(ctx context.Context, s *streams, k *kong.Context) erro
 	for _, n := range c.Sizes {
 		o.SizeList = append(o.SizeList, int64(n))
 	}
-	if o.Types, err = types(c.Dtype); err != nil {
+	if o.Types, err = parsed(c.Dtype, datatype.NumTypes, datatype.ParseType); err != nil {
 		return &exitError{2, err}
 	}
-	if o.Ops, err = ops(c.Op); err != nil {
+	if o.Ops, err = parsed(c.Op, datatype.NumOps, datatype.ParseOp); err != nil {
 		return &exitError{2, err}
 	}
 	err = perf.Run(ctx, o)
@@ -168,14 +168,6 @@ func machine(ctx context.Context) any {
 		return map[string]string{"error": err.Error()}
 	}
 	return m
-}
-
-func types(names []string) ([]datatype.Type, error) {
-	return parsed(names, datatype.NumTypes, datatype.ParseType)
-}
-
-func ops(names []string) ([]datatype.Op, error) {
-	return parsed(names, datatype.NumOps, datatype.ParseOp)
 }
 
 // parsed parses names, of which all means every value below the number of values.

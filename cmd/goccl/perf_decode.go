@@ -39,7 +39,7 @@ func (c *perfCommand) decode(ctx context.Context, s *streams, k *kong.Context) e
 	if c.Iters > 0 {
 		o.Steps = int(c.Iters)
 	}
-	if list, err := types(c.Dtype); err != nil || len(list) != 1 {
+	if list, err := parsed(c.Dtype, datatype.NumTypes, datatype.ParseType); err != nil || len(list) != 1 {
 		return &exitError{2, fmt.Errorf("decode takes one element type: half, bfloat16 or float")}
 	} else if list[0] != datatype.Float32 || len(c.Dtype) == 1 && c.Dtype[0] == "float32" { // float is perf's default
 		o.Type = list[0]

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -73,18 +74,9 @@ func parseSize(s string) (size, error) {
 	if err != nil || n < 0 || point && (e != nil || fraction == "") {
 		return 0, fmt.Errorf("%q is not a size: use bytes, with an optional K, M or G", s)
 	}
-	shift := 0
-	switch unit := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(s[len(digits):]), "B"), "I"); unit {
-	case "":
-	case "K":
-		shift = 10
-	case "M":
-		shift = 20
-	case "G":
-		shift = 30
-	case "T":
-		shift = 40
-	default:
+	unit := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(s[len(digits):]), "B"), "I")
+	shift := 10 * slices.Index([]string{"", "K", "M", "G", "T"}, unit)
+	if shift < 0 {
 		return 0, fmt.Errorf("%q is not a size: unknown unit %q", s, unit)
 	}
 	if n > math.MaxInt64>>shift {

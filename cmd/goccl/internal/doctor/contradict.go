@@ -3,6 +3,7 @@ package doctor
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -117,12 +118,7 @@ func named(m *topo.Machine, name string, rdma, exact bool) bool {
 // virtual tells whether there is an interface without hardware, which topo does not list: a bridge, a bond.
 func virtual(name string, exact bool) bool {
 	all, err := filepath.Glob("/sys/class/net/" + name + "*")
-	for _, p := range all {
-		if !exact || filepath.Base(p) == name {
-			return true
-		}
-	}
-	return err != nil
+	return err != nil || slices.ContainsFunc(all, func(p string) bool { return !exact || filepath.Base(p) == name })
 }
 
 func exists(path string) bool {

@@ -102,7 +102,8 @@ func isolated(root string, m *topo.Machine) Isolation {
 	tried := map[string]struct {
 		need string
 		err  error
-	}{"memfd_create": {"shared memory of goccl", tryMemfd()}, "pidfd_open": {"notice of a death", tryPidfd()},
+	}{"memfd_create": {"shared memory of goccl", tried(unix.MemfdCreate("goccl-doctor", unix.MFD_CLOEXEC))},
+		"pidfd_open":       {"notice of a death", tried(unix.PidfdOpen(os.Getpid(), 0))},
 		"process_vm_readv": {"host buffers of other ranks in MPI and UCX", tryReadv()},
 		"get_mempolicy":    {"NUMA placement in NCCL", tryMempolicy()}}
 	for name, t := range tried {

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/goccl/goccl/job/topo"
 )
@@ -92,15 +93,7 @@ func count(n uint64) string {
 }
 
 func rdma(m *topo.Machine) bool {
-	if m == nil {
-		return false
-	}
-	for _, n := range m.NICs {
-		if n.RDMA != "" {
-			return true
-		}
-	}
-	return false
+	return m != nil && slices.ContainsFunc(m.NICs, func(n topo.NIC) bool { return n.RDMA != "" })
 }
 
 // network reports the network devices that jobs on several hosts would use.

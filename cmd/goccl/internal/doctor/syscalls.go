@@ -9,16 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func tryMemfd() error {
-	fd, err := unix.MemfdCreate("goccl-doctor", unix.MFD_CLOEXEC)
-	if err == nil {
-		_ = unix.Close(fd)
-	}
-	return err
-}
-
-func tryPidfd() error {
-	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+// tried closes what a system call has opened, and returns its error.
+func tried(fd int, err error) error {
 	if err == nil {
 		_ = unix.Close(fd)
 	}

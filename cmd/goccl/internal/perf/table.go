@@ -44,26 +44,20 @@ func (t *Table) printf(format string, args ...any) {
 	}
 }
 
-const (
-	firstWidth = 38 // "%10s %8s %8s %7s" and a gap
-	otherWidth = 38 // "%10s %8s %7s %7s" and a gap
-)
+const groupWidth = 38 // "%10s %8s %8s %7s" and a gap
 
 func (t *Table) header() {
 	line := func(a, b string) { t.printf("%s\n", strings.TrimRight(a+b, " ")) }
 	lead := "# " + strings.Repeat(" ", 49)
 	var names string
 	for _, f := range t.forms {
-		for i, lib := range t.libraries {
+		for _, lib := range t.libraries {
 			label := f
 			if len(t.libraries) > 1 {
 				label = f + ": " + lib
 			}
-			w := firstWidth
-			if i > 0 {
-				w = otherWidth
-			}
-			names += center(label, w)
+			left := max(0, (groupWidth-len(label))/2)
+			names += fmt.Sprintf("%-*s", groupWidth, strings.Repeat(" ", left)+label)
 		}
 	}
 	line(lead, names)
@@ -85,11 +79,6 @@ func (t *Table) header() {
 	}
 	line(a, "")
 	line(b, "")
-}
-
-func center(s string, w int) string {
-	left := max(0, (w-len(s))/2)
-	return fmt.Sprintf("%-*s", w, strings.Repeat(" ", left)+s)
 }
 
 // Dropped says which sizes have no line.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/collective"
@@ -52,10 +53,8 @@ type planScore struct {
 }
 
 func (s *planScore) at(size int64) int {
-	for i, known := range s.sizes {
-		if known == size {
-			return i
-		}
+	if i := slices.Index(s.sizes, size); i >= 0 {
+		return i
 	}
 	s.sizes, s.gains = append(s.sizes, size), append(s.gains, map[int]float64{})
 	return len(s.sizes) - 1
