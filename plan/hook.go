@@ -123,10 +123,8 @@ func hookEdges(hooks []Hook, is func(to, from int) bool, end int) (ids []int) {
 // Hooked reports whether the plan has hooks.
 func (p *Plan) Hooked() bool {
 	for r := range p.GPUs {
-		for i := range p.GPUs[r].Channels {
-			if p.GPUs[r].Channels[i].Type == HookChannel {
-				return true
-			}
+		if slices.ContainsFunc(p.GPUs[r].Channels, func(c Channel) bool { return c.Type == HookChannel }) {
+			return true
 		}
 	}
 	return false

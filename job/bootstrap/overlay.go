@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -241,13 +242,10 @@ func (o *overlay) cut(peer int, cause error) {
 }
 
 // all lists the links.
-func (o *overlay) all() (list []*link) {
+func (o *overlay) all() []*link {
 	o.e.mu.Lock()
 	defer o.e.mu.Unlock()
-	for l := range o.links {
-		list = append(list, l)
-	}
-	return list
+	return slices.Collect(maps.Keys(o.links))
 }
 
 var errDied = errors.New("the process died")

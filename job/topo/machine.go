@@ -3,6 +3,7 @@ package topo
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 )
 
@@ -156,15 +157,10 @@ func (m *Machine) GPU(busID string) (GPU, bool) {
 // FullMesh reports whether all pairs of GPUs have peer access over the same number of NVLinks. The kernels are designed
 // for that case.
 func (m *Machine) FullMesh() bool {
-	if len(m.GPUs) < 2 || len(m.Links) != len(m.GPUs)*(len(m.GPUs)-1)/2 {
-		return false
-	}
-	for _, l := range m.Links {
-		if !l.P2P || l.Path != PathNVLink || l.NVLinks != m.Links[0].NVLinks {
-			return false
-		}
-	}
-	return true
+	return len(m.GPUs) >= 2 && len(m.Links) == len(m.GPUs)*(len(m.GPUs)-1)/2 &&
+		!slices.ContainsFunc(m.Links, func(l Link) bool {
+			return !l.P2P || l.Path != PathNVLink || l.NVLinks != m.Links[0].NVLinks
+		})
 }
 
 // NearestNIC returns the NIC that is closest to a GPU: NICs that are up first, then by path, then InfiniBand before

@@ -1,5 +1,7 @@
 package dsl
 
+import "slices"
+
 // placeSyncs turns the author's SyncType into nop operations, which synchronize all threads of the block. It drops nops
 // that have no effect: at the start of a block, and right after another synchronization point.
 func (p *CollectiveProgram) placeSyncs(ops []*operation) []*operation {
@@ -115,21 +117,11 @@ func (s *pending) run(ops []*operation) []*operation {
 }
 
 func (s *pending) due(o *operation) bool {
-	if s.admitted && (o.movesData() || o.publishes()) {
+	switch {
+	case s.admitted && (o.movesData() || o.publishes()), s.moved && o.publishes(),
+		o.admits() && slices.ContainsFunc(o.channels, func(c *channel) bool { return s.waited[c] }),
+		slices.ContainsFunc(o.semaphores, func(m *Semaphore) bool { return s.semaphores[m.id] }):
 		return true
-	}
-	if s.moved && o.publishes() {
-		return true
-	}
-	for _, c := range o.channels {
-		if s.waited[c] && o.admits() {
-			return true
-		}
-	}
-	for _, m := range o.semaphores {
-		if s.semaphores[m.id] {
-			return true
-		}
 	}
 	reads, writes := o.accesses()
 	return clash(writes, s.writes) || clash(writes, s.reads) || clash(reads, s.writes)

@@ -31,12 +31,7 @@ func (g *Renaming) oneMap() bool {
 }
 
 func (g *Renaming) equal(h *Renaming) bool {
-	for pl := range g.Chunks {
-		if !slices.Equal(g.Chunks[pl], h.Chunks[pl]) {
-			return false
-		}
-	}
-	return slices.Equal(g.Ranks, h.Ranks)
+	return slices.EqualFunc(g.Chunks[:], h.Chunks[:], slices.Equal) && slices.Equal(g.Ranks, h.Ranks)
 }
 
 // Chunk returns the new number of a chunk of a plane.

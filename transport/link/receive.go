@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -308,10 +310,7 @@ func (c *command) change(m Memory, data []byte) error {
 func (r *Receiver) Close() error {
 	r.mu.Lock()
 	r.closed = true
-	all := make([]*inbound, 0, len(r.inbound))
-	for in := range r.inbound {
-		all = append(all, in)
-	}
+	all := slices.Collect(maps.Keys(r.inbound))
 	r.mu.Unlock()
 	word := blame(r.opt.Blame)
 	for _, in := range all {
