@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -276,11 +277,7 @@ func (c *Context) Close() error {
 	if c.cause == nil {
 		close(c.done)
 	}
-	owned := make([]closer, 0, len(c.owned))
-	for r := range c.owned {
-		owned = append(owned, r)
-	}
-	ages := c.owned
+	owned, ages := slices.Collect(maps.Keys(c.owned)), c.owned
 	c.owned = map[closer]uint64{}
 	networks := c.networks
 	c.mu.Unlock()
@@ -329,7 +326,7 @@ func (c *Context) release(networks map[Transport]*network) error {
 	c.streams, c.tokens = nil, nil
 	c.mu.Unlock()
 	for _, s := range streams {
-		errs = append(errs, s.close())
+		errs = append(errs, device.CloseAll(s.streams...))
 	}
 	for _, t := range tokens {
 		errs = append(errs, t.close())

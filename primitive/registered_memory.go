@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -228,8 +230,5 @@ func (m *RegisteredMemory) Close() error {
 	for _, r := range networks {
 		errs = append(errs, r.close(name))
 	}
-	for _, p := range mappings {
-		errs = append(errs, p.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, device.CloseAll(slices.Collect(maps.Values(mappings))...))...)
 }

@@ -62,14 +62,6 @@ func (c *Context) stream(dev device.Device) (ipc.WordStream, ipc.Adder, error) {
 	return p.streams[p.next], p.adder, nil
 }
 
-func (p *streamPool) close() error {
-	var errs []error
-	for _, s := range p.streams {
-		errs = append(errs, s.Close())
-	}
-	return errors.Join(errs...)
-}
-
 // signalKernel adds to words by the kernel goccl_signal_add.
 type signalKernel struct {
 	fn *cuda.Function

@@ -2,7 +2,6 @@ package share
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -267,10 +266,7 @@ func (b *Buffers) Close() error {
 	for _, peer := range b.maps {
 		b.retired = slices.AppendSeq(b.retired, maps.Values(peer))
 	}
-	var errs []error
-	for _, m := range b.retired {
-		errs = append(errs, m.Close())
-	}
+	err := device.CloseAll(b.retired...)
 	b.own, b.byNumber, b.maps, b.released, b.retired = nil, nil, nil, nil, nil
-	return errors.Join(errs...)
+	return err
 }

@@ -190,17 +190,13 @@ func (p *Port) Close() error {
 	p.mu.Lock()
 	peers, regions := slices.Collect(maps.Keys(p.peers)), slices.Collect(maps.Keys(p.regions))
 	p.mu.Unlock()
-	var errs []error
 	var closing sync.WaitGroup // goodbyes take a round trip each
 	results := make([]error, len(peers))
 	for i, peer := range peers {
 		closing.Go(func() { results[i] = peer.Close() })
 	}
 	closing.Wait()
-	errs = append(errs, results...)
-	for _, r := range regions {
-		errs = append(errs, r.Close())
-	}
+	errs := append(results, device.CloseAll(regions...))
 	close(p.stop)
 	p.events.close()
 	p.tasks.Wait()

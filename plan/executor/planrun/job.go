@@ -47,10 +47,7 @@ func Threads(ctx context.Context, o Options) error {
 		wg.Go(func() { errs[r] = Join(ctx, boots[r], o) })
 	}
 	wg.Wait()
-	for _, b := range boots {
-		errs = append(errs, b.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, device.CloseAll(boots...))...)
 }
 
 // Join runs one rank of the job.

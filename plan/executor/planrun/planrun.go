@@ -323,10 +323,7 @@ func (b *buffers) guards(p device.Ptr, n int64, rank int) error {
 }
 
 func (b *buffers) close() error {
-	var errs []error
-	for _, m := range b.mem {
-		errs = append(errs, m.Close())
-	}
+	err := device.CloseAll(b.mem...)
 	b.mem, b.heap = nil, nil
-	return errors.Join(errs...)
+	return err
 }
