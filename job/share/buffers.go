@@ -1,7 +1,6 @@
 package share
 
 import (
-	"context"
 	"log/slog"
 	"maps"
 	"slices"
@@ -36,11 +35,9 @@ type regions interface {
 // A kernel that uses peers' mappings of a buffer must not end before the peers have done with them: whoever frees the
 // buffer waits for this rank's kernels only.
 type Buffers struct {
-	boot       bootstrap.Bootstrap
-	dev        device.Device
-	regions    regions // nil: nothing is shared
-	tag        int
-	rank, size int
+	*mailbox
+	dev     device.Device
+	regions regions // nil: nothing is shared
 
 	sweeping sync.Mutex // held by Sweep and Close, before mu
 
@@ -54,9 +51,6 @@ type Buffers struct {
 	tasks    []func()              // for the goroutine that exports and sends, in order
 	short    bool                  // of free memory, at the last Sweep or since
 	wake     chan struct{}         // there are tasks
-	ctx      context.Context
-	stop     context.CancelFunc
-	running  sync.WaitGroup
 }
 
 // buffer is an allocation of this rank.
@@ -81,15 +75,14 @@ func (a *buffer) decide() { a.once.Do(func() { close(a.decided) }) }
 // NewBuffers shares nothing yet; it starts to receive the offers of peers. Its bootstrap messages carry tag, which
 // nothing else may use.
 func NewBuffers(b bootstrap.Bootstrap, tag int, dev device.Device) *Buffers {
-	s := &Buffers{boot: b, dev: dev, tag: tag, rank: b.Rank(), size: b.WorldSize(), own: map[uint64]*buffer{},
+	s := &Buffers{mailbox: newMailbox(b, tag, "buffer"), dev: dev, own: map[uint64]*buffer{},
 		byNumber: map[uint32]*buffer{}, wake: make(chan struct{}, 1)}
 	s.regions, _ = dev.(regions)
 	for range s.size {
 		s.maps = append(s.maps, map[uint32]*Mapping{})
 	}
-	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.running.Go(s.work)
-	s.listen()
+	s.receive(s.handle, nil)
 	return s
 }
 

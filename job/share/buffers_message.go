@@ -1,11 +1,9 @@
 package share
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 
-	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport/wire"
 )
 
@@ -127,36 +125,13 @@ func (b *Buffers) withdraw(a *buffer) {
 	}
 }
 
-// send sends a message to a peer, or to all if to is -1. A peer that cannot receive it has left, or will end by its own
-// deadline.
+// send sends a message about a buffer to a peer, or to all if to is -1.
 func (b *Buffers) send(what uint8, number uint32, to int, put func(*wire.Writer)) {
 	var w wire.Writer
 	w.U8(what)
 	w.U32(number)
 	put(&w)
-	message := w.Seal(bufferKind, bufferVersion)
-	for p := range b.size {
-		if p == b.rank || to >= 0 && p != to {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(b.ctx, sendLimit)
-		if err := b.boot.Send(ctx, p, b.tag, message); err != nil {
-			slog.Debug("a message about a buffer cannot be sent", "rank", b.rank, "peer", p, "buffer", number, "cause", err)
-		}
-		cancel()
-	}
-}
-
-// listen receives messages until the bootstrap or the buffers are closed.
-func (b *Buffers) listen() {
-	bootstrap.Serve(b.ctx, &b.running, b.boot, b.tag, func(peer int, message []byte) error {
-		err := b.handle(peer, message)
-		if err != nil {
-			slog.Warn("a peer's message about buffers is malformed; later ones are ignored", "rank", b.rank, "peer", peer,
-				"cause", err)
-		}
-		return err
-	}, nil)
+	b.mailbox.send(int(number), to, w.Seal(bufferKind, bufferVersion))
 }
 
 func (b *Buffers) handle(peer int, message []byte) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/goccl/goccl/job/bootstrap"
@@ -21,40 +22,65 @@ const (
 	messageClosed = rounds
 )
 
-// send sends a message about a window to all peers. A peer that cannot receive it has left, or will end by its own
+// mailbox exchanges messages of a tag, about windows or buffers, until the bootstrap is closed or stop is called.
+type mailbox struct {
+	boot       bootstrap.Bootstrap
+	tag        int
+	about      string // "window"
+	rank, size int
+	ctx        context.Context
+	stop       context.CancelFunc
+	running    sync.WaitGroup
+}
+
+func newMailbox(b bootstrap.Bootstrap, tag int, about string) *mailbox {
+	m := &mailbox{boot: b, tag: tag, about: about, rank: b.Rank(), size: b.WorldSize()}
+	m.ctx, m.stop = context.WithCancel(context.Background())
+	return m
+}
+
+// send sends a message to a peer, or to all if to is -1. A peer that cannot receive it has left, or will end by its own
 // deadline.
-func (g *Windows) send(number, what int, record []byte) {
-	var w wire.Writer
-	w.U8(uint8(what))
-	w.U32(uint32(number))
-	w.Bytes(record)
-	message := w.Seal(messageKind, messageVersion)
-	for p := range g.size {
-		if p == g.rank {
+func (m *mailbox) send(number, to int, message []byte) {
+	for p := range m.size {
+		if p == m.rank || to >= 0 && p != to {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(g.ctx, sendLimit)
-		if err := g.boot.Send(ctx, p, g.tag, message); err != nil {
-			slog.Debug("a message about a window cannot be sent", "rank", g.rank, "peer", p, "window", number, "cause", err)
+		ctx, cancel := context.WithTimeout(m.ctx, sendLimit)
+		if err := m.boot.Send(ctx, p, m.tag, message); err != nil {
+			slog.Debug("a message about a "+m.about+" cannot be sent", "rank", m.rank, "peer", p, m.about, number, "cause", err)
 		}
 		cancel()
 	}
 }
 
-// listen starts to receive messages, once, until the bootstrap is closed or the windows are. The caller holds mu.
-func (g *Windows) listen() {
-	if g.listening {
-		return
-	}
-	g.listening = true
-	bootstrap.Serve(g.ctx, &g.tasks, g.boot, g.tag, func(peer int, message []byte) error {
-		err := g.handle(peer, message)
+// receive hands the peers' messages to handle, and calls lost, if not nil, where nothing more comes from a peer.
+func (m *mailbox) receive(handle func(peer int, message []byte) error, lost func(peer int, err error)) {
+	bootstrap.Serve(m.ctx, &m.running, m.boot, m.tag, func(peer int, message []byte) error {
+		err := handle(peer, message)
 		if err != nil {
-			slog.Warn("a peer's message about windows is malformed; later ones are ignored", "rank", g.rank, "peer",
+			slog.Warn("a peer's message about a "+m.about+" is malformed; later ones are ignored", "rank", m.rank, "peer",
 				peer, "cause", err)
 		}
 		return err
-	}, g.lost)
+	}, lost)
+}
+
+// send sends a message about a window to all peers.
+func (g *Windows) send(number, what int, record []byte) {
+	var w wire.Writer
+	w.U8(uint8(what))
+	w.U32(uint32(number))
+	w.Bytes(record)
+	g.mailbox.send(number, -1, w.Seal(messageKind, messageVersion))
+}
+
+// listen starts to receive messages, once. The caller holds mu.
+func (g *Windows) listen() {
+	if !g.listening {
+		g.listening = true
+		g.receive(g.handle, g.lost)
+	}
 }
 
 func (g *Windows) handle(peer int, message []byte) error {

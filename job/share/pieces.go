@@ -54,7 +54,7 @@ func (p *Pieces) begin(k int) *Window {
 		return w
 	}
 	p.begun[k] = true
-	g.tasks.Go(func() { w.exchange(p.alloc(w)) })
+	g.running.Go(func() { w.exchange(p.alloc(w)) })
 	return w
 }
 

@@ -176,7 +176,7 @@ func (w *Window) Close() error {
 	}
 	w.closed = true
 	g.open = slices.DeleteFunc(g.open, func(o *Window) bool { return o == w })
-	g.tasks.Go(func() {
+	g.running.Go(func() {
 		select {
 		case <-w.decided:
 			g.send(w.number, messageClosed, nil)

@@ -2,7 +2,6 @@ package share
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,13 +25,11 @@ import (
 // Messages that arrive earlier wait in the bootstrap. Parts are unmapped by the window's Close or by Windows.Close,
 // never earlier, because this rank's work may still write to a part that a peer has closed.
 type Windows struct {
-	boot       bootstrap.Bootstrap
-	dev        device.Device
-	tag        int
-	rank, size int
-	limit      time.Duration     // of Await
-	shape      exchange          // what the options request
-	demand     func(n int) error // Pieces: a peer has begun window n; nil: nothing is to be done
+	*mailbox
+	dev    device.Device
+	limit  time.Duration     // of Await
+	shape  exchange          // what the options request
+	demand func(n int) error // Pieces: a peer has begun window n; nil: nothing is to be done
 
 	mu        sync.Mutex // guards the fields below, and windows
 	listening bool
@@ -41,21 +38,15 @@ type Windows struct {
 	left      []bool // Pieces, by rank: it registers no more
 	byNumber  map[int]*Window
 	open      []*Window // this rank's windows that overlap none before them, by address
-
-	ctx   context.Context
-	stop  context.CancelFunc
-	tasks sync.WaitGroup
 }
 
 // NewWindows returns no windows yet. Its bootstrap messages carry tag, which nothing else may use. limit bounds Await.
 func NewWindows(b bootstrap.Bootstrap, tag int, dev device.Device, limit time.Duration, options ...Option) *Windows {
-	g := &Windows{boot: b, dev: dev, tag: tag, rank: b.Rank(), size: b.WorldSize(), limit: limit}
+	g := &Windows{mailbox: newMailbox(b, tag, "window"), dev: dev, limit: limit, byNumber: map[int]*Window{}}
 	g.shape = exchange{boot: b, dev: dev, rank: g.rank, size: g.size, uniform: true, disjoint: true}
 	for _, o := range options {
 		o(&g.shape)
 	}
-	g.byNumber = map[int]*Window{}
-	g.ctx, g.stop = context.WithCancel(context.Background())
 	return g
 }
 
@@ -85,7 +76,7 @@ func (g *Windows) Register(p device.Ptr, size int64) (*Window, error) {
 		g.open = slices.Insert(g.open, at, w)
 	}
 	own := offer(g.dev, p, size, overlap) // now, because the caller may close the window and free the memory at once
-	g.tasks.Go(func() { w.exchange(own) })
+	g.running.Go(func() { w.exchange(own) })
 	return w, nil
 }
 
@@ -143,7 +134,7 @@ func (g *Windows) Halt() {
 	g.halted = true
 	g.mu.Unlock()
 	g.stop()
-	g.tasks.Wait()
+	g.running.Wait()
 }
 
 // Close ends all windows. No work may run any more.
