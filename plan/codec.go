@@ -64,32 +64,22 @@ func (c *codec) bareInt(v *int) {
 }
 
 func (c *codec) int64(key string, v *int64) {
-	switch {
-	case !c.member(key):
-	case c.w != nil:
-		c.w.int(*v)
-	default:
-		*v = c.r.int64()
-	}
+	scalar(c, key, v, (*decoder).int64, func(b []byte, v int64) []byte { return strconv.AppendInt(b, v, 10) })
 }
 
 func (c *codec) uint(key string, v *uint64) {
-	switch {
-	case !c.member(key):
-	case c.w != nil:
-		c.w.b = strconv.AppendUint(c.w.b, *v, 10)
-	default:
-		*v = c.r.uint()
-	}
+	scalar(c, key, v, (*decoder).uint, func(b []byte, v uint64) []byte { return strconv.AppendUint(b, v, 10) })
 }
 
-func (c *codec) bool(key string, v *bool) {
+func (c *codec) bool(key string, v *bool) { scalar(c, key, v, (*decoder).bool, strconv.AppendBool) }
+
+func scalar[T any](c *codec, key string, v *T, read func(*decoder) T, write func([]byte, T) []byte) {
 	switch {
 	case !c.member(key):
 	case c.w != nil:
-		c.w.b = strconv.AppendBool(c.w.b, *v)
+		c.w.b = write(c.w.b, *v)
 	default:
-		*v = c.r.bool()
+		*v = read(c.r)
 	}
 }
 

@@ -2,7 +2,6 @@ package ipc
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"unsafe"
 
@@ -24,10 +23,7 @@ func (l *HostLink) reach(r transport.Remote) error {
 	if l.closed.Load() {
 		return transport.ErrClosed
 	}
-	if r.Ptr == 0 {
-		return fmt.Errorf("ipc: %w: it is not mapped here", transport.ErrNotReachable)
-	}
-	return nil
+	return mapped(r)
 }
 
 // Write copies; the ranges may overlap.

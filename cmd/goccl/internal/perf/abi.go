@@ -82,10 +82,7 @@ func (c *abiCommunicator) Close() error {
 }
 
 func (c *abiCommunicator) Synchronize(ctx context.Context, s device.Stream) error {
-	if err := s.Synchronize(ctx); err != nil {
-		return errors.Join(err, c.comm.AsyncError())
-	}
-	return c.comm.AsyncError()
+	return errors.Join(s.Synchronize(ctx), c.comm.AsyncError())
 }
 
 func (c *abiCommunicator) Submit(requests ...collective.Request) error {

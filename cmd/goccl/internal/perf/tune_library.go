@@ -58,8 +58,5 @@ func (l *tuneLibrary) Submit(requests ...collective.Request) error {
 }
 
 func (l *tuneLibrary) Synchronize(ctx context.Context, s device.Stream) error {
-	if err := s.Synchronize(ctx); err != nil {
-		return errors.Join(err, l.shared.engine.Err())
-	}
-	return l.shared.engine.Err()
+	return errors.Join(s.Synchronize(ctx), l.shared.engine.Err())
 }
