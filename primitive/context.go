@@ -152,9 +152,7 @@ func (c *Context) disown(r closer) {
 // Abort ends every wait on host and device with err, which should wrap one of this package's errors: ErrPeerDead when a
 // peer died, ErrAborted (also for nil) otherwise. The first cause stays until Recover.
 func (c *Context) Abort(err error) {
-	if err == nil {
-		err = ErrAborted
-	}
+	err = cmp.Or(err, ErrAborted)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cause != nil || c.closed {

@@ -1,6 +1,7 @@
 package primitive
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -41,9 +42,7 @@ const (
 // power of two.
 func NewFifo(c *Context, dev device.Device, size int) (*Fifo, error) {
 	const op = "fifo"
-	if size == 0 {
-		size = DefaultFifoSize
-	}
+	size = cmp.Or(size, DefaultFifoSize)
 	if dev == nil || size < 1 || size > maxFifoSize {
 		return nil, invalid(op, "%d triggers: choose 1 to %d, and a device", size, maxFifoSize)
 	}

@@ -1,6 +1,7 @@
 package primitive
 
 import (
+	"cmp"
 	"errors"
 	"runtime"
 	"sync"
@@ -203,9 +204,7 @@ func (p *Proxy) pollGPU(wake func() bool) {
 
 func (p *Proxy) failed(err error) {
 	p.mu.Lock()
-	if p.err == nil {
-		p.err = err
-	}
+	p.err = cmp.Or(p.err, err)
 	p.mu.Unlock()
 	p.ctx.Abort(p.ctx.wrap(err, "proxy", NoRank))
 }

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -337,9 +338,7 @@ func (m *membership) hasLeftAll(peer int) (shared bool) {
 
 // end says that this rank itself is over. gone: all waits for peers end, too.
 func (m *membership) end(why error, gone bool) {
-	if m.ended == nil {
-		m.ended = why
-	}
+	m.ended = cmp.Or(m.ended, why)
 	for peer := range m.size {
 		if gone {
 			m.depart(peer, why)

@@ -84,9 +84,7 @@ func newConfig(opts []Option) (*config, error) {
 	if c.timeout <= 0 || c.rootLife <= 0 || c.stall < 0 {
 		bad = errors.Join(bad, errors.New("timeouts must be positive"))
 	}
-	if c.stall == 0 {
-		c.stall = c.timeout
-	}
+	c.stall = cmp.Or(c.stall, c.timeout)
 	if bad != nil {
 		return c, fmt.Errorf("%w: %w", ErrInvalid, bad)
 	}

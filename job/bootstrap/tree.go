@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,9 +102,7 @@ func (b *branch) serve(fc *frameConn, rank int) {
 		case h.kind != frameReady && h.kind != frameGiveUp && h.kind != frameLost:
 			err = fmt.Errorf("%w: frame kind %d from a rank below", ErrProtocol, h.kind)
 		default:
-			if h.space == 0 {
-				h.space = uint64(rank) + 1
-			}
+			h.space = cmp.Or(h.space, uint64(rank)+1)
 			_ = b.up.pass(h.kind, h.space, h.tag, data)
 			continue
 		}

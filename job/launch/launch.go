@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -115,12 +116,8 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("%w: %d ranks on %d hosts: the ranks must be a multiple of the hosts", ErrInvalid, o.N,
 			len(o.Hosts))
 	}
-	if o.Stdout == nil {
-		o.Stdout = os.Stdout
-	}
-	if o.Stderr == nil {
-		o.Stderr = os.Stderr
-	}
+	o.Stdout = cmp.Or[io.Writer](o.Stdout, os.Stdout)
+	o.Stderr = cmp.Or[io.Writer](o.Stderr, os.Stderr)
 	if o.Grace <= 0 {
 		o.Grace = defaultGrace
 	}

@@ -1,6 +1,7 @@
 package share
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -150,9 +151,7 @@ func (x *exchange) decode(records [][]byte, own *part) ([]part, error) {
 		o := &parts[r]
 		if r == x.rank {
 			*o = *own
-			if first == nil {
-				first = own.err
-			}
+			first = cmp.Or(first, own.err)
 			continue
 		}
 		if x.absent(rec) {
@@ -175,9 +174,7 @@ func (x *exchange) decode(records [][]byte, own *part) ([]part, error) {
 		case o.size <= 0 || h.Size-h.Offset < o.size:
 			err = blame(r, "%w: rank %d offers %d bytes of an allocation that ends before", fault.ErrMismatch, r, o.size)
 		}
-		if first == nil {
-			first = err
-		}
+		first = cmp.Or(first, err)
 	}
 	for r := range parts {
 		if x.uniform && parts[r].size != own.size && !x.absent(records[r]) { // the caller's mistake, so it goes first

@@ -2,6 +2,7 @@ package topo
 
 import (
 	"bytes"
+	"cmp"
 	"math"
 	"os"
 	"path/filepath"
@@ -57,9 +58,7 @@ func (s sysfs) cpu() CPU {
 			c.Model = strings.TrimSpace(value)
 		}
 	}
-	if c.Threads == 0 {
-		c.Threads = runtime.NumCPU()
-	}
+	c.Threads = cmp.Or(c.Threads, runtime.NumCPU())
 	return c
 }
 

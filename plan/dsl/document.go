@@ -2,6 +2,7 @@ package dsl
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -102,10 +103,7 @@ const (
 )
 
 func (doc *Document) collective() (Collective, error) {
-	n, cf := doc.Ranks, doc.ChunkFactor
-	if cf == 0 {
-		cf = 1
-	}
+	n, cf := doc.Ranks, cmp.Or(doc.ChunkFactor, 1)
 	bad := func(format string, args ...any) (Collective, error) {
 		return Collective{}, &Error{Kind: ErrSpec, Detail: fmt.Sprintf(format, args...)}
 	}

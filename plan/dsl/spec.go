@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/goccl/goccl/plan"
@@ -65,33 +66,15 @@ type AlgoSpec struct {
 }
 
 func (s AlgoSpec) withDefaults() AlgoSpec {
-	if s.WorldSize == 0 {
-		s.WorldSize = s.Collective.Ranks
-	}
-	if s.RanksPerNode == 0 {
-		s.RanksPerNode = s.WorldSize
-	}
-	if s.Instances == 0 {
-		s.Instances = 1
-	}
-	if s.Protocol == "" {
-		s.Protocol = Simple
-	}
-	if s.ReplicationPolicy == "" {
-		s.ReplicationPolicy = Interleaved
-	}
-	if s.ThreadsPerBlock == 0 {
-		s.ThreadsPerBlock = 1024
-	}
-	if s.BufferAlignment == 0 {
-		s.BufferAlignment = 16
-	}
-	if s.MaxMessageSize == 0 {
-		s.MaxMessageSize = MaxMessageSize
-	}
-	if s.MaxThreadBlocks == 0 {
-		s.MaxThreadBlocks = 32
-	}
+	s.WorldSize = cmp.Or(s.WorldSize, s.Collective.Ranks)
+	s.RanksPerNode = cmp.Or(s.RanksPerNode, s.WorldSize)
+	s.Instances = cmp.Or(s.Instances, 1)
+	s.Protocol = cmp.Or(s.Protocol, Simple)
+	s.ReplicationPolicy = cmp.Or(s.ReplicationPolicy, Interleaved)
+	s.ThreadsPerBlock = cmp.Or(s.ThreadsPerBlock, 1024)
+	s.BufferAlignment = cmp.Or(s.BufferAlignment, 16)
+	s.MaxMessageSize = cmp.Or(s.MaxMessageSize, MaxMessageSize)
+	s.MaxThreadBlocks = cmp.Or(s.MaxThreadBlocks, 32)
 	s.InPlace = s.InPlace || s.Collective.InPlace
 	s.Collective.InPlace = s.InPlace
 	return s

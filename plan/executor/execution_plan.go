@@ -2,6 +2,7 @@ package executor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -213,9 +214,7 @@ const defaultReserve = 1 << 20
 // firstSize returns the message size for which Load reserves scratch; want 0 means the default.
 func (x *ExecutionPlan) firstSize(want uint64) (uint64, bool) {
 	p := x.plan
-	if want == 0 {
-		want = min(p.MaxSize, defaultReserve)
-	}
+	want = cmp.Or(want, min(p.MaxSize, defaultReserve))
 	unit := uint64(len(p.GPUs))
 	if x.evenOnly {
 		unit = p.EvenUnit()

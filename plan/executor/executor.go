@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,9 +86,7 @@ func (e *Executor) WorldSize() int { return e.size }
 
 // Abort ends every running and later launch with cause. Only the first cause counts.
 func (e *Executor) Abort(cause error) {
-	if cause == nil {
-		cause = collective.ErrAborted
-	}
+	cause = cmp.Or(cause, collective.ErrAborted)
 	if !e.cause.Set(cause) {
 		return
 	}

@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -131,10 +132,7 @@ func (p *Program) pairs(o Options) int {
 	if p.Peers > 0 {
 		peers = min(peers, p.Peers)
 	}
-	if o.Instances == 0 {
-		o.Instances = p.instances(o)
-	}
-	return o.Ranks * peers * o.Instances
+	return o.Ranks * peers * cmp.Or(o.Instances, p.instances(o))
 }
 
 // Program builds the program without compiling it.
@@ -143,9 +141,7 @@ func (p *Program) Program(o Options) (*dsl.CollectiveProgram, error) {
 	if err := p.Supports(o); err != nil {
 		return nil, err
 	}
-	if o.Instances == 0 {
-		o.Instances = p.instances(o)
-	}
+	o.Instances = cmp.Or(o.Instances, p.instances(o))
 	root, chunks := 0, 1
 	if p.Collective == plan.Broadcast || p.Collective == plan.Reduce {
 		root = o.Root
@@ -166,13 +162,8 @@ func (p *Program) Program(o Options) (*dsl.CollectiveProgram, error) {
 	s.ThreadsPerBlock = o.ThreadsPerBlock
 	s.BufferAlignment = o.Alignment
 	s.MinMessageSize = o.MinMessageSize
-	if s.Instances == 0 {
-		s.Instances = o.Instances
-	}
-	s.MaxMessageSize = o.MaxMessageSize
-	if s.MaxMessageSize == 0 {
-		s.MaxMessageSize = p.MaxSize
-	}
+	s.Instances = cmp.Or(s.Instances, o.Instances)
+	s.MaxMessageSize = cmp.Or(o.MaxMessageSize, p.MaxSize)
 	s.Only = o.only
 	b := newBuilder(s, o)
 	p.write(b)

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -69,12 +70,8 @@ func Fit(m *Machine, rows []Measurement, opts FitOptions) (*Fitted, error) {
 				r.Step)
 		}
 	}
-	if opts.Rounds == 0 {
-		opts.Rounds = 60
-	}
-	if opts.Prior == 0 {
-		opts.Prior = 0.1
-	}
+	opts.Rounds = cmp.Or(opts.Rounds, 60)
+	opts.Prior = cmp.Or(opts.Prior, 0.1)
 	p, err := newPredictor(m, rows, opts.Each)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"html"
 	"math"
@@ -24,15 +25,9 @@ type RenderOptions struct {
 // block. The critical path is dark. Tooltips of bars show op, position and times. The picture depends on the arguments
 // alone.
 func Render(r *Result, o RenderOptions) []byte {
-	if o.Width == 0 {
-		o.Width = 1400
-	}
-	if o.MaxRows == 0 {
-		o.MaxRows = 256
-	}
-	if o.MaxSpans == 0 {
-		o.MaxSpans = 20000
-	}
+	o.Width = cmp.Or(o.Width, 1400)
+	o.MaxRows = cmp.Or(o.MaxRows, 256)
+	o.MaxSpans = cmp.Or(o.MaxSpans, 20000)
 	p := painter{r: r, o: o}
 	p.paint()
 	if !o.HTML {

@@ -88,9 +88,7 @@ const maxBlocks = 96
 //  2. write each in several shapes, and simulate them and the shipped programs for the size
 //  3. return the fastest that the verifier proves
 func Run(o Options) (*Result, error) {
-	if o.Name == "" {
-		o.Name = fmt.Sprintf("%s%s%s%s", namePrefix, o.Collective, nameOf, o.Graph.Name)
-	}
+	o.Name = cmp.Or(o.Name, fmt.Sprintf("%s%s%s%s", namePrefix, o.Collective, nameOf, o.Graph.Name))
 	roots := []int{o.Root}
 	if o.Collective != plan.Broadcast {
 		roots = roots[:0]

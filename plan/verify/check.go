@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -108,15 +109,9 @@ func CheckFolded(f *symmetry.Folded, opts Options) (*Report, error) {
 
 // check examines a valid plan. With a symmetry, it has the programs of representatives only.
 func check(p *plan.Plan, s *symmetry.Group, opts Options) (*Report, error) {
-	if opts.MaxSteps == 0 {
-		opts.MaxSteps = 1 << 26
-	}
-	if opts.MaxCells == 0 {
-		opts.MaxCells = 1 << 24
-	}
-	if opts.MaxBytes == 0 {
-		opts.MaxBytes = 2 << 30
-	}
+	opts.MaxSteps = cmp.Or(opts.MaxSteps, 1<<26)
+	opts.MaxCells = cmp.Or(opts.MaxCells, 1<<24)
+	opts.MaxBytes = cmp.Or(opts.MaxBytes, 2<<30)
 	report := &Report{Launches: 2, Examined: len(p.GPUs), Once: true}
 	if s != nil {
 		report.Examined = len(s.Representatives())

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -286,9 +287,7 @@ func (v *verifier) unordered(b *blockState, at int) error {
 	if at < len(v.links) || v.shape.loops.used {
 		return err
 	}
-	if v.second.ambiguity == nil {
-		v.second.ambiguity = err
-	}
+	v.second.ambiguity = cmp.Or(v.second.ambiguity, err)
 	v.second.shared[at] = true
 	return errAgain
 }

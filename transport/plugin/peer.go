@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -293,9 +294,7 @@ func (p *Peer) fail(err error) {
 func (p *Peer) Close() error {
 	p.queueMu.Lock()
 	joining := p.joining
-	if p.goodbye == 0 {
-		p.goodbye = kindBye
-	}
+	p.goodbye = cmp.Or(p.goodbye, kindBye)
 	p.queueMu.Unlock()
 	p.fail(transport.ErrClosed)
 	if joining {

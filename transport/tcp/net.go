@@ -47,9 +47,7 @@ func NewNet(opt NetOptions) *Net {
 	opt.Timeout = cmp.Or(opt.Timeout, 30*time.Second)
 	opt.Recovery = cmp.Or(opt.Recovery, setting.Unreachable(0))
 	opt.Silence = cmp.Or(opt.Silence, setting.Unreachable(0))
-	if opt.Log == nil {
-		opt.Log = slog.Default()
-	}
+	opt.Log = cmp.Or(opt.Log, slog.Default())
 	return &Net{opt}
 }
 

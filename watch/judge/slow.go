@@ -167,9 +167,7 @@ func (r *Report) period() time.Duration {
 	var first, last *record.Operation
 	for i := range r.Record.Operations {
 		if o := &r.Record.Operations[i]; !o.Message {
-			if first == nil {
-				first = o
-			}
+			first = cmp.Or(first, o)
 			last = o
 		}
 	}

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -24,9 +25,7 @@ func same(a, b *fault.Verdict) bool {
 
 // Events compares two snapshots; before may be nil.
 func Events(before, now *Snapshot) (events []Event) {
-	if before == nil {
-		before = &Snapshot{}
-	}
+	before = cmp.Or(before, &Snapshot{})
 	for _, pair := range []struct {
 		from, to []*fault.Verdict
 		over     bool

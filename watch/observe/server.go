@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -86,9 +87,7 @@ func Listen(address string, shared bool) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: use HOST:PORT or :PORT: %w", address, err)
 	}
-	if host == "" {
-		host = "localhost"
-	}
+	host = cmp.Or(host, "localhost")
 	var how net.ListenConfig
 	if shared {
 		how.Control = func(_, _ string, c syscall.RawConn) (err error) {

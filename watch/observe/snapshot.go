@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/goccl/goccl/collective/fault"
@@ -83,10 +84,7 @@ func (r *Rank) Since(o *record.Operation, now time.Time) time.Duration {
 
 // time is the time to which the records belong.
 func (r *Rank) time(now time.Time) int64 {
-	if r.AsOf != 0 {
-		return r.AsOf
-	}
-	return now.UnixNano()
+	return cmp.Or(r.AsOf, now.UnixNano())
 }
 
 // Sum is over the operations of one kind since the start of the communicator.

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -75,9 +76,7 @@ func (t *Chrome) add(p *Process, c *Communicator, begin int64, pid, tid int) {
 	for i := range c.Operations {
 		o := &c.Operations[i]
 		end := o.Ended
-		if end == 0 {
-			end = p.Time
-		}
+		end = cmp.Or(end, p.Time)
 		if o.Started == 0 {
 			span(tid, o, o.Enqueued, end)
 			continue

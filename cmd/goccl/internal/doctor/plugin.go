@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -71,10 +72,7 @@ func (s Source) distances(r *report, m *topo.Machine) {
 		if !ok || g.Index >= len(nic.Paths) {
 			continue
 		}
-		name := nic.RDMA
-		if name == "" {
-			name = nic.Name
-		}
+		name := cmp.Or(nic.RDMA, nic.Name)
 		switch path := nic.Paths[g.Index]; {
 		case !nic.Up || path == topo.PathUnknown:
 		case path == topo.PathSys:

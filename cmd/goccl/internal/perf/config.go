@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -54,15 +55,9 @@ var ErrInvalid = errors.New("invalid arguments")
 
 // normalize fills in defaults and rejects configurations that cannot be measured with n ranks.
 func (c *Config) normalize(n int) error {
-	if c.Factor == 0 {
-		c.Factor = 2
-	}
-	if c.Cycles == 0 {
-		c.Cycles = 5
-	}
-	if c.Timeout == 0 {
-		c.Timeout = time.Minute
-	}
+	c.Factor = cmp.Or(c.Factor, 2)
+	c.Cycles = cmp.Or(c.Cycles, 5)
+	c.Timeout = cmp.Or(c.Timeout, time.Minute)
 	if !c.OutOfPlace && !c.InPlace {
 		c.OutOfPlace, c.InPlace = true, true
 	}

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,9 +61,7 @@ type work struct {
 
 // outputs redirects printed text to standard error if one of the files goes to standard output.
 func (l *Launch) outputs(files ...string) {
-	if l.Stdout == nil {
-		l.Stdout = os.Stdout
-	}
+	l.Stdout = cmp.Or[io.Writer](l.Stdout, os.Stdout)
 	l.files = l.Stdout
 	for _, f := range files {
 		if f == "-" {
@@ -90,9 +89,7 @@ func (l *Launch) everyRank(ctx context.Context, kind device.Kind, w work) error 
 		if n, err = gpus(kind); err != nil {
 			return err
 		}
-		if n == 0 {
-			n = w.ranks
-		}
+		n = cmp.Or(n, w.ranks)
 	}
 	if err := w.check(n, ""); err != nil {
 		return err
@@ -180,10 +177,7 @@ func (l *Launch) start(ctx context.Context, n int, hosts ...launch.Host) error {
 	if NewProgress(l.Stderr) != nil {
 		env = append(env, fmt.Sprintf("%s=/proc/%d/fd/%d", terminalVariable, os.Getpid(), l.Stderr.Fd()))
 	}
-	stderr := l.Stderr
-	if stderr == nil {
-		stderr = os.Stderr
-	}
+	stderr := cmp.Or(l.Stderr, os.Stderr)
 	err = launch.Run(ctx, launch.Options{N: n, Program: append([]string{program}, l.Command[1:]...), Env: env,
 		Hosts: hosts, Stdout: &leadWriter{w: l.files}, Stderr: NewErrorWriter(ctx, stderr)})
 	var exit *launch.ExitError
