@@ -48,13 +48,12 @@ func row(r *Rank, c *Communicator, s *Snapshot, old *Rank, before *Snapshot) []s
 	if len(c.Ranks) > 1 && r.Record.Collectives > 0 {
 		late = fmt.Sprintf("%.3g", r.LateMs)
 	}
-	var waits []string
-	for _, w := range r.Record.Waits {
-		waits = append(waits, fmt.Sprintf("%d: %s", w.Peer, w.Flag))
-		break
+	waits := ""
+	if w := r.Record.Waits; len(w) > 0 {
+		waits = fmt.Sprintf("%d: %s", w[0].Peer, w[0].Flag)
 	}
 	return []string{fmt.Sprint(r.Rank), r.Host, fmt.Sprint(r.PID), r.State, fmt.Sprint(r.calls()), op,
-		size, algo, since, rate, bus, late, strings.Join(waits, ", ")}
+		size, algo, since, rate, bus, late, waits}
 }
 
 // Factor is nccl-tests' factor from algorithm to bus bandwidth. It applies to the bytes of the count in the call.
@@ -66,9 +65,7 @@ func Factor(collective string, n int) float64 {
 	switch collective {
 	case "all_reduce":
 		return 2 * (k - 1) / k
-	case "all_gather", "reduce_scatter": // the count is per rank
-		return k - 1
-	case "all_to_all", "gather", "scatter":
+	case "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter": // the count is per rank
 		return k - 1
 	}
 	return 1
