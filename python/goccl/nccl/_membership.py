@@ -170,9 +170,8 @@ class Membership:
 
     def memory_stats(self) -> tuple[int, int, bool]:
         """Bytes of the device that suspend frees, or has freed, those that it does not, and whether it is suspended."""
-        free, keep, suspended = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_int32()
-        lib.comm_memory(self._handle, *map(ctypes.byref, (free, keep, suspended)))
-        return free.value, keep.value, bool(suspended.value)
+        free, keep, suspended = lib.comm_memory(self._handle)
+        return free, keep, bool(suspended)
 
     # Ending.
 
