@@ -50,11 +50,11 @@ func needDriver(t testing.TB) Context {
 
 // op_list.go has the operations of op.h, in its order.
 func TestOperationsMatch(t *testing.T) {
-	want, err := exec.Command("sh", "op_list.sh").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
 	got, err := os.ReadFile("op_list.go")
+	if err != nil {
+		t.Skip(err) // not a checkout
+	}
+	want, err := exec.Command("sh", "op_list.sh").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
