@@ -59,7 +59,7 @@ func Table(w io.Writer, s, before *Snapshot, color bool) error {
 			b.WriteString(wrap(fmt.Sprintf("waiting in %s for %.1f s: ranks %s", title(v), v.For.Seconds(),
 				judge.List(v.Waiting))))
 		}
-		b.WriteString(wrap("→ "+v.Mend))
+		b.WriteString(wrap("→ " + v.Mend))
 	}
 	for _, n := range s.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)
