@@ -83,7 +83,9 @@ func Blamed(err error) int {
 // Wrap converts an error of op to a *fault.Error with a kind of package fault.
 func Wrap(name, op string, rank int, err error) error {
 	if ae := fault.Of(err); ae != nil {
-		if ae.Comm == "" { // from a step of set-up; not yet shared, so it may be changed
+		// An error of set-up has no name and is not yet shared, so it may be changed. Errors of a communicator without a
+		// name are shared with its watchdog.
+		if ae.Comm == "" && name != "" {
 			ae.Comm = name
 		}
 		return err

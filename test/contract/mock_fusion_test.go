@@ -76,7 +76,7 @@ func TestOnMockFusedLaunches(t *testing.T) {
 		{func(r *goccl.FusedRequest) { r.Algorithm, r.Tokens, r.Hidden = "one_shot", 40, 4096 },
 			"fused_one_shot_bfloat16_g1 40x512+"},
 		{func(r *goccl.FusedRequest) { r.Algorithm, r.Tokens, r.Hidden = "one_shot", 41, 4096 },
-			"fused_one_shot_bfloat16_g1 41x512"},
+			"fused_one_shot_bfloat16_g1 41x512+"},
 		{func(r *goccl.FusedRequest) {
 			r.Algorithm, r.DividedResidual, r.Residual, r.ResidualOut = "one_shot", true, p+1<<19, p+1<<19
 		}, "fused_two_shot_bfloat16_g2 1x512+"},
