@@ -50,7 +50,7 @@ func (e *Engine) pick(r *collective.Request, bytes int64, s *cuda.Stream) (varia
 // usable returns v, or what runs instead if v cannot run r. It is the same on all ranks.
 func (e *Engine) usable(v variant, r *collective.Request) variant {
 	if v.protocol == lamport && !e.canPush(v, r) {
-		v.protocol = ll128
+		v.protocol, v.twoShot = ll128, v.twoShot || r.Bytes() > lamportInstead
 		if e.table.noLL128 {
 			v.protocol = ll
 		}

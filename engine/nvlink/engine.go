@@ -37,10 +37,10 @@ type Engine struct {
 	rank, size    int
 	timeout       time.Duration
 	maxBlocks     [2]int64 // of a packet kernel for any number of ranks, and of one made for this number
-	lamportBlocks int64
-	whole         bool  // whether a launch may use all SMs: no rank shares its GPU or has a limit of blocks
-	overlaps      bool  // whether a launch may start before the previous kernel has ended
-	slotUnits     int64 // 16-byte units of a slot: the most threads of a block
+	lamportBlocks int64    // of a Lamport kernel
+	whole         bool     // whether a launch may use all SMs: no rank shares its GPU or has a limit of blocks
+	overlaps      bool     // whether a launch may start before the previous kernel has ended
+	slotUnits     int64    // 16-byte units of a slot: the most threads of a block
 	boot          bootstrap.Bootstrap
 	arena         *share.Arena
 	later         bool               // the arena has only the core of its pieces

@@ -2,6 +2,7 @@ package nvlink
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +50,9 @@ func TestLamport(t *testing.T) {
 			a := argsOf[collectiveArgs](t, calls[0])
 			state := uint64(e.launcher.State.Ptr())
 			if !takes {
+				if two := strings.Contains(calls[0].Kernel, "two_shot"); two != (c.shots == "two" || c.bytes > lamportInstead) {
+					t.Errorf("%s: %s instead", name, calls[0].Kernel)
+				}
 				if a.epochs != state || a.slotBytes != uint32(slotBytes(n)) {
 					t.Errorf("%s: %s has epochs at %#x and slots of %d bytes", name, calls[0].Kernel, a.epochs, a.slotBytes)
 				}

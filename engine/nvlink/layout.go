@@ -32,9 +32,10 @@ const (
 
 	foldLag = 2
 
-	lamportBytes  = 8 << 20 // of the slots
-	lamportCore   = 64 << 10
-	lamportBlocks = 320
+	lamportBytes   = 8 << 20  // of the slots
+	lamportCore    = 64 << 10 // of the slots of one parity in an arena without pieces
+	lamportBlocks  = 320
+	lamportInstead = 512 << 10 // an all-reduce above it that no Lamport kernel takes is two-shot
 
 	pipeSignalers = 32
 

@@ -101,7 +101,7 @@ var table = []Variable{
 		Doc: "forces algorithms: `all_reduce:two_shot_ll128`, several separated by commas",
 		set: text(func(c *Config) *string { return &c.Algorithms })},
 	{Name: "GOCCL_OVERLAP", Default: "`1`", Want: wantSwitch, Brief: "launches that overlap on GPUs",
-		Doc: "`0`: on GPUs, no small operation starts on the GPU before the one before it on its stream has ended " +
+		Doc: "`0`: on GPUs, no operation takes its place before the one ahead of it on its stream has ended " +
 			"(programmatic dependent launch)",
 		set: flag(func(c *Config) *bool { return &c.Overlap })},
 	{Name: "GOCCL_TUNING", Default: "embedded tables", Brief: "file of measured choices",
