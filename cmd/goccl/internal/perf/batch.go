@@ -185,6 +185,11 @@ func (m *measurement) byClock(ctx context.Context, r *runner, runs int) (s sampl
 	if err != nil {
 		return s, err
 	}
+	return m.clocked(ctx, r, runs)
+}
+
+// clocked times runs from the first call to the end of their work.
+func (m *measurement) clocked(ctx context.Context, r *runner, runs int) (s sample, err error) {
 	start := time.Now()
 	if err := repeat(ctx, runs, func() error { return r.run(m.Stream) }); err != nil {
 		return s, err
@@ -203,16 +208,11 @@ func (m *measurement) isolated(ctx context.Context, r *runner, runs int, o *outc
 		return err
 	}
 	for range runs {
-		start := time.Now()
-		if err := r.run(m.Stream); err != nil {
+		s, err := m.clocked(ctx, r, 1)
+		if err != nil {
 			return err
 		}
-		host := time.Since(start).Seconds()
-		if err := m.wait(ctx, r.comm); err != nil {
-			return err
-		}
-		ops := float64(r.ops)
-		o.Samples = append(o.Samples, sample{Time: time.Since(start).Seconds() / ops, CPU: host / ops})
+		o.Samples = append(o.Samples, s)
 	}
 	return nil
 }

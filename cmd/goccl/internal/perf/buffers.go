@@ -102,24 +102,11 @@ func (b *buffers) call(g geometry, rank int, inPlace bool, shift int64, s device
 // fill writes the rank's input and poisons all other memory: outputs, and bytes that the operation must not write.
 func (b *buffers) fill(c *call, in *inputs) error {
 	ts := c.g.typ.Size()
-	if err := b.set(c.base, int64(c.end-c.base)+guard, poison); err != nil {
+	n := int64(c.end-c.base) + guard
+	if err := b.repeat(c.base, bytes.Repeat([]byte{poison}, int(min(n, int64(len(b.chunk))))), n); err != nil {
 		return err
 	}
 	return b.repeat(c.send, in.ranks[c.rank], c.sends*ts)
-}
-
-func (b *buffers) set(p device.Ptr, n int64, value byte) error {
-	k := min(n, int64(len(b.chunk)))
-	for i := range b.chunk[:k] {
-		b.chunk[i] = value
-	}
-	for ; n > 0; n, p = n-k, p.Add(k) {
-		k = min(n, k)
-		if err := b.dev.CopyIn(p, b.chunk[:k]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (b *buffers) repeat(p device.Ptr, block []byte, n int64) error {

@@ -103,19 +103,22 @@ func (c *Config) normalize(n int) error {
 	return nil
 }
 
-// points lists the measured points, in order, and the size in bytes of the largest buffer.
-func (c *Config) points(n int) (points []geometry, largest int64) {
+// points lists the measured points, in order, and the size in bytes of the largest buffer. dropped are the sizes of
+// SizeList that are left out because they round to 0 or to the size before.
+func (c *Config) points(n int) (points []geometry, largest int64, dropped []int64) {
+	sizes, end := c.SizeList, int64(-1)
+	if len(sizes) == 0 {
+		sizes, end = Sizes(c.MinBytes, c.MaxBytes, c.Factor), c.MaxBytes
+	}
 	for _, t := range c.Types {
 		for _, op := range c.Ops {
 			last := int64(-1)
-			sizes, end := c.SizeList, int64(-1)
-			if len(sizes) == 0 {
-				sizes, end = Sizes(c.MinBytes, c.MaxBytes, c.Factor), c.MaxBytes
-			}
 			for _, size := range sizes {
 				g := newGeometry(c.Kind, n, t, op, c.Root, size)
-				// Skip sizes that round to the previous size or to 0.
 				if g.count == last || g.count == 0 && size > 0 && size != end {
+					if len(c.SizeList) > 0 {
+						dropped = append(dropped, size)
+					}
 					continue
 				}
 				last = g.count
@@ -124,23 +127,8 @@ func (c *Config) points(n int) (points []geometry, largest int64) {
 			}
 		}
 	}
-	return points, largest
-}
-
-// dropped lists the sizes of SizeList that points leaves out, because they round to 0 or to the size before.
-func (c *Config) dropped(n int) (sizes []int64) {
-	for _, t := range c.Types {
-		last := int64(-1)
-		for _, size := range c.SizeList {
-			if g := newGeometry(c.Kind, n, t, c.Ops[0], c.Root, size); g.count == last || g.count == 0 && size > 0 {
-				sizes = append(sizes, size)
-			} else {
-				last = g.count
-			}
-		}
-	}
-	slices.Sort(sizes)
-	return slices.Compact(sizes)
+	slices.Sort(dropped)
+	return points, largest, slices.Compact(dropped)
 }
 
 func invalid(format string, args ...any) error {

@@ -79,15 +79,11 @@ func palette(t datatype.Type, op datatype.Op, n, rank int) []float64 {
 	return v
 }
 
-// newInputs draws the blocks of n ranks. elements is the length of the longest buffer. Without a reduction only the
-// wanted ranks (nil: all) get a block.
-func newInputs(t datatype.Type, op datatype.Op, n int, elements int64, reduces bool, seed uint64) *inputs {
+// newInputs draws the blocks of n ranks, and reduces them if reduces is true. elements is the length of the longest
+// buffer.
+func newInputs(t datatype.Type, op datatype.Op, n int, elements int64, reduces bool, seed uint64) (*inputs, error) {
 	in := &inputs{typ: t, op: op, n: n, block: min(period, max(elements, 1)), ranks: make([][]byte, n)}
 	ts := t.Size()
-	var acc []float64
-	if reduces {
-		acc = make([]float64, in.block)
-	}
 	var values []float64
 	var encoded []byte
 	for r := range in.ranks {
@@ -98,45 +94,18 @@ func newInputs(t datatype.Type, op datatype.Op, n int, elements int64, reduces b
 				encode(encoded[int64(i)*ts:], t, v)
 			}
 		}
-		b := make([]byte, in.block*ts)
+		in.ranks[r] = make([]byte, in.block*ts)
 		key := mix(seed ^ mix(uint64(r)+1))
-		for i := int64(0); i < in.block; i++ {
+		for i := range in.block {
 			pick := int64(mix(key+uint64(i)) % uint64(len(values)))
-			copy(b[i*ts:(i+1)*ts], encoded[pick*ts:])
-			if acc != nil {
-				acc[i] = combine(op, r, acc[i], values[pick])
-			}
-		}
-		in.ranks[r] = b
-	}
-	if acc != nil {
-		in.reduced = make([]byte, in.block*ts)
-		for i, v := range acc {
-			if op == datatype.Avg {
-				v /= float64(n)
-			}
-			encode(in.reduced[int64(i)*ts:], t, v)
+			copy(in.ranks[r][i*ts:(i+1)*ts], encoded[pick*ts:])
 		}
 	}
-	return in
-}
-
-func combine(op datatype.Op, rank int, acc, v float64) float64 {
-	if op == datatype.PreMulSum {
-		v *= scalarOf
+	if !reduces {
+		return in, nil
 	}
-	if rank == 0 {
-		return v
-	}
-	switch op {
-	case datatype.Prod:
-		return acc * v
-	case datatype.Max:
-		return math.Max(acc, v)
-	case datatype.Min:
-		return math.Min(acc, v)
-	}
-	return acc + v
+	in.reduced = make([]byte, in.block*ts)
+	return in, hostreduce.Reduce(in.reduced, in.ranks, t, op, hostreduce.ScalarOf(t, scalarOf), n)
 }
 
 // source returns the block that a segment repeats.

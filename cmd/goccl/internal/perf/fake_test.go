@@ -12,7 +12,6 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/hostreduce"
 )
@@ -195,15 +194,8 @@ func (c *fakeCommunicator) Submit(rs ...collective.Request) error {
 	var out []byte
 	reduced := func() []byte {
 		acc := make([]byte, len(all[0]))
-		for i := int64(0); i < int64(len(acc)); i += ts {
-			var v float64
-			for r := range all {
-				v = combine(send.Op, r, v, hostreduce.Value(all[r][i:], t))
-			}
-			if send.Op == datatype.Avg {
-				v /= float64(n)
-			}
-			encode(acc[i:], t, v)
+		if err := hostreduce.Reduce(acc, all, t, send.Op, send.Scalar, n); err != nil {
+			panic(err)
 		}
 		return acc
 	}

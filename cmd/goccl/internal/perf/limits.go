@@ -55,7 +55,7 @@ func (c *Config) fits(kind device.Kind, n, local int) error {
 	if kind != device.Host || !ok {
 		return nil
 	}
-	_, largest := c.points(n)
+	_, largest, _ := c.points(n)
 	if need := 2 * float64(largest) * float64(local); need > float64(room) {
 		return invalid("%d ranks with buffers of twice %s need %.3g GB of memory; %.3g GB are free: take a smaller "+
 			"--max-bytes, or fewer ranks",

@@ -1,7 +1,6 @@
 package perf
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -56,8 +55,8 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 	if err := m.meet(ctx); err != nil {
 		return nil, err
 	}
-	points, largest := cfg.points(n)
-	if opened, err = m.open(ctx, largest); err != nil {
+	points, largest, dropped := cfg.points(n)
+	if opened, err = m.open(ctx, largest, dropped); err != nil {
 		return nil, err
 	}
 	for _, g := range points {
@@ -83,7 +82,7 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 
 // open opens the communicators, and buffers of up to largest bytes. After an error it returns the communicators that
 // are open.
-func (m *measurement) open(ctx context.Context, largest int64) (opened []Communicator, err error) {
+func (m *measurement) open(ctx context.Context, largest int64, dropped []int64) (opened []Communicator, err error) {
 	fail := func(what string, lib Library, err error) error {
 		return fmt.Errorf("perf: rank %d: %s %s: %w", m.me, what, lib.Name(), err)
 	}
@@ -97,7 +96,7 @@ func (m *measurement) open(ctx context.Context, largest int64) (opened []Communi
 	}
 	m.comms, m.Libraries, m.slow = slices.Clone(opened), slices.Clone(m.Libraries), make([]int, len(opened))
 	if m.me == 0 && m.Reporter != nil {
-		m.Reporter.Dropped(m.cfg.dropped(m.n))
+		m.Reporter.Dropped(dropped)
 	}
 	if m.buf, err = newBuffers(m.Device, largest, m.cfg.Offset*8); err != nil {
 		return opened, err
@@ -122,7 +121,7 @@ func (m *measurement) prune(point []Row) {
 		return
 	}
 	n := len(m.comms)
-	best := slices.MinFunc(point[:n], func(a, b Row) int { return cmp.Compare(a.Time, b.Time) }).Time
+	best := slices.MinFunc(point[:n], byTime).Time
 	kept := 0
 	for i, r := range point[:n] {
 		if m.slow[i]++; r.Time <= m.cfg.Prune*best {
@@ -193,7 +192,10 @@ func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Ro
 	out := make([]outcome, len(m.comms))
 
 	// 1. One operation on fresh data, checked; then the warm-up.
-	in := m.draw(g, inPlace, 1)
+	in, err := m.draw(g, inPlace, 1)
+	if err != nil {
+		return nil, err
+	}
 	for i, comm := range m.comms {
 		m.progress("%s, %s: checking %s", printable.Bytes(g.size), form, m.Libraries[i].Name())
 		r := runner{comm: comm, submit: m.counted(&out[i], func() error { return comm.Submit(c.requests...) }), ops: 1}
@@ -237,7 +239,10 @@ func (m *measurement) point(ctx context.Context, g geometry, inPlace bool) ([]Ro
 
 // recheck checks the timed operations on other data. An in-place operation must not read its own result, however.
 func (m *measurement) recheck(ctx context.Context, c *call, runners []runner, runs int, out []outcome) error {
-	in := m.draw(c.g, c.inPlace, 2)
+	in, err := m.draw(c.g, c.inPlace, 2)
+	if err != nil {
+		return err
+	}
 	for i, comm := range m.comms {
 		r := runner{comm: comm, submit: runners[i].submit, ops: 1}
 		times := 1
@@ -285,7 +290,7 @@ func (m *measurement) counted(o *outcome, submit func() error) func() error {
 	}
 }
 
-func (m *measurement) draw(g geometry, inPlace bool, round uint64) *inputs {
+func (m *measurement) draw(g geometry, inPlace bool, round uint64) (*inputs, error) {
 	if !m.cfg.Check {
 		round = 0 // the contents still affect the power consumption of a GPU
 	}
@@ -335,19 +340,21 @@ func (m *measurement) enqueue(ctx context.Context, r *runner, times int) error {
 }
 
 func (m *measurement) wait(ctx context.Context, comm Communicator) error {
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
-	defer cancel()
-	return comm.Synchronize(ctx, m.Stream)
+	return m.bounded(ctx, func(ctx context.Context) error { return comm.Synchronize(ctx, m.Stream) })
 }
 
-func (m *measurement) barrier(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
-	defer cancel()
-	return m.Peers.Barrier(ctx)
+func (m *measurement) barrier(ctx context.Context) error { return m.bounded(ctx, m.Peers.Barrier) }
+
+func (m *measurement) all(ctx context.Context, mine []byte) (all [][]byte, err error) {
+	err = m.bounded(ctx, func(ctx context.Context) (err error) {
+		all, err = m.Peers.AllGather(ctx, mine)
+		return err
+	})
+	return all, err
 }
 
-func (m *measurement) all(ctx context.Context, mine []byte) ([][]byte, error) {
+func (m *measurement) bounded(ctx context.Context, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.Timeout)
 	defer cancel()
-	return m.Peers.AllGather(ctx, mine)
+	return f(ctx)
 }

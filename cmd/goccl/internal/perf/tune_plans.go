@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/goccl/goccl/collective"
@@ -69,11 +70,7 @@ func (o *TuneOptions) plannedKinds() ([]Kind, error) {
 		if err != nil {
 			return nil, invalid("%w", err)
 		}
-		found := false
-		for _, p := range kinds {
-			found = found || p == k
-		}
-		if !found {
+		if !slices.Contains(kinds, k) {
 			return nil, invalid("%v: plans are searched for %v", k, kinds)
 		}
 		chosen = append(chosen, k)

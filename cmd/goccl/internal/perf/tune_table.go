@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -75,6 +76,8 @@ func writeJSON(path string, v any, stdout io.Writer) error {
 	return regular.Save(path, append(b, '\n'), stdout)
 }
 
+func byTime(a, b Row) int { return cmp.Compare(a.Time, b.Time) }
+
 // fastest converts times to rows of a table. An algorithm that is chosen at one size and not at the next applies up to
 // the geometric mean of the two.
 func fastest(rows []Row) []nvlink.Row {
@@ -88,12 +91,7 @@ func fastest(rows []Row) []nvlink.Row {
 		}
 		point := rows[:end]
 		rows = rows[end:]
-		best := point[0]
-		for _, r := range point {
-			if r.Time < best.Time {
-				best = r
-			}
-		}
+		best := slices.MinFunc(point, byTime)
 		name := best.Library
 		if n := len(chosen); n > 0 {
 			for _, r := range point {
@@ -126,11 +124,6 @@ func (t *tuneReporter) Dropped([]int64) {} // tuning has no list of sizes
 
 func (t *tuneReporter) Point(rows []Row) {
 	t.progress.Clear()
-	best := rows[0]
-	for _, r := range rows {
-		if r.Time < best.Time {
-			best = r
-		}
-	}
+	best := slices.MinFunc(rows, byTime)
 	_, _ = fmt.Fprintf(t.w, "  %12d %11.2f  %-22s of %d\n", best.Size, best.Time, best.Library, len(rows))
 }
