@@ -28,7 +28,7 @@ func getWithSignal(does plan.Effects) plan.OpKind {
 
 // getAll is an all-gather in which every rank reads its peers' input by that op, and ends when all have read its own.
 func getAll(ranks int) *dsl.Document {
-	doc := &dsl.Document{Name: "getall", Collective: "allgather", Ranks: ranks}
+	doc := &dsl.Document{AlgoSpec: dsl.AlgoSpec{Name: "getall", WorldSize: ranks}, Collective: "allgather"}
 	channel := map[[2]int]int{}
 	peers := func(f func(r, q int)) {
 		for r := range ranks {

@@ -141,7 +141,7 @@ func (r *replay) command(c *Command) {
 	if c.File == "" {
 		r.p.At("command "+c.Op, c.Line)
 	}
-	opts, err := r.options(c)
+	opt, err := r.options(c)
 	if err != nil {
 		return
 	}
@@ -169,9 +169,9 @@ func (r *replay) command(c *Command) {
 	case "barrier":
 		r.p.Rank(c.Rank).Barrier(c.Blocks...)
 	case "reduce":
-		r.reduce(c, opts)
+		r.reduce(c, opt)
 	default:
-		r.op(c, apply(opts))
+		r.op(c, apply([]Option{opt}))
 	}
 }
 
@@ -230,44 +230,31 @@ func (r *replay) ends(c *Command) (to, from Chunk, err error) {
 	return to, from, err
 }
 
-func (r *replay) options(c *Command) ([]Option, error) {
-	var opts []Option
+// options returns the options of a command, as one.
+func (r *replay) options(c *Command) (Option, error) {
+	s := settings{tb: Auto, group: c.Group, sync: syncUnset, relaxed: c.Relaxed, op: c.ReduceOp, packet: c.Packet,
+		bound: (*plan.Bound)(c.Count)}
 	if c.TB != nil {
-		opts = append(opts, TB(*c.TB))
-	}
-	if c.Group != nil {
-		opts = append(opts, Group(c.Group))
+		s.tb = *c.TB
 	}
 	if c.Sync != "" {
-		t, ok := ParseSyncType(c.Sync)
+		t, ok := syncNames[c.Sync]
 		if !ok {
 			return nil, r.bad("sync %q, want none, before, after or both", c.Sync)
 		}
-		opts = append(opts, Sync(t))
-	}
-	if c.Relaxed {
-		opts = append(opts, Relaxed())
-	}
-	if c.ReduceOp != "" {
-		opts = append(opts, With(c.ReduceOp))
-	}
-	if c.Count != nil {
-		opts = append(opts, Counted(c.Count.Src, c.Count.Dst, c.Count.Index))
-	}
-	if c.Packet {
-		opts = append(opts, Packet())
+		s.sync = t
 	}
 	if c.Into != nil {
 		into, err := r.chunk(c.Into, "into")
 		if err != nil {
 			return nil, err
 		}
-		opts = append(opts, Into(into))
+		s.into = &into
 	}
-	return opts, nil
+	return func(to *settings) { *to = s }, nil
 }
 
-func (r *replay) reduce(c *Command, opts []Option) {
+func (r *replay) reduce(c *Command, opt Option) {
 	acc, err := r.chunk(c.Acc, "acc")
 	if err != nil {
 		return
@@ -282,10 +269,10 @@ func (r *replay) reduce(c *Command, opts []Option) {
 	}
 	switch c.ChannelType {
 	case "":
-		r.p.Rank(acc.Rank).Reduce(acc, others, opts...)
+		r.p.Rank(acc.Rank).Reduce(acc, others, opt)
 	case plan.MemoryChannel:
 		if m, ok := numbered(r, r.channels[plan.MemoryChannel], c.Channel, "memory channel"); ok {
-			(&MemoryChannel{m}).Reduce(acc, others, opts...)
+			(&MemoryChannel{m}).Reduce(acc, others, opt)
 		}
 	default:
 		_ = r.bad("reduce on a %s channel: only memory channels load", c.ChannelType)

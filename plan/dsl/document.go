@@ -19,33 +19,18 @@ type ChunkRef struct {
 	Size   int        `json:"size"`
 }
 
-// Document is a whole program as data.
+// Document is a whole program as data: an AlgoSpec, with its collective by name, and commands.
 type Document struct {
-	Name              string         `json:"name"`
-	Collective        string         `json:"collective"`
-	Ranks             int            `json:"ranks"`
-	ChunkFactor       int            `json:"chunk_factor,omitempty"` // 0: 1
-	RanksPerNode      int            `json:"ranks_per_node,omitempty"`
-	InPlace           bool           `json:"in_place,omitempty"`
-	Root              int            `json:"root,omitempty"`
-	InputChunks       int            `json:"input_chunks,omitempty"`  // of a user-defined collective
-	OutputChunks      int            `json:"output_chunks,omitempty"` // of a user-defined collective
-	Postcondition     []PostEntry    `json:"postcondition,omitempty"`
-	Instances         int            `json:"instances,omitempty"`
-	Protocol          Protocol       `json:"protocol,omitempty"`
-	Fusion            *bool          `json:"instr_fusion,omitempty"` // absent: true
-	AutoSync          *bool          `json:"auto_sync,omitempty"`    // absent: true
-	ReplicationPolicy string         `json:"replication_policy,omitempty"`
-	ReuseResources    bool           `json:"reuse_resources,omitempty"`
-	ThreadsPerBlock   int            `json:"num_threads_per_block,omitempty"`
-	DoubleScratch     bool           `json:"use_double_scratch_buffer,omitempty"`
-	Alignment         int            `json:"buffer_alignment,omitempty"`
-	MinMessageSize    uint64         `json:"min_message_size,omitempty"`
-	MaxMessageSize    uint64         `json:"max_message_size,omitempty"`
-	AllowUnpaired     bool           `json:"allow_unpaired,omitempty"`
-	Portable          bool           `json:"portable,omitempty"`
-	Tags              map[string]int `json:"tags,omitempty"`
-	Commands          []Command      `json:"commands"`
+	AlgoSpec
+	Collective    string      `json:"collective"`
+	ChunkFactor   int         `json:"chunk_factor,omitempty"` // 0: 1
+	Root          int         `json:"root,omitempty"`
+	InputChunks   int         `json:"input_chunks,omitempty"`  // of a user-defined collective
+	OutputChunks  int         `json:"output_chunks,omitempty"` // of a user-defined collective
+	Postcondition []PostEntry `json:"postcondition,omitempty"`
+	Fusion        *bool       `json:"instr_fusion,omitempty"` // absent: true
+	AutoSync      *bool       `json:"auto_sync,omitempty"`    // absent: true
+	Commands      []Command   `json:"commands"`
 }
 
 // PostEntry states the contents of one output chunk: the reduction of input chunks, each a pair of rank and chunk.
@@ -77,14 +62,9 @@ func FromDocument(doc *Document) (*CollectiveProgram, error) {
 		return nil, err
 	}
 	no := func(b *bool) bool { return b != nil && !*b }
-	p := NewCollectiveProgram(AlgoSpec{
-		Name: doc.Name, Collective: c, WorldSize: doc.Ranks, RanksPerNode: doc.RanksPerNode, InPlace: doc.InPlace,
-		Instances: doc.Instances, Protocol: doc.Protocol, NoFusion: no(doc.Fusion), NoAutoSync: no(doc.AutoSync),
-		ReplicationPolicy: ReplicationPolicy(doc.ReplicationPolicy), ReuseResources: doc.ReuseResources,
-		ThreadsPerBlock: doc.ThreadsPerBlock, UseDoubleScratchBuffer: doc.DoubleScratch, BufferAlignment: doc.Alignment,
-		MinMessageSize: doc.MinMessageSize, MaxMessageSize: doc.MaxMessageSize, Portable: doc.Portable,
-		AllowUnpaired: doc.AllowUnpaired, Tags: doc.Tags,
-	})
+	spec := doc.AlgoSpec
+	spec.Collective, spec.NoFusion, spec.NoAutoSync = c, no(doc.Fusion), no(doc.AutoSync)
+	p := NewCollectiveProgram(spec)
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
@@ -103,7 +83,7 @@ const (
 )
 
 func (doc *Document) collective() (Collective, error) {
-	n, cf := doc.Ranks, cmp.Or(doc.ChunkFactor, 1)
+	n, cf := doc.WorldSize, cmp.Or(doc.ChunkFactor, 1)
 	bad := func(format string, args ...any) (Collective, error) {
 		return Collective{}, &Error{Kind: ErrSpec, Detail: fmt.Sprintf(format, args...)}
 	}

@@ -84,10 +84,4 @@ const (
 
 var syncNames = map[string]SyncType{"none": SyncNone, "before": SyncBefore, "after": SyncAfter, "both": SyncBoth}
 
-// ParseSyncType parses "none", "before", "after" or "both".
-func ParseSyncType(s string) (SyncType, bool) {
-	t, ok := syncNames[s]
-	return t, ok
-}
-
 func (t SyncType) String() string { return [...]string{"none", "before", "after", "both"}[t&SyncBoth] }

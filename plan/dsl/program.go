@@ -305,13 +305,9 @@ type loop struct {
 	pos       Position
 }
 
-// LoopIterationContext is a pipeline: the operations inside run over slices of unit bytes of their chunks, over
-// numChunks chunks in all.
-type LoopIterationContext struct{ l *loop }
-
-// BeginLoop opens a pipeline. Every operation until EndLoop belongs to it, in each thread block separately. Pipelines
-// do not nest.
-func (p *CollectiveProgram) BeginLoop(unit uint64, numChunks int) *LoopIterationContext {
+// BeginLoop opens a pipeline: the operations until EndLoop, in each thread block separately, run over slices of unit
+// bytes of their chunks, over numChunks chunks in all. Pipelines do not nest.
+func (p *CollectiveProgram) BeginLoop(unit uint64, numChunks int) {
 	pos := p.position()
 	if p.loop != nil {
 		p.fail(pos, ErrUsage, "close the first with EndLoop", "a pipeline inside the pipeline of %v", p.loop.pos)
@@ -323,7 +319,6 @@ func (p *CollectiveProgram) BeginLoop(unit uint64, numChunks int) *LoopIteration
 		p.fail(pos, ErrRange, "use a multiple", "pipeline unit of %d bytes, alignment %d", unit, a)
 	}
 	p.loop = &loop{unit: unit, numChunks: numChunks, pos: pos}
-	return &LoopIterationContext{l: p.loop}
 }
 
 // EndLoop closes the pipeline.

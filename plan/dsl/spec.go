@@ -32,37 +32,39 @@ const MaxMessageSize = math.MaxUint64
 
 // AlgoSpec describes a program before its first operation. Zero values stand for the defaults given here.
 type AlgoSpec struct {
-	Name         string
-	Collective   Collective
-	WorldSize    int // ranks; 0 takes the collective's
-	RanksPerNode int // ranks of one host; 0: all
-	InPlace      bool
+	Name         string     `json:"name"`
+	Collective   Collective `json:"-"`
+	WorldSize    int        `json:"ranks"`                    // 0 takes the collective's
+	RanksPerNode int        `json:"ranks_per_node,omitempty"` // ranks of one host; 0: all
+	InPlace      bool       `json:"in_place,omitempty"`
 
-	Instances         int               // copies of every thread block; 0: 1
-	Protocol          Protocol          // "": Simple
-	NoFusion          bool              // do not merge adjacent operations
-	NoAutoSync        bool              // insert only the block synchronization that SyncType requests
-	ReplicationPolicy ReplicationPolicy // "": Interleaved
-	ReuseResources    bool              // one context per plan name, scratch from the executor
+	Instances  int      `json:"instances,omitempty"` // copies of every thread block; 0: 1
+	Protocol   Protocol `json:"protocol,omitempty"`  // "": Simple
+	NoFusion   bool     `json:"-"`                   // do not merge adjacent operations
+	NoAutoSync bool     `json:"-"`                   // insert only the block synchronization that SyncType requests
+	// one context per plan name, scratch from the executor
+	ReuseResources    bool              `json:"reuse_resources,omitempty"`
+	ReplicationPolicy ReplicationPolicy `json:"replication_policy,omitempty"` // "": Interleaved
 
-	ThreadsPerBlock        int    // 0: 1024
-	UseDoubleScratchBuffer bool   // consecutive launches use alternating halves of scratch
-	BufferAlignment        int    // bytes of the unit that is never split; 0: 16
-	MinMessageSize         uint64 // bytes
-	MaxMessageSize         uint64 // bytes; 0: no limit
+	ThreadsPerBlock int `json:"num_threads_per_block,omitempty"` // 0: 1024
+	// consecutive launches use alternating halves of scratch
+	UseDoubleScratchBuffer bool   `json:"use_double_scratch_buffer,omitempty"`
+	BufferAlignment        int    `json:"buffer_alignment,omitempty"` // bytes of the unit that is never split; 0: 16
+	MinMessageSize         uint64 `json:"min_message_size,omitempty"` // bytes
+	MaxMessageSize         uint64 `json:"max_message_size,omitempty"` // bytes; 0: no limit
 
-	MaxThreadBlocks int // maximum number of blocks for automatic assignment, per rank and instance; 0: 32
+	MaxThreadBlocks int `json:"-"` // maximum number of blocks for automatic assignment, per rank and instance; 0: 32
 
 	// compile signals and waits that do not pair: the plan is not right, the verifier says where
-	AllowUnpaired bool
+	AllowUnpaired bool `json:"allow_unpaired,omitempty"`
 
 	// check the plan against plan.Portable, so that MSCCL++'s executor accepts it too, instead of plan.Capacity
-	Portable bool
+	Portable bool `json:"portable,omitempty"`
 
 	// record only operations of the ranks for which it is true, for CompileFolded; nil: of all
-	Only func(rank int) bool
+	Only func(rank int) bool `json:"-"`
 
-	Tags map[string]int // free-form tags for selection, such as {"hosts": 2}
+	Tags map[string]int `json:"tags,omitempty"` // free-form tags for selection, such as {"hosts": 2}
 }
 
 func (s AlgoSpec) withDefaults() AlgoSpec {
