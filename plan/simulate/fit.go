@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
 	"github.com/goccl/goccl/plan"
 )
 
@@ -191,12 +194,7 @@ func (f *fitter) parameters(base []float64) ([]string, error) {
 }
 
 func differ(a, b []float64) bool {
-	for i := range a {
-		if math.Abs(a[i]-b[i]) > 1e-6*a[i] {
-			return true
-		}
-	}
-	return false
+	return !slices.EqualFunc(a, b, func(x, y float64) bool { return math.Abs(x-y) <= 1e-6*x })
 }
 
 // jacobian returns the derivatives of the residuals res at x, by parameter.
@@ -233,7 +231,7 @@ func (f *fitter) solve() ([]float64, int, error) {
 		for j := range step {
 			step[j] = max(-0.7, min(0.7, step[j]))
 		}
-		y := add(x, step)
+		y := floats.AddTo(make([]float64, len(x)), x, step)
 		next, err := f.residuals(y)
 		if err != nil {
 			return nil, 0, err
@@ -258,14 +256,6 @@ func (f *fitter) solve() ([]float64, int, error) {
 		}
 	}
 	return x, f.opts.Rounds, nil
-}
-
-func add(a, b []float64) []float64 {
-	out := slices.Clone(a)
-	for i := range out {
-		out[i] += b[i]
-	}
-	return out
 }
 
 // predictor predicts the times of measurements on machines that differ in parameters of time only. Each plan and size
@@ -324,12 +314,7 @@ func inTurn(n int, f func(i int)) {
 	}
 }
 
-func sumSquares(v []float64) (s float64) {
-	for _, x := range v {
-		s += x * x
-	}
-	return s
-}
+func sumSquares(v []float64) float64 { return floats.Dot(v, v) }
 
 // correct changes a Jacobian, by column, as little as lets it say what a step from residuals before to after showed.
 func correct(jac [][]float64, step, before, after []float64) {
@@ -337,57 +322,27 @@ func correct(jac [][]float64, step, before, after []float64) {
 	if length == 0 {
 		return
 	}
-	for k := range before {
-		missed := after[k] - before[k]
-		for j := range step {
-			missed -= jac[j][k] * step[j]
-		}
-		for j := range step {
-			jac[j][k] += missed * step[j] / length
-		}
+	missed := floats.SubTo(make([]float64, len(after)), after, before)
+	for j, x := range step {
+		floats.AddScaled(missed, -x, jac[j])
+	}
+	for j, x := range step {
+		floats.AddScaled(jac[j], x/length, missed)
 	}
 }
 
-// solveNormal solves (JᵀJ + damp·diag) step = -Jᵀr by elimination with pivoting; jac is by column.
+// solveNormal solves (JᵀJ + damp·diag) step = -Jᵀr; jac is by column.
 func solveNormal(jac [][]float64, r []float64, damp float64) []float64 {
 	n := len(jac)
-	a := make([][]float64, n)
-	for i := range a {
-		a[i] = make([]float64, n+1)
-		for j := range n {
-			for k := range r {
-				a[i][j] += jac[i][k] * jac[j][k]
-			}
+	a, b := mat.NewDense(n, n, nil), mat.NewVecDense(n, nil)
+	for i := range jac {
+		for j := range jac {
+			a.Set(i, j, floats.Dot(jac[i], jac[j]))
 		}
-		for k := range r {
-			a[i][n] -= jac[i][k] * r[k]
-		}
+		a.Set(i, i, a.At(i, i)*(1+damp)+1e-9)
+		b.SetVec(i, -floats.Dot(jac[i], r))
 	}
-	for i := range a {
-		a[i][i] += damp*a[i][i] + 1e-9
-	}
-	for c := range n {
-		p := c
-		for i := c + 1; i < n; i++ {
-			if math.Abs(a[i][c]) > math.Abs(a[p][c]) {
-				p = i
-			}
-		}
-		a[c], a[p] = a[p], a[c]
-		for i := c + 1; i < n; i++ {
-			f := a[i][c] / a[c][c]
-			for j := c; j <= n; j++ {
-				a[i][j] -= f * a[c][j]
-			}
-		}
-	}
-	x := make([]float64, n)
-	for i := n - 1; i >= 0; i-- {
-		x[i] = a[i][n]
-		for j := i + 1; j < n; j++ {
-			x[i] -= a[i][j] * x[j]
-		}
-		x[i] /= a[i][i]
-	}
-	return x
+	var x mat.VecDense
+	_ = x.SolveVec(a, b) // a nearly singular matrix has a solution, too, and no step is taken that does not help
+	return x.RawVector().Data
 }
