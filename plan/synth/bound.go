@@ -60,20 +60,14 @@ func (t *rateTest) short(feed int64, capacity func(edge int) int64) (cut []bool,
 	for _, a := range t.feeds {
 		t.f.set(a, feed)
 	}
-	need := feed * int64(len(t.roots))
-	for r := range t.g.Ranks() {
-		if len(t.roots) == 1 && t.roots[0] == r {
-			continue
-		}
-		if t.f.max(len(t.g.Nodes), t.g.Node(r), need) < need {
-			cut = make([]bool, len(t.g.Nodes))
-			for n := range cut {
-				cut[n] = t.f.level[n] >= 0
-			}
-			return cut, true
-		}
+	if t.f.starved(t.g, t.roots, len(t.g.Nodes), feed*int64(len(t.roots))) < 0 {
+		return nil, false
 	}
-	return nil, false
+	cut = make([]bool, len(t.g.Nodes))
+	for n := range cut {
+		cut[n] = t.f.level[n] >= 0
+	}
+	return cut, true
 }
 
 // Optimal computes the bound for the given roots: all ranks for an all-gather, one for a broadcast. It starts with a

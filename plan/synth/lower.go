@@ -143,18 +143,17 @@ func (p *program) lines(l *lane) map[pair]dsl.Link {
 
 // peersOf returns the ranks that r receives from and sends to in the lane.
 func (l *lane) peersOf(r int) (from, to []int) {
-	add := func(list []int, x int) []int {
-		if slices.Contains(list, x) {
-			return list
+	add := func(list *[]int, x int) {
+		if !slices.Contains(*list, x) {
+			*list = append(*list, x)
 		}
-		return append(list, x)
 	}
 	for i := range l.steps[r] {
 		for _, x := range l.steps[r][i].from {
-			from = add(from, x)
+			add(&from, x)
 		}
 		for _, t := range l.steps[r][i].sends {
-			to = add(to, t.to)
+			add(&to, t.to)
 		}
 	}
 	return from, to

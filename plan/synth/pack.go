@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/goccl/goccl/plan/fabric"
 )
 
 // tree is a spanning tree over ranks, with how many of a root's k chunks go along it.
@@ -232,6 +234,16 @@ func (f *flow) max(s, t int, limit int64) int64 {
 		}
 	}
 	return total
+}
+
+// starved returns a rank that a flow from s does not reach with as much as it needs, or -1. A root alone needs nothing.
+func (f *flow) starved(g *fabric.Graph, roots []int, s int, need int64) int {
+	for r := range g.Ranks() {
+		if alone := len(roots) == 1 && roots[0] == r; !alone && f.max(s, g.Node(r), need) < need {
+			return r
+		}
+	}
+	return -1
 }
 
 func (f *flow) levels(s, t int) bool {

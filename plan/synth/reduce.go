@@ -1,6 +1,8 @@
 package synth
 
 import (
+	"slices"
+
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/dsl"
 	"github.com/goccl/goccl/plan/fabric"
@@ -124,10 +126,8 @@ func (f *forest) allReduce(back *forest, g *fabric.Graph, name string, inPlace b
 func (p *program) rootsOf() [][]int {
 	out := make([][]int, p.shape.lanes)
 	for i, trees := range p.lanesOf() {
-		seen := map[int]bool{}
 		for _, ti := range trees {
-			if r := p.forest.trees[ti].root; !seen[r] {
-				seen[r] = true
+			if r := p.forest.trees[ti].root; !slices.Contains(out[i], r) {
 				out[i] = append(out[i], r)
 			}
 		}

@@ -46,16 +46,7 @@ func (m *mesh) fits() bool {
 	for _, r := range m.roots {
 		f.arc(len(m.room), m.g.Node(r), m.k)
 	}
-	need := m.k * int64(len(m.roots))
-	for r := range m.g.Ranks() {
-		if len(m.roots) == 1 && m.roots[0] == r {
-			continue
-		}
-		if f.max(len(m.room), m.g.Node(r), need) < need {
-			return false
-		}
-	}
-	return true
+	return f.starved(m.g, m.roots, len(m.room), m.k*int64(len(m.roots))) < 0
 }
 
 // split removes all switches and NICs. What entered a switch and left it becomes room between its neighbours, so that
@@ -71,7 +62,8 @@ func (m *mesh) split() {
 		if m.g.Rank(n) >= 0 {
 			continue
 		}
-		if a, b, ok := m.passes(n); ok {
+		if list := m.neighbours(n); len(list) == 2 {
+			a, b := list[0], list[1]
 			m.room[a][b] += min(m.room[a][n], m.room[n][b])
 			m.room[b][a] += min(m.room[b][n], m.room[n][a])
 			m.remove(n)
@@ -133,22 +125,8 @@ func (m *mesh) neighbours(n int) (out []int) {
 	return out
 }
 
-func (m *mesh) gpus(n int) (count int) {
-	for _, a := range m.neighbours(n) {
-		if m.g.Rank(a) >= 0 {
-			count++
-		}
-	}
-	return count
-}
-
-// passes reports whether n has two neighbours.
-func (m *mesh) passes(n int) (a, b int, ok bool) {
-	list := m.neighbours(n)
-	if len(list) != 2 {
-		return 0, 0, false
-	}
-	return list[0], list[1], true
+func (m *mesh) gpus(n int) int {
+	return len(slices.DeleteFunc(m.neighbours(n), func(a int) bool { return m.g.Rank(a) < 0 }))
 }
 
 // spread replaces a switch by room from each neighbour to the next `shifts` neighbours with links of the same room, in

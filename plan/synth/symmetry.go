@@ -17,49 +17,35 @@ type symmetry struct {
 
 // newSymmetry looks for automorphisms of the graph: first those that move rank 0, then those that leave it.
 func newSymmetry(g *fabric.Graph) *symmetry {
-	a := newAutomorphisms(g)
-	s := &symmetry{ranks: g.Ranks()}
-	for fixed := range 2 {
-		orbits := newOrbits(s.ranks)
-		for _, p := range s.generators {
-			orbits.joinAll(p)
+	a, s := newAutomorphisms(g), &symmetry{ranks: g.Ranks()}
+	move, leave := newOrbits(s.ranks), newOrbits(s.ranks)
+	for x := 1; x < s.ranks; x++ {
+		if !move.same(0, x) {
+			s.add(g, a.find([]int{g.Node(0)}, []int{g.Node(x)}), move)
 		}
-		if fixed > 0 {
-			orbits = newOrbits(s.ranks)
-		}
-		for x := fixed; x < s.ranks; x++ {
-			if fixed == 0 && x == 0 || orbits.same(fixed, x) {
-				continue
-			}
-			from, to := []int{g.Node(0)}, []int{g.Node(x)}
-			if fixed > 0 {
-				from, to = []int{g.Node(0), g.Node(x)}, []int{g.Node(0), 0}
-				for y := 1; y < x; y++ {
-					if !orbits.same(x, y) {
-						to[1] = g.Node(y)
-						if p := a.find(from, to); p != nil {
-							s.add(g, p, orbits)
-							break
-						}
-					}
-				}
-				continue
-			}
-			if p := a.find(from, to); p != nil {
-				s.add(g, p, orbits)
+	}
+	for x := 2; x < s.ranks; x++ {
+		for y := 1; y < x && !leave.same(1, x); y++ {
+			if !leave.same(x, y) && s.add(g, a.find([]int{g.Node(0), g.Node(x)}, []int{g.Node(0), g.Node(y)}), leave) {
+				break
 			}
 		}
 	}
 	return s
 }
 
-func (s *symmetry) add(g *fabric.Graph, nodes []int, orbits *orbits) {
+// add adds a permutation of nodes, unless it is nil.
+func (s *symmetry) add(g *fabric.Graph, nodes []int, orbits *orbits) bool {
+	if nodes == nil {
+		return false
+	}
 	p := make([]int, s.ranks)
 	for r := range p {
 		p[r] = g.Rank(nodes[g.Node(r)])
 	}
 	s.generators = append(s.generators, p)
 	orbits.joinAll(p)
+	return true
 }
 
 // orbits joins things that a symmetry maps to each other.
