@@ -165,12 +165,9 @@ func (v *validator) hook(h *Hook, id int) {
 		"chunks %d to %d of a buffer %q of %d chunks", h.Index, h.Index+h.Size-1, h.Type, count)
 	v.need(h.Takes() || len(h.After) == 0, "after", "only a hook of input comes after others")
 	for k, from := range h.After {
-		if from < 0 || from >= len(v.hookTable) || v.hookTable[from].Takes() {
-			v.enter("after", k)
-			v.bad(ErrInvalid, "", "hook %d comes after hook %d, which is not one of the rank's %d hooks that guards output", id,
-				from, len(v.hookTable))
-			return
-		}
+		v.at("after", k, from >= 0 && from < len(v.hookTable) && !v.hookTable[from].Takes(), "",
+			"hook %d comes after hook %d, which is not one of the rank's %d hooks that guards output", id, from,
+			len(v.hookTable))
 		v.need(!slices.Contains(h.After[:k], from), "after", "hook %d comes twice", from)
 	}
 }

@@ -299,12 +299,12 @@ func (p *Plan) usesScratch(packets bool) bool {
 				continue
 			}
 			for i := range op.Src {
-				if k.SourcePackets(op.ChannelType, i) == packets && p.isScratch(g, tb, groups, op, &op.Src[i]) {
+				if k.SourcePackets(op.ChannelType, i) == packets && g.BufferOf(tb, groups, op, &op.Src[i]) == Scratch {
 					return true
 				}
 			}
 			for i := range op.Dst {
-				if k.Dst.At(i).Packets() == packets && p.isScratch(g, tb, groups, op, &op.Dst[i]) {
+				if k.Dst.At(i).Packets() == packets && g.BufferOf(tb, groups, op, &op.Dst[i]) == Scratch {
 					return true
 				}
 			}
@@ -313,14 +313,15 @@ func (p *Plan) usesScratch(packets bool) bool {
 	return false
 }
 
-func (p *Plan) isScratch(g *GPU, tb *ThreadBlock, groups []SwitchGroup, op *Op, c *Chunk) bool {
+// BufferOf returns the type of the buffer that a chunk of an op of thread block tb names. groups are g.SwitchGroups.
+func (g *GPU) BufferOf(tb *ThreadBlock, groups []SwitchGroup, op *Op, c *Chunk) BufferType {
 	switch c.Kind {
 	case RemoteChunk:
-		return g.RemoteBuffers[tb.RemoteBufferIDs(op.ChannelType)[c.ID]].Type == Scratch
+		return g.RemoteBuffers[tb.RemoteBufferIDs(op.ChannelType)[c.ID]].Type
 	case SwitchChunk:
-		return groups[tb.ChannelIDs(SwitchChannel)[c.ID]].Buffer == Scratch
+		return groups[tb.ChannelIDs(SwitchChannel)[c.ID]].Buffer
 	}
-	return c.Type == Scratch
+	return c.Type
 }
 
 // Scratch returns the layout of rank's scratch for messages whose chunks are at most chunk bytes. All ranks must use

@@ -75,6 +75,16 @@ func (v *validator) need(ok bool, field, format string, args ...any) bool {
 	return ok && v.err == nil
 }
 
+// at is need for element i of a list.
+func (v *validator) at(list string, i int, ok bool, field, format string, args ...any) bool {
+	if !ok {
+		v.enter(list, i)
+		v.bad(ErrInvalid, field, format, args...)
+		v.leave()
+	}
+	return ok && v.err == nil
+}
+
 // printable records a name that would move the cursor of a terminal, or break a line of a log.
 func (v *validator) printable(name, field string) {
 	at := strings.IndexFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
@@ -174,10 +184,7 @@ func (v *validator) channel(r int, c *Channel, counts map[ChannelType]int) {
 	case MemoryChannel, PortChannel:
 		counts[c.Type] += len(c.ConnectedTo)
 		for j, peer := range c.ConnectedTo {
-			if peer < 0 || peer >= n || peer == r {
-				v.enter("connected_to", j)
-				v.bad(ErrInvalid, "", "rank %d is not another rank of %d", peer, n)
-			}
+			v.at("connected_to", j, peer >= 0 && peer < n && peer != r, "", "rank %d is not another rank of %d", peer, n)
 		}
 		v.need(len(c.RankGroups) == 0, "rank_groups", "only switch channels have groups")
 	case SwitchChannel:
@@ -205,10 +212,8 @@ func (v *validator) group(r int, ranks []int) {
 	member := false
 	seen := make(map[int]bool, len(ranks))
 	for i, k := range ranks {
-		v.enter("ranks", i)
-		v.need(k >= 0 && k < len(v.p.GPUs), "", "rank %d of %d", k, len(v.p.GPUs))
-		v.need(!seen[k], "", "rank %d comes twice", k)
-		v.leave()
+		v.at("ranks", i, k >= 0 && k < len(v.p.GPUs), "", "rank %d of %d", k, len(v.p.GPUs))
+		v.at("ranks", i, !seen[k], "", "rank %d comes twice", k)
 		seen[k] = true
 		member = member || k == r
 	}
@@ -262,10 +267,7 @@ func (v *validator) channelRefs() {
 		types[c.Type] = true
 		v.within(len(c.IDs), 0, v.l.ChannelsPerBlock, "channel_ids", "the number of channels")
 		for j, id := range c.IDs {
-			if id < 0 || id >= total {
-				v.enter("channel_ids", j)
-				v.bad(ErrInvalid, "", "channel %d of the %d %s channels of the rank", id, total, c.Type)
-			}
+			v.at("channel_ids", j, id >= 0 && id < total, "", "channel %d of the %d %s channels of the rank", id, total, c.Type)
 		}
 		v.leave()
 	}
@@ -282,12 +284,10 @@ func (v *validator) bufferRefs() {
 		access[c.Access] = true
 		v.within(len(c.IDs), 0, v.l.RemotePerBlock, "remote_buffer_ids", "the number of remote buffers")
 		for j, id := range c.IDs {
-			if id < 0 || id >= len(v.gpu.RemoteBuffers) {
-				v.enter("remote_buffer_ids", j)
-				v.bad(ErrInvalid, "", "buffer %d of the %d remote buffers of the rank", id, len(v.gpu.RemoteBuffers))
-			} else if !slices.Contains(v.gpu.RemoteBuffers[id].Access, c.Access) {
-				v.enter("remote_buffer_ids", j)
-				v.bad(ErrInvalid, "", "remote buffer %d does not list %q in access_channel_types", id, c.Access)
+			if v.at("remote_buffer_ids", j, id >= 0 && id < len(v.gpu.RemoteBuffers), "",
+				"buffer %d of the %d remote buffers of the rank", id, len(v.gpu.RemoteBuffers)) {
+				v.at("remote_buffer_ids", j, slices.Contains(v.gpu.RemoteBuffers[id].Access, c.Access), "",
+					"remote buffer %d does not list %q in access_channel_types", id, c.Access)
 			}
 		}
 		v.leave()

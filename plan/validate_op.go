@@ -17,10 +17,8 @@ func (v *validator) op(op *Op) {
 	case k.Semaphores:
 		v.entries(len(op.SemaphoreIDs), v.l.SemaphoresPerOp, "semaphore_ids")
 		for i, id := range op.SemaphoreIDs {
-			if id < 0 || id >= len(v.gpu.Semaphores) {
-				v.enter("semaphore_ids", i)
-				v.bad(ErrInvalid, "", "semaphore %d of %d", id, len(v.gpu.Semaphores))
-			}
+			v.at("semaphore_ids", i, id >= 0 && id < len(v.gpu.Semaphores), "", "semaphore %d of %d", id,
+				len(v.gpu.Semaphores))
 		}
 	case k.Does.Has(Loops):
 		v.pipeline(op)
@@ -90,9 +88,8 @@ func (v *validator) channels(op *Op, k *OpKind) {
 	}
 	ids := v.tb.ChannelIDs(op.ChannelType)
 	for i, id := range op.ChannelIDs {
-		if id < 0 || id >= len(ids) {
-			v.enter("channel_ids", i)
-			v.bad(ErrInvalid, "", "channel %d of the %d %s channels of the thread block", id, len(ids), op.ChannelType)
+		if !v.at("channel_ids", i, id >= 0 && id < len(ids), "", "channel %d of the %d %s channels of the thread block", id,
+			len(ids), op.ChannelType) {
 			return
 		}
 		if op.ChannelType == HookChannel {
@@ -123,20 +120,13 @@ func (v *validator) operands(op *Op, k *OpKind) {
 		if k.Pairs {
 			want = op.Src[op.srcOf(i)].Size
 		}
-		if op.Dst[i].Size != want {
-			v.enter("dst_buff", i)
-			v.bad(ErrInvalid, "size", "%d chunks receive %d", op.Dst[i].Size, want)
-		}
+		v.at("dst_buff", i, op.Dst[i].Size == want, "size", "%d chunks receive %d", op.Dst[i].Size, want)
 	}
 	for i := range op.Src {
-		if !k.Pairs && op.Src[i].Size != op.Src[0].Size {
-			v.enter("src_buff", i)
-			v.bad(ErrInvalid, "size", "%d chunks combine with %d", op.Src[i].Size, op.Src[0].Size)
-		}
-		if k.SourcePackets(op.ChannelType, i) && op.Src[i].Kind == LocalChunk && op.Src[i].Type != Scratch {
-			v.enter("src_buff", i)
-			v.bad(ErrInvalid, "type", "packets live in scratch only")
-		}
+		v.at("src_buff", i, k.Pairs || op.Src[i].Size == op.Src[0].Size, "size", "%d chunks combine with %d", op.Src[i].Size,
+			op.Src[0].Size)
+		v.at("src_buff", i, !k.SourcePackets(op.ChannelType, i) || op.Src[i].Kind != LocalChunk || op.Src[i].Type == Scratch,
+			"type", "packets live in scratch only")
 	}
 	if op.ChannelType == PortChannel {
 		v.portTargets(op)
@@ -148,11 +138,9 @@ func (v *validator) portTargets(op *Op) {
 	peers, ids := v.gpu.Peers(PortChannel), v.tb.ChannelIDs(PortChannel)
 	for i, c := range op.Dst {
 		owner := v.gpu.RemoteBuffers[v.tb.RemoteBufferIDs(PortChannel)[c.ID]].Rank
-		if peer := peers[ids[op.ChannelIDs[i]]]; peer != owner {
-			v.enter("channel_ids", i)
-			v.bad(ErrInvalid, "", "the channel leads to rank %d and the destination is on rank %d", peer, owner)
-			return
-		}
+		peer := peers[ids[op.ChannelIDs[i]]]
+		v.at("channel_ids", i, peer == owner, "", "the channel leads to rank %d and the destination is on rank %d", peer,
+			owner)
 	}
 }
 

@@ -203,13 +203,7 @@ func (u *renumber) chunks(op *plan.Op, list []plan.Chunk) []plan.Chunk {
 	}
 	out := make([]plan.Chunk, len(list))
 	for i, c := range list {
-		t := c.Type
-		switch c.Kind {
-		case plan.RemoteChunk:
-			t = u.from.RemoteBuffers[u.tb.RemoteBufferIDs(op.ChannelType)[c.ID]].Type
-		case plan.SwitchChunk:
-			t = u.groups[u.tb.ChannelIDs(plan.SwitchChannel)[c.ID]].Buffer
-		}
+		t := u.from.BufferOf(u.tb, u.groups, op, &c)
 		c.Index, c.Size = u.of(plan.PlaneOf(t, false), c.Index, c.Index+c.Size)
 		out[i] = c
 	}

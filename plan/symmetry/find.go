@@ -29,16 +29,23 @@ func symmetryOf(p *plan.Plan, links *plan.Links, of programs, has func(rank int)
 	}
 	part := has != nil
 	if !part {
-		has = func(int) bool { return true }
+		has = all
 	}
-	var gens []*Renaming
-	var group *Group
+	_, group := generate(n, has, func(image int) *Renaming {
+		f := finder{p: p, links: links, of: of, has: has, part: part}
+		return f.find(image)
+	})
+	return group
+}
+
+// generate returns the group of the renamings that find returns for images of rank 0, among ranks for which has is
+// true, and its generators.
+func generate(n int, has func(rank int) bool, find func(image int) *Renaming) (gens []*Renaming, group *Group) {
 	for r, failed := 1, 0; r < n && failed < maxCandidates; r++ {
 		if group != nil && group.rep[r] == 0 || !has(r) {
 			continue
 		}
-		f := finder{p: p, links: links, of: of, has: has, part: part}
-		g := f.find(r)
+		g := find(r)
 		if g == nil {
 			failed++
 			continue
@@ -47,8 +54,10 @@ func symmetryOf(p *plan.Plan, links *plan.Links, of programs, has func(rank int)
 			gens, group = append(gens, g), s
 		}
 	}
-	return group
+	return gens, group
 }
+
+func all(int) bool { return true }
 
 // symmetric reports whether the collective demands the same of all ranks. A root is kept by all renamings, and a
 // postcondition in a file is not renamed.
@@ -233,7 +242,7 @@ func (f *finder) steps(a int, left, right []plan.Step, loop bool) bool {
 			}
 			// Slices and the windows of a loop cut a range of chunks at places that depend on their order.
 			if loop || p.Slice.Count > 1 || m.Dst[0].Size == 1 {
-				if !f.inOrder(m, k) {
+				if !f.ordered(pair{m, k}, nil) {
 					return false
 				}
 				continue
@@ -283,19 +292,6 @@ func name(m []int32, k, to int) bool {
 	return int(m[k]) == to
 }
 
-// inOrder names the images of chunks one by one in their order.
-func (f *finder) inOrder(left, right *plan.Move) bool {
-	return pair{left, right}.operands(func(x, y *plan.Place) bool {
-		m := f.mapOf(x)
-		for k := range m {
-			if !name(m, k, y.Index+k) {
-				return false
-			}
-		}
-		return true
-	})
-}
-
 // settle names the images of chunks that movements of several chunks have. Such a movement is a set of movements of
 // one chunk each, and only the set is renamed, not their order: where the images of one operand are known, they tell
 // which of them is which. When no movement tells, one keeps its order.
@@ -314,7 +310,7 @@ func (f *finder) settle() bool {
 			}
 		}
 		if len(rest) == len(f.pairs) {
-			if f.part || !f.inOrder(rest[0].left, rest[0].right) {
+			if f.part || !f.ordered(rest[0], nil) {
 				return false
 			}
 			rest = rest[1:]
@@ -343,10 +339,15 @@ func (f *finder) order(p pair) (order []int, ok bool) {
 	return order, ok
 }
 
+// ordered names the images of a movement's chunks, at the positions in order; nil: in their own order.
 func (f *finder) ordered(p pair, order []int) bool {
 	return p.operands(func(x, y *plan.Place) bool {
 		m := f.mapOf(x)
-		for k, at := range order {
+		for k := range m {
+			at := k
+			if order != nil {
+				at = order[k]
+			}
 			if !name(m, k, y.Index+at) {
 				return false
 			}

@@ -182,22 +182,13 @@ func (f *Folded) GPU(rank int) plan.GPU {
 func FoldRanks(tables *plan.Plan, write func(has func(rank int) bool) (*plan.Plan, error)) (*Folded, error) {
 	n := len(tables.GPUs)
 	links := tables.Links()
-	var gens []*Renaming
-	var group *Group
-	for r, failed := 1, 0; r < n && failed < maxCandidates; r++ {
-		if group != nil && group.rep[r] == 0 {
-			continue
-		}
+	gens, group := generate(n, all, func(image int) *Renaming {
 		f := finder{p: tables, links: links}
-		if !f.findRanks(r) {
-			failed++
-			continue
+		if !f.findRanks(image) {
+			return nil
 		}
-		g := &Renaming{Ranks: f.ranks}
-		if s := Generate(append(gens[:len(gens):len(gens)], g)); s != nil {
-			gens, group = append(gens, g), s
-		}
-	}
+		return &Renaming{Ranks: f.ranks}
+	})
 	if group == nil {
 		return nil, nil
 	}
