@@ -97,7 +97,7 @@ func (e *gpuEncoder) links(links []int) gpuOp {
 }
 
 func (e *gpuEncoder) link(l int) gpuItem {
-	return gpuItem{a: [2]uint8{uint8(e.prog.peer[l])}, index: uint32(l), block: uint32(max(0, e.prog.pair[l]))}
+	return gpuItem{rank: uint8(e.prog.peer[l]), index: uint32(l), block: uint32(max(0, e.prog.pair[l]))}
 }
 
 func (e *gpuEncoder) instr(in *instr, entry bool) error {
@@ -246,7 +246,7 @@ func (e *gpuEncoder) move(in *instr, src, dst []plan.Place, flags uint8) error {
 			}
 			own = own && (pl.Plane == plan.PacketPlane || pl.Rank == e.prog.rank)
 			at := uint32(pl.Index)
-			e.items = append(e.items, gpuItem{a: [2]uint8{uint8(pl.Rank), uint8(pl.Plane)}, index: at, block: at / e.period,
+			e.items = append(e.items, gpuItem{rank: uint8(pl.Rank), plane: uint8(pl.Plane), index: at, block: at / e.period,
 				within: at % e.period})
 		}
 	}
@@ -319,7 +319,7 @@ func (e *gpuEncoder) push(in *instr, m *move, flags uint8) {
 	e.g.chunks = max(e.g.chunks, src.Size)
 	for _, pl := range []plan.Place{src, dst} {
 		at := uint32(pl.Index)
-		e.items = append(e.items, gpuItem{a: [2]uint8{uint8(pl.Rank), uint8(pl.Plane)}, index: at, block: at / e.period,
+		e.items = append(e.items, gpuItem{rank: uint8(pl.Rank), plane: uint8(pl.Plane), index: at, block: at / e.period,
 			within: at % e.period})
 	}
 	link := e.link(in.links[m.Entry])

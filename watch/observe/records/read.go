@@ -56,7 +56,7 @@ func Read(r io.ReaderAt) (*Process, error) {
 	case h.Version != version || int(h.CommBytes) != size:
 		return nil, fmt.Errorf("records of version %d, this goccl reads %d: use goccl and libgoccl-profiler.so of one "+
 			"release", h.Version, version)
-	case h.Comms > 256 || h.Names > nameCount:
+	case h.Comms > commCount || h.Names > nameCount:
 		return nil, fmt.Errorf("records are damaged: %d communicators, %d names", h.Comms, h.Names)
 	}
 	p := &Process{Host: text(h.Host[:]), Profiler: int(h.Profiler)}
