@@ -7,9 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"gonum.org/v1/gonum/floats"
-	"gonum.org/v1/gonum/mat"
-
 	"github.com/goccl/goccl/plan"
 )
 
@@ -231,7 +228,7 @@ func (f *fitter) solve() ([]float64, int, error) {
 		for j := range step {
 			step[j] = max(-0.7, min(0.7, step[j]))
 		}
-		y := floats.AddTo(make([]float64, len(x)), x, step)
+		y := add(x, step)
 		next, err := f.residuals(y)
 		if err != nil {
 			return nil, 0, err
@@ -256,6 +253,14 @@ func (f *fitter) solve() ([]float64, int, error) {
 		}
 	}
 	return x, f.opts.Rounds, nil
+}
+
+func add(a, b []float64) []float64 {
+	out := slices.Clone(a)
+	for i := range out {
+		out[i] += b[i]
+	}
+	return out
 }
 
 // predictor predicts the times of measurements on machines that differ in parameters of time only. Each plan and size
@@ -314,7 +319,7 @@ func inTurn(n int, f func(i int)) {
 	}
 }
 
-func sumSquares(v []float64) float64 { return floats.Dot(v, v) }
+func sumSquares(v []float64) float64 { return dot(v, v) }
 
 // correct changes a Jacobian, by column, as little as lets it say what a step from residuals before to after showed.
 func correct(jac [][]float64, step, before, after []float64) {
@@ -322,27 +327,49 @@ func correct(jac [][]float64, step, before, after []float64) {
 	if length == 0 {
 		return
 	}
-	missed := floats.SubTo(make([]float64, len(after)), after, before)
-	for j, x := range step {
-		floats.AddScaled(missed, -x, jac[j])
-	}
-	for j, x := range step {
-		floats.AddScaled(jac[j], x/length, missed)
+	for k := range before {
+		missed := after[k] - before[k]
+		for j := range step {
+			missed -= jac[j][k] * step[j]
+		}
+		for j := range step {
+			jac[j][k] += missed * step[j] / length
+		}
 	}
 }
 
-// solveNormal solves (JᵀJ + damp·diag) step = -Jᵀr; jac is by column.
+// solveNormal solves (JᵀJ + damp·diag) step = -Jᵀr; jac is by column. The matrix is symmetric and positive, so
+// elimination (Gauss-Jordan) needs no pivoting.
 func solveNormal(jac [][]float64, r []float64, damp float64) []float64 {
 	n := len(jac)
-	a, b := mat.NewDense(n, n, nil), mat.NewVecDense(n, nil)
-	for i := range jac {
-		for j := range jac {
-			a.Set(i, j, floats.Dot(jac[i], jac[j]))
+	a := make([][]float64, n) // the right side is the last column
+	for i := range a {
+		a[i] = make([]float64, n+1)
+		for j := range n {
+			a[i][j] = dot(jac[i], jac[j])
 		}
-		a.Set(i, i, a.At(i, i)*(1+damp)+1e-9)
-		b.SetVec(i, -floats.Dot(jac[i], r))
+		a[i][i] += damp*a[i][i] + 1e-9
+		a[i][n] = -dot(jac[i], r)
 	}
-	var x mat.VecDense
-	_ = x.SolveVec(a, b) // a nearly singular matrix has a solution, too, and no step is taken that does not help
-	return x.RawVector().Data
+	for c := range n {
+		for i := range n {
+			if f := a[i][c] / a[c][c]; i != c {
+				for j := c; j <= n; j++ {
+					a[i][j] -= f * a[c][j]
+				}
+			}
+		}
+	}
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = a[i][n] / a[i][i]
+	}
+	return x
+}
+
+func dot(a, b []float64) (s float64) {
+	for i := range a {
+		s += a[i] * b[i]
+	}
+	return s
 }

@@ -28,7 +28,8 @@ func TestFilesAreCurrent(t *testing.T) {
 // What a header does not have is an error, and so is a type that is not wanted.
 func TestWhatIsNotThere(t *testing.T) {
 	root := t.TempDir()
-	if err := os.WriteFile(filepath.Join(root, "a.h"), []byte("struct a {\n\tstruct b x; // of b\n};\n"), 0o600); err != nil {
+	text := []byte("struct a {\n\tstruct b x; // of b\n};\n")
+	if err := os.WriteFile(filepath.Join(root, "a.h"), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, wanted := range [][][2]string{{{"a", "A"}}, {{"b", "B"}}} {
