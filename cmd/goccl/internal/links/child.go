@@ -75,47 +75,32 @@ func runChild(ctx context.Context, limit time.Duration, cmd *exec.Cmd) (found []
 	if err := child.Start(cmd); err != nil {
 		return nil, err
 	}
-	lines := make(chan record)
-	done := make(chan struct{})
-	defer close(done)
-	go func() {
-		defer close(lines)
-		for s := bufio.NewScanner(out); s.Scan(); {
-			var r record
-			if json.Unmarshal(s.Bytes(), &r) != nil {
-				continue
-			}
-			select {
-			case lines <- r:
-			case <-done:
-				return
-			}
-		}
-	}()
-	late := time.NewTimer(limit)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(limit, func() {
+		cancel(fmt.Errorf("it hangs: nothing for %v; the process that measured it was killed", limit))
+	})
 	defer late.Stop()
-	for {
-		select {
-		case r, ok := <-lines:
-			if !ok {
-				if err := cmd.Wait(); err != nil {
-					return found, fmt.Errorf("the process that measured it ended: %w", err)
-				}
-				return found, nil
-			}
-			if r.Found != nil {
-				found = append(found, *r.Found)
-			}
-			late.Reset(limit)
-		case <-late.C:
-			err = fmt.Errorf("it hangs: nothing for %v; the process that measured it was killed", limit)
-		case <-ctx.Done():
-			err = context.Cause(ctx)
+	stop := context.AfterFunc(ctx, func() {
+		_ = cmd.Process.Kill()
+		_ = out.Close() // ends the scan: a process whose kernel does not end may stay
+	})
+	for s := bufio.NewScanner(out); s.Scan(); {
+		var r record
+		if json.Unmarshal(s.Bytes(), &r) != nil {
+			continue
 		}
-		if err != nil {
-			_ = cmd.Process.Kill()
-			go func() { _ = cmd.Wait() }() // a process whose kernel does not end may stay
-			return found, err
+		if r.Found != nil {
+			found = append(found, *r.Found)
 		}
+		late.Reset(limit)
 	}
+	if !stop() {
+		go func() { _ = cmd.Wait() }()
+		return found, context.Cause(ctx)
+	}
+	if err := cmd.Wait(); err != nil {
+		return found, fmt.Errorf("the process that measured it ended: %w", err)
+	}
+	return found, nil
 }

@@ -108,7 +108,7 @@ func (o *TuneOptions) sweeps(kinds []Kind) ([]sweep, error) {
 // are not measured keep their rows of the current table.
 func Tune(ctx context.Context, o TuneOptions) error {
 	o.outputs(o.Out, o.Rows)
-	kinds, err := o.kinds()
+	kinds, err := o.kinds(tunable(), func(k Kind) error { return invalid("%v has no algorithms to choose from", k) })
 	if err != nil {
 		return err
 	}
@@ -150,27 +150,33 @@ func needsGPUs() error {
 	return nil
 }
 
-// kinds lists the measured kinds.
-func (o *TuneOptions) kinds() ([]Kind, error) {
-	names, all := o.Collectives, len(o.Collectives) == 0
-	if all {
-		names = Kinds()
-	}
-	var kinds []Kind
-	for _, name := range names {
-		k, err := ParseKind(name)
-		switch {
-		case err != nil:
-			return nil, invalid("%w", err)
-		case k.Ring || len(nvlink.Variants(k.Collective)) < 2:
-			if !all {
-				return nil, invalid("%v has no algorithms to choose from", k)
-			}
-		default:
+// tunable lists the kinds that have algorithms to choose from.
+func tunable() (kinds []Kind) {
+	for _, name := range Kinds() {
+		if k, err := ParseKind(name); err == nil && !k.Ring && len(nvlink.Variants(k.Collective)) > 1 {
 			kinds = append(kinds, k)
 		}
 	}
-	return kinds, nil
+	return kinds
+}
+
+// kinds lists the measured kinds: all, or those of them that are named. why says why another one is refused.
+func (o *TuneOptions) kinds(all []Kind, why func(k Kind) error) ([]Kind, error) {
+	if len(o.Collectives) == 0 {
+		return all, nil
+	}
+	var chosen []Kind
+	for _, name := range o.Collectives {
+		k, err := ParseKind(name)
+		if err != nil {
+			return nil, invalid("%w", err)
+		}
+		if !slices.Contains(all, k) {
+			return nil, why(k)
+		}
+		chosen = append(chosen, k)
+	}
+	return chosen, nil
 }
 
 func (o *TuneOptions) config(w sweep) Config {

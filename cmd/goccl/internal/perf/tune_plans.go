@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/goccl/goccl/collective"
@@ -23,9 +22,9 @@ type PlanSearch func(c collective.Collective, ranks, hosts int, size int64) ([]*
 // searchFactor is from one size for which plans are searched to the next.
 const searchFactor = 32
 
-// planned lists the collectives for which tune searches plans.
-var planned = []collective.Collective{collective.AllReduce, collective.AllGather, collective.ReduceScatter,
-	collective.Broadcast, collective.AllToAll}
+// planned lists the kinds for which tune searches plans.
+var planned = []Kind{{Collective: collective.AllReduce}, {Collective: collective.AllGather},
+	{Collective: collective.ReduceScatter}, {Collective: collective.Broadcast}, {Collective: collective.AllToAll}}
 
 // TunePlans searches plans, measures them beside goccl's own choice, and writes into the folder o.Plans those that are
 // faster, each with the range of sizes where it is. Rank 0 searches and writes.
@@ -34,7 +33,7 @@ func TunePlans(ctx context.Context, o TuneOptions, search PlanSearch) error {
 	if err := writable(o.Rows); err != nil {
 		return err
 	}
-	kinds, err := o.plannedKinds()
+	kinds, err := o.kinds(planned, func(k Kind) error { return invalid("%v: plans are searched for %v", k, planned) })
 	if err != nil {
 		return err
 	}
@@ -53,29 +52,6 @@ func TunePlans(ctx context.Context, o TuneOptions, search PlanSearch) error {
 		return err
 	}
 	return o.everyRank(ctx, kind, func(ctx context.Context, t *tuning) error { return t.plans(ctx, kinds, search) })
-}
-
-// plannedKinds are the measured kinds; by default all that plans are searched for.
-func (o *TuneOptions) plannedKinds() ([]Kind, error) {
-	var kinds []Kind
-	for _, c := range planned {
-		kinds = append(kinds, Kind{Collective: c})
-	}
-	if len(o.Collectives) == 0 {
-		return kinds, nil
-	}
-	var chosen []Kind
-	for _, name := range o.Collectives {
-		k, err := ParseKind(name)
-		if err != nil {
-			return nil, invalid("%w", err)
-		}
-		if !slices.Contains(kinds, k) {
-			return nil, invalid("%v: plans are searched for %v", k, kinds)
-		}
-		chosen = append(chosen, k)
-	}
-	return chosen, nil
 }
 
 // planModes are the modes to measure. The host device has no graphs.
@@ -169,19 +145,17 @@ func (o *TuneOptions) searchPlans(k Kind, ranks, hosts int, search PlanSearch) (
 
 // fromLead gives every rank the plans of rank 0.
 func fromLead(ctx context.Context, boot bootstrap.Bootstrap, list []*plan.Plan) ([]*plan.Plan, error) {
-	if boot.Rank() == 0 {
-		for _, p := range list {
-			if _, err := boot.AllGather(ctx, p.Encode()); err != nil {
-				return nil, err
-			}
+	for i := 0; ; i++ {
+		var mine []byte
+		if boot.Rank() == 0 && i < len(list) {
+			mine = list[i].Encode()
 		}
-		_, err := boot.AllGather(ctx, nil)
-		return list, err
-	}
-	for {
-		all, err := boot.AllGather(ctx, nil)
+		all, err := boot.AllGather(ctx, mine)
 		if err != nil || len(all[0]) == 0 {
 			return list, err
+		}
+		if boot.Rank() == 0 {
+			continue
 		}
 		p, err := plan.Decode(all[0])
 		if err != nil {
