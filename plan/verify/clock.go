@@ -54,9 +54,9 @@ func (k *clock) completed(comp int) uint32 { return k.t.get(k.c, k.t.slot(comp))
 
 // mutable returns a copy that the caller may change before sharing it.
 func (k *clock) mutable() *clock {
-	n := &clock{t: k.t, d: k.t.own(k.d), one: k.one, owner: -1, over: k.over}
+	n := &clock{t: k.t, d: slices.Clone(k.d), one: k.one, owner: -1, over: k.over}
 	if n.c = n.d; !k.one {
-		n.c = k.t.own(k.c)
+		n.c = slices.Clone(k.c)
 	}
 	return n
 }
@@ -64,7 +64,7 @@ func (k *clock) mutable() *clock {
 // split gives c its own storage, before c gets entries that d does not have.
 func (k *clock) split() {
 	if k.one {
-		k.c, k.one = k.t.own(k.d), false
+		k.c, k.one = slices.Clone(k.d), false
 	}
 }
 
@@ -121,13 +121,12 @@ func (v *verifier) writer(port int) int { return v.reader(port) + 1 }
 // A clock keeps its entries in pages. An orbit is the components that a symmetry takes to each other: a thread block of
 // a representative and its images, say. The entries of an orbit are neighbours, by element, and mostly equal: a page
 // has one number and the entries that differ from it. A renaming moves entries within their page, and only those that
-// differ. Without a symmetry there is one page, and it is a plain list.
+// differ.
 
 // timeline says where the entries of components are.
 type timeline struct {
 	order int     // elements of the symmetry
 	page  int     // entries of a page
-	plain bool    // pages are plain lists
 	place []int32 // of thread blocks and callers: orbit · order + element
 	fixed int     // orbits of these
 	count int     // all orbits
@@ -135,12 +134,10 @@ type timeline struct {
 	odd   []odd // for join
 }
 
-// page is the entries of some orbits. It does not change, except a plain list of a clock that is not shared yet. A
-// nil page has zeros.
+// page is the entries of some orbits. It does not change. A nil page has zeros.
 type page struct {
 	base uint32
-	odd  []odd    // the entries that differ from base, in order
-	all  []uint32 // the plain list, instead
+	odd  []odd // the entries that differ from base, in order
 }
 
 type odd struct{ at, x uint32 }
@@ -150,7 +147,7 @@ const minPage = 64
 
 // layClocks gives every component its place. The ports are numbered.
 func (v *verifier) layClocks() {
-	t := &timeline{order: v.quotient.order(), plain: v.quotient == nil}
+	t := &timeline{order: v.quotient.order()}
 	orbits := map[[2]int]int32{} // by representative, and block or -1 for the caller
 	add := func(rank, block int) {
 		key := [2]int{v.quotient.standIn(rank), block}
@@ -174,9 +171,7 @@ func (v *verifier) layClocks() {
 	t.fixed = len(orbits)
 	t.count = t.fixed + 2*len(v.ports)/t.order
 	all := t.count * t.order
-	if t.page = max(1, all); !t.plain {
-		t.page = max(1, minPage/t.order) * t.order
-	}
+	t.page = max(1, minPage/t.order) * t.order
 	t.pages = (all + t.page - 1) / t.page
 	v.time = t
 }
@@ -195,20 +190,18 @@ func (t *timeline) orbit(comp int) int { return t.slot(comp) / t.order }
 
 // bytes estimates the memory of a clock.
 func (t *timeline) bytes() int64 {
-	if t.plain {
-		return int64(t.page) * int64(unsafe.Sizeof(uint32(0)))
+	differ := t.order
+	if t.order == 1 { // nothing makes entries equal
+		differ = t.count
 	}
-	return int64(t.pages)*int64(unsafe.Sizeof(t.odd)) + int64(t.order)*int64(unsafe.Sizeof(odd{}))
+	return int64(t.pages)*int64(unsafe.Sizeof(t.odd)) + int64(differ)*int64(unsafe.Sizeof(odd{}))
 }
 
 // get returns an entry.
 func (t *timeline) get(pages []*page, slot int) uint32 {
 	p, at := pages[slot/t.page], slot%t.page
-	switch {
-	case p == nil:
+	if p == nil {
 		return 0
-	case p.all != nil:
-		return p.all[at]
 	}
 	if i, found := slices.BinarySearchFunc(p.odd, uint32(at), byPlace); found {
 		return p.odd[i].x
@@ -218,50 +211,19 @@ func (t *timeline) get(pages []*page, slot int) uint32 {
 
 func byPlace(o odd, at uint32) int { return int(o.at) - int(at) }
 
-// own returns pages that may be changed, in that set and raise change them.
-func (t *timeline) own(pages []*page) []*page {
-	pages = slices.Clone(pages)
-	for i, p := range pages {
-		if t.plain && p != nil {
-			pages[i] = &page{all: slices.Clone(p.all)}
-		}
-	}
-	return pages
-}
-
 // set raises an entry.
 func (t *timeline) set(pages []*page, slot int, x uint32) {
 	if t.get(pages, slot) >= x {
 		return
 	}
 	i, at := slot/t.page, uint32(slot%t.page)
-	if t.plain {
-		if pages[i] == nil {
-			pages[i] = &page{all: make([]uint32, t.page)}
-		}
-		pages[i].all[at] = x
-		return
-	}
 	pages[i] = t.join(pages[i], &page{odd: []odd{{at, x}}})
 }
 
 // raise joins entries into others.
 func (t *timeline) raise(into, from []*page) {
 	for i, p := range from {
-		switch {
-		case p == nil || p == into[i]:
-		case t.plain && into[i] == nil:
-			into[i] = &page{all: slices.Clone(p.all)}
-		case t.plain:
-			dst := into[i].all[:len(p.all)]
-			for k, x := range p.all {
-				if x > dst[k] {
-					dst[k] = x
-				}
-			}
-		default:
-			into[i] = t.join(into[i], p)
-		}
+		into[i] = t.join(into[i], p)
 	}
 }
 
@@ -347,19 +309,8 @@ func (t *timeline) settle(base uint32, list []odd) *page {
 // covers reports whether every entry is at least the same entry of others.
 func (t *timeline) covers(pages, others []*page) bool {
 	for i, p := range others {
-		if p == nil || p == pages[i] {
-			continue
-		}
-		if !t.plain {
-			if t.join(pages[i], p) != pages[i] {
-				return false
-			}
-			continue
-		}
-		for k, x := range p.all {
-			if pages[i] == nil && x > 0 || pages[i] != nil && pages[i].all[k] < x {
-				return false
-			}
+		if t.join(pages[i], p) != pages[i] {
+			return false
 		}
 	}
 	return true

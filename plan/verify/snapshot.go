@@ -141,10 +141,6 @@ func (s *snapshot) runs(number int, p *page, f func(orbit int, x uint32, n int))
 		if orbit >= t.count {
 			return
 		}
-		if p.all != nil { // an orbit has one element
-			f(orbit, p.all[first], 1)
-			continue
-		}
 		x, n := uint32(0), 0
 		add := func(y uint32, more int) {
 			if more == 0 {
