@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"unique"
 )
 
 // Warning is an unknown key that Decode ignored.
@@ -50,7 +51,6 @@ type decoder struct {
 	pos      Pos
 	seen     []string // keys of the open objects, newest last
 	warnings []Warning
-	names    map[string]string
 	ops      int
 	operands int
 }
@@ -60,7 +60,7 @@ type decoder struct {
 func (d *decoder) member(mark int) string {
 	d.space()
 	at := d.off
-	k := d.intern(d.key())
+	k := unique.Make(string(d.key())).Value()
 	if d.err != nil {
 		return ""
 	}
@@ -76,21 +76,6 @@ func (d *decoder) member(mark int) string {
 	return k
 }
 
-// intern returns a shared copy of each distinct short string.
-func (d *decoder) intern(b []byte) string {
-	if s, ok := d.names[string(b)]; ok {
-		return s
-	}
-	if d.names == nil {
-		d.names = make(map[string]string, 64)
-	}
-	s := string(b)
-	if len(s) <= 64 && len(d.names) < 1024 {
-		d.names[s] = s
-	}
-	return s
-}
-
 func (d *decoder) word(what string) string {
 	d.space()
 	at := d.off
@@ -99,7 +84,7 @@ func (d *decoder) word(what string) string {
 		d.over(at, what, "bytes", d.limits.NameBytes)
 		return ""
 	}
-	return d.intern(b)
+	return unique.Make(string(b)).Value()
 }
 
 func (d *decoder) over(at int, field, what string, limit int) {

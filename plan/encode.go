@@ -1,9 +1,12 @@
 package plan
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -139,25 +142,13 @@ func (w *writer) end(bracket byte, lines bool) {
 
 // quote appends s as a JSON string.
 func quote(dst []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	dst = append(dst, '"')
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c < utf8.RuneSelf {
-			switch {
-			case c == '"' || c == '\\':
-				dst = append(dst, '\\', c)
-			case c < 0x20 || c == 0x7f:
-				dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-			default:
-				dst = append(dst, c)
-			}
-			i++
-			continue
-		}
-		r, n := utf8.DecodeRuneInString(s[i:])
-		dst = utf8.AppendRune(dst, r) // an invalid byte becomes U+FFFD
-		i += n
+	plain := func(r rune) bool { return r >= ' ' && r < utf8.RuneSelf && r != '"' && r != '\\' }
+	if !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) { // almost all
+		return append(append(append(dst, '"'), s...), '"')
 	}
-	return append(dst, '"')
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // a string has no errors: an invalid byte becomes U+FFFD
+	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
 }

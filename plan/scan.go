@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -31,25 +32,13 @@ func (s *scanner) fail(at int, format string, args ...any) {
 }
 
 func lineCol(data []byte, at int) (line, col int) {
-	line, start := 1, 0
-	for i := 0; i < at && i < len(data); i++ {
-		if data[i] == '\n' {
-			line++
-			start = i + 1
-		}
-	}
-	return line, at - start + 1
+	before := data[:min(at, len(data))]
+	return 1 + bytes.Count(before, []byte("\n")), at - bytes.LastIndexByte(before, '\n')
 }
 
 func (s *scanner) space() {
-	for s.off < len(s.data) {
-		switch s.data[s.off] {
-		case ' ', '\t', '\n', '\r':
-			s.off++
-		default:
-			return
-		}
-	}
+	rest := s.data[s.off:]
+	s.off += len(rest) - len(bytes.TrimLeft(rest, " \t\n\r"))
 }
 
 // peek returns the first byte of the next token, or 0 at the end or after an error.
@@ -195,24 +184,19 @@ func (s *scanner) integer() (neg bool, mag uint64) {
 		return false, 0
 	}
 	at := s.off
-	if c == '-' {
-		neg = true
+	if neg = c == '-'; neg {
 		s.off++
 	}
 	digits := s.off
 	for s.off < len(s.data) && s.data[s.off] >= '0' && s.data[s.off] <= '9' {
-		d := uint64(s.data[s.off] - '0')
-		if mag > (1<<64-1-d)/10 {
-			s.fail(at, "a number beyond 64 bits")
-			return false, 0
-		}
-		mag = mag*10 + d
 		s.off++
 	}
-	n := s.off - digits
-	switch {
+	mag, err := strconv.ParseUint(string(s.data[digits:s.off]), 10, 64)
+	switch n := s.off - digits; {
 	case n == 0:
 		s.fail(at, "a sign without a number")
+	case err != nil:
+		s.fail(at, "a number beyond 64 bits")
 	case n > 1 && s.data[digits] == '0':
 		s.fail(at, "a number with a leading zero")
 	case s.off < len(s.data) && (s.data[s.off] == '.' || s.data[s.off]|0x20 == 'e'):
