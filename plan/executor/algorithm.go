@@ -18,7 +18,7 @@ type Builder struct {
 	Plan    *plan.Plan
 	Options []Option
 	Tags    map[string]uint64
-	// Executor is the communicator's executor. If it is nil, Build creates one for this plan alone.
+	// Executor is the communicator's, which sets it.
 	Executor *Executor
 }
 
@@ -29,7 +29,6 @@ type planAlgorithm struct {
 	x          *ExecutionPlan
 	collective collective.Collective
 	tags       map[string]uint64
-	owned      bool // whether Close closes the executor
 }
 
 // collectives maps plan collectives to request collectives. A plan for any other collective can be executed but not
@@ -41,7 +40,7 @@ var collectives = map[plan.Collective]collective.Collective{
 }
 
 // Build loads the plan. It is collective.
-func (b *Builder) Build(ctx context.Context, job collective.Job) (collective.Algorithm, error) {
+func (b *Builder) Build(ctx context.Context, _ collective.Job) (collective.Algorithm, error) {
 	c, ok := collectives[b.Plan.Collective]
 	if !ok {
 		return nil, fmt.Errorf("%w: a plan for %q cannot be selected by a request", collective.ErrUnsupported,
@@ -51,24 +50,14 @@ func (b *Builder) Build(ctx context.Context, job collective.Job) (collective.Alg
 		return nil, fmt.Errorf("%w: plan %s has hooks, which requests do not raise; execute it by itself",
 			collective.ErrUnsupported, b.Plan.Name)
 	}
-	e := b.Executor
-	if e == nil {
-		var err error
-		if e, err = New(Config{Job: job}); err != nil {
-			return nil, err
-		}
-	}
-	x, err := e.Load(ctx, b.Plan, b.Options...)
+	x, err := b.Executor.Load(ctx, b.Plan, b.Options...)
 	if err != nil {
-		if b.Executor == nil {
-			_ = e.Close()
-		}
 		return nil, err
 	}
-	if err := x.keeps(&collective.Request{Collective: c, Type: datatype.Float32}); err != nil && e.rank == 0 {
+	if err := x.keeps(&collective.Request{Collective: c, Type: datatype.Float32}); err != nil && x.e.rank == 0 {
 		slog.Warn("a registered plan does not run for sums of floats", "error", err)
 	}
-	return &planAlgorithm{x: x, collective: c, tags: maps.Clone(b.Tags), owned: b.Executor == nil}, nil
+	return &planAlgorithm{x: x, collective: c, tags: maps.Clone(b.Tags)}, nil
 }
 
 func (a *planAlgorithm) Name() string                      { return a.x.plan.Name }
@@ -134,12 +123,8 @@ func (a *planAlgorithm) Register(ctx context.Context, p device.Ptr) error {
 
 func (a *planAlgorithm) Abort(cause error) { a.x.e.Abort(cause) }
 
-func (a *planAlgorithm) Close() error {
-	if a.owned {
-		return a.x.e.Close()
-	}
-	return nil
-}
+// Close does nothing: the executor owns the plan.
+func (a *planAlgorithm) Close() error { return nil }
 
 // Selectable reports whether requests can select the plan.
 func Selectable(p *plan.Plan) bool {

@@ -81,9 +81,6 @@ func New(cfg Config) (*Executor, error) {
 // Rank returns the Bootstrap's rank.
 func (e *Executor) Rank() int { return e.rank }
 
-// WorldSize returns the number of ranks.
-func (e *Executor) WorldSize() int { return e.size }
-
 // Abort ends every running and later launch with cause. Only the first cause counts.
 func (e *Executor) Abort(cause error) {
 	cause = cmp.Or(cause, collective.ErrAborted)

@@ -152,8 +152,11 @@ func (e *Executor) Register(ctx context.Context, p device.Ptr) error {
 	if e.cfg.Device.ID().Kind != device.CUDA {
 		return nil
 	}
+	fail := func(err error) error {
+		return &collective.Error{Comm: e.cfg.Name, Op: "register", Rank: e.rank, Peer: fault.PeerOf(err), Err: err}
+	}
 	if err := e.meet(ctx); err != nil {
-		return &collective.Error{Comm: e.cfg.Name, Op: "register", Rank: e.rank, Peer: -1, Err: err}
+		return fail(err)
 	}
 	r, err := share.Exchange(ctx, e.here, e.cfg.Device, p, 0)
 	if err == nil && e.gpu == nil {
@@ -163,14 +166,13 @@ func (e *Executor) Register(ctx context.Context, p device.Ptr) error {
 		err = e.gpu.add(region{r, e.byRank(r.Ptr)})
 	}
 	if err != nil {
-		return &collective.Error{Comm: e.cfg.Name, Op: "register", Rank: e.rank, Peer: fault.PeerOf(err),
-			Err: errors.Join(err, r.Close())}
+		return fail(errors.Join(err, r.Close()))
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, x := range e.plans {
 		if err := x.engine.(*cudaEngine).learn(); err != nil {
-			return &collective.Error{Comm: e.cfg.Name, Op: "register", Rank: e.rank, Peer: -1, Err: err}
+			return fail(err)
 		}
 	}
 	return nil

@@ -245,9 +245,7 @@ func (e *gpuEncoder) move(in *instr, src, dst []plan.Place, flags uint8) error {
 				o.io |= 1 << pl.Rank
 			}
 			own = own && (pl.Plane == plan.PacketPlane || pl.Rank == e.prog.rank)
-			at := uint32(pl.Index)
-			e.items = append(e.items, gpuItem{rank: uint8(pl.Rank), plane: uint8(pl.Plane), index: at, block: at / e.period,
-				within: at % e.period})
+			e.operand(pl)
 		}
 	}
 	if in.kernel == plan.CodeData && o.flags&(gpuRaw|gpuCounted) == 0 && !in.inner && own && o.count <= math.MaxUint16 {
@@ -261,6 +259,12 @@ func (e *gpuEncoder) move(in *instr, src, dst []plan.Place, flags uint8) error {
 	}
 	e.add(in, o)
 	return nil
+}
+
+func (e *gpuEncoder) operand(pl plan.Place) {
+	at := uint32(pl.Index)
+	e.items = append(e.items, gpuItem{rank: uint8(pl.Rank), plane: uint8(pl.Plane), index: at, block: at / e.period,
+		within: at % e.period})
 }
 
 // limit encodes which bytes of its operands an op moves: the bytes of its slice, up to the count of its pair of ranks.
@@ -318,9 +322,7 @@ func (e *gpuEncoder) push(in *instr, m *move, flags uint8) {
 	e.limit(&o, in.op)
 	e.g.chunks = max(e.g.chunks, src.Size)
 	for _, pl := range []plan.Place{src, dst} {
-		at := uint32(pl.Index)
-		e.items = append(e.items, gpuItem{rank: uint8(pl.Rank), plane: uint8(pl.Plane), index: at, block: at / e.period,
-			within: at % e.period})
+		e.operand(pl)
 	}
 	link := e.link(in.links[m.Entry])
 	if in.signal {

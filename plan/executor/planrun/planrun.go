@@ -213,25 +213,22 @@ func newBuffers(p *plan.Plan, l *plan.Layout, rank int, dev device.Device, c Cas
 	b.hasOutput = b.out > 0
 	shift := c.Shift * c.Type.Size()
 	var err error
-	if !c.InPlace {
+	if c.InPlace {
+		var all device.Ptr
+		all, err = b.alloc(max(b.in, b.out), shift, c.Heap)
+		in, out := l.Together(rank)
+		b.send, b.recv = all.Add(in), all.Add(out)
+	} else {
 		if b.hasInput {
-			if b.send, err = b.alloc(b.in, shift, c.Heap); err != nil {
-				return nil, errors.Join(err, b.close())
-			}
+			b.send, err = b.alloc(b.in, shift, c.Heap)
 		}
-		if b.hasOutput {
-			if b.recv, err = b.alloc(b.out, shift, c.Heap); err != nil {
-				return nil, errors.Join(err, b.close())
-			}
+		if err == nil && b.hasOutput {
+			b.recv, err = b.alloc(b.out, shift, c.Heap)
 		}
-		return b, nil
 	}
-	all, err := b.alloc(max(b.in, b.out), shift, c.Heap)
 	if err != nil {
 		return nil, errors.Join(err, b.close())
 	}
-	in, out := l.Together(rank)
-	b.send, b.recv = all.Add(in), all.Add(out)
 	return b, nil
 }
 
@@ -313,10 +310,8 @@ func (b *buffers) guards(p device.Ptr, n int64, rank int) error {
 		if err != nil {
 			return err
 		}
-		for _, v := range edge {
-			if v != poison {
-				return fmt.Errorf("rank %d: memory next to a buffer was written (at %#x)", rank, at)
-			}
+		if bytes.Count(edge, []byte{poison}) != len(edge) {
+			return fmt.Errorf("rank %d: memory next to a buffer was written (at %#x)", rank, at)
 		}
 	}
 	return nil

@@ -1,8 +1,6 @@
 package perf
 
 import (
-	"math"
-
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/internal/hostreduce"
 )
@@ -19,9 +17,6 @@ func encode(b []byte, t datatype.Type, v float64) {
 	s := hostreduce.ScalarOf(t, v)
 	copy(b, s[:t.Size()])
 }
-
-// ulp is the distance from v to the next larger magnitude in t.
-func ulp(t datatype.Type, v float64) float64 { return math.Ldexp(2*hostreduce.Unit(t), math.Ilogb(v)) }
 
 // exact is the largest n, or 2³⁰, such that every integer in 0..n is an element of t.
 func exact(t datatype.Type) int64 {
