@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The committed files are those of the headers.
+// A fresh run of the generator writes what the committed files hold.
 func TestFilesAreCurrent(t *testing.T) {
 	root, err := repository()
 	if err != nil {

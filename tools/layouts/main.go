@@ -17,8 +17,8 @@ import (
 	"strings"
 )
 
-// target is a folder with what it wants of headers: names of structures, of constants, of macros and of values of
-// enumerations, with their names in Go.
+// target is a folder and the names that its Go file takes from headers, each with its name in Go: structures, constants,
+// macros and values of enumerations.
 type target struct {
 	folder   string
 	exported bool // the fields
