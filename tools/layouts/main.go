@@ -17,8 +17,8 @@ import (
 	"strings"
 )
 
-// target is a folder and the names that its Go file takes from headers, each with its name in Go: structures, constants,
-// macros and values of enumerations.
+// target is a folder and the names that its Go file takes from headers, each with its name in Go: structures,
+// constants, macros and values of enumerations.
 type target struct {
 	folder   string
 	exported bool // the fields
