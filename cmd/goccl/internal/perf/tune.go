@@ -160,7 +160,7 @@ func tunable() (kinds []Kind) {
 	return kinds
 }
 
-// kinds lists the kinds to measure: all, or the named ones, each of which must be in all. why says why another is refused.
+// kinds lists the kinds to measure: all, or the named ones, each of which must be in all. why says why one is refused.
 func (o *TuneOptions) kinds(all []Kind, why func(k Kind) error) ([]Kind, error) {
 	if len(o.Collectives) == 0 {
 		return all, nil
