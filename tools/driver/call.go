@@ -75,6 +75,7 @@ func readGroup(group *ast.CommentGroup) (calls []call, err error) {
 			}
 			calls = append(calls, one)
 			doc.Reset()
+		case strings.HasPrefix(c.Text, "//cu:nocgo "):
 		case strings.HasPrefix(c.Text, "//cu:"):
 			return nil, fmt.Errorf("%q is no call", c.Text)
 		default:

@@ -46,9 +46,27 @@ func TestCalls(t *testing.T) {
 //cu:call Name = cuCount(r1)
 //cu:call Free(p Ptr, all bool) = release(a)
 `)
+	write("a_cgo.go", `package driver
+
+//cu:nocgo fmt.Errorf("no %s",
+//cu:nocgo 	"cgo")
+
+import "C"
+
+type Library struct{ p *C.int }
+type inner struct{}
+
+func Open(name string) (*Library, error) { return nil, nil }
+func (l *Library) Size(a, b int) int     { return 0 }
+func (i inner) Size() int                { return 0 }
+func check(r C.int) error                { return nil }
+`)
 	files, err := generate(root)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if s := string(files["zz_nocgo.go"]); strings.Contains(s, "inner") || strings.Contains(s, "check") {
+		t.Error(s)
 	}
 	for name, parts := range map[string][]string{
 		"zz_calls.h": {"OP_Put,\n\tOP_Count,", "OP_immediate = OP_Count",
@@ -58,6 +76,9 @@ func TestCalls(t *testing.T) {
 			"case OP_Free: return release(a);"},
 		"zz_calls.go": {"// Count counts.\nfunc Count() (n int, err error) {", "opPut op = iota\n\topCount\n\topName\n",
 			"return gone(call(opPut, c, &a, nil, nil))", "a := args{uint64(p), b2u(all)}"},
+		"zz_nocgo.go": {"var errNoCgo = fmt.Errorf(\"no %s\",\n\t\"cgo\")\n", "type Library struct{}",
+			"func Open(string) (r0 *Library, r1 error) { return r0, errNoCgo }",
+			"func (*Library) Size(int, int) (r0 int) { return r0 }"},
 	} {
 		for _, part := range parts {
 			if !strings.Contains(string(files[name]), part) {

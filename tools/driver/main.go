@@ -1,5 +1,6 @@
 // Command driver writes what repeats the calls of package internal/driver: the Go functions (zz_calls.go), and the
-// numbers of the operations and the C code that makes them (zz_calls.h). `go generate ./internal/driver` runs it.
+// numbers of the operations and the C code that makes them (zz_calls.h); and what stands for
+// them, and for the packages below, in builds without cgo (zz_nocgo.go). `go generate ./internal/driver` runs it.
 //
 // A call is one line of a Go comment, behind the documentation of the function:
 //
@@ -51,6 +52,11 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := writeGo(calls)
-	return map[string][]byte{"zz_calls.h": c, "zz_calls.go": text}, err
+	files, err := noCgo(root)
+	if err != nil {
+		return nil, err
+	}
+	files["zz_calls.h"] = c
+	files["zz_calls.go"], err = writeGo(calls)
+	return files, err
 }
