@@ -84,15 +84,13 @@ func LocalAddress(b Bootstrap) netip.Addr {
 	return netip.Addr{}
 }
 
-// groupOf returns the group of a Bootstrap; nil if it has not joined, or is of another package.
+// groupOf returns the group of a Bootstrap; nil if it is of another package.
 func groupOf(b Bootstrap) *group {
 	switch b := b.(type) {
 	case *group:
 		return b
 	case apart:
 		return b.group
-	case *TCP:
-		return groupOf(b.in())
 	}
 	return nil
 }
