@@ -29,8 +29,8 @@
 
 enum { LAUNCH_OVERLAP = 1 }; // flags
 
-// goccl_launch launches a kernel. a: func, stream, grid x|y, grid z|block x, block y|block z, shared|flags, cluster x|y,
-// cluster z, parameter bytes; p: parameters.
+// goccl_launch launches a kernel. a: func, stream, grid x|y, grid z|block x, block y|block z, shared|flags,
+// cluster x|y, cluster z, parameter bytes; p: parameters.
 static inline __attribute__((always_inline)) uint64_t goccl_launch(uint64_t *a, void *p) {
 	size_t size = a[8];
 	void *extra[] = {(void *)1, p, (void *)2, &size, (void *)0};

@@ -1,6 +1,6 @@
 package setting
 
-// Variable is one environment variable that goccl reads. docs/environment.md says what it does.
+// Variable is one environment variable that goccl reads. docs/environment.md explains it.
 type Variable struct {
 	Name string
 	// Alias is NCCL's variable that is read when this one is not set.

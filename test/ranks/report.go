@@ -71,7 +71,8 @@ func (r Report) Print() {
 // Base counts the resources of this process before it uses goccl, after process-wide parts have been created.
 func Base() leak.Resources {
 	_, _ = fdshare.Shared()
-	if b, err := bootstrap.JoinAddress(context.Background(), fmt.Sprintf("unix:@goccl-warm-%d", os.Getpid()), 0, 1); err == nil {
+	address := fmt.Sprintf("unix:@goccl-warm-%d", os.Getpid())
+	if b, err := bootstrap.JoinAddress(context.Background(), address, 0, 1); err == nil {
 		_ = b.Close()
 	}
 	time.Sleep(50 * time.Millisecond)

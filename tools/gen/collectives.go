@@ -18,8 +18,8 @@ var (
 	parts        = regexp.MustCompile(`(?:To|[A-Z])[a-z]*`)
 )
 
-// writeCollectives returns the collectives of NCCL's ABI: every function of api.h whose parameters are those of a
-// request fills one in and submits it.
+// writeCollectives returns the collectives of NCCL's ABI: every function of api.h whose parameters have the
+// names of a request's fields fills one in and submits it.
 func writeCollectives(root string) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Join(root, "nccl", "api.h"))
 	if err != nil {
