@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"net/netip"
+	"slices"
 
 	"github.com/goccl/goccl/internal/tags"
 )
@@ -64,14 +65,7 @@ func LocalRanks(b Bootstrap) []int {
 }
 
 // LocalRank returns b's position among the ranks of its host.
-func LocalRank(b Bootstrap) int {
-	for i, r := range LocalRanks(b) {
-		if r == b.Rank() {
-			return i
-		}
-	}
-	return -1
-}
+func LocalRank(b Bootstrap) int { return slices.Index(LocalRanks(b), b.Rank()) }
 
 // LocalAddress returns an address of this host over which b is connected with another one. It is invalid if there is no
 // such connection.
