@@ -35,6 +35,10 @@ func TestCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Mkdir(filepath.Join(root, "ncclabi"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write("ncclabi/abi.h", "R(ncclGetUniqueId, (ncclUniqueId *)) \\\nO(ncclGather, (const void *, comm_t,\\\n\tstream_t))\n")
 	write("api.h", "R(cuCount, (int *)) \\\nO(cuPut, \\\n\t(CUstream, \\\n\tCUdeviceptr, unsigned))\n")
 	write("a.go", `package driver
 
@@ -45,6 +49,8 @@ func TestCalls(t *testing.T) {
 //cu:queue (c Context) Put(p Ptr, v uint32, s Stream) = gone cuPut(s, p, 3)
 //cu:call Name = cuCount(r1)
 //cu:call Free(p Ptr, all bool) = release(a)
+
+func Found() bool { return find("x") != 0 }
 `)
 	write("a_cgo.go", `package driver
 
@@ -60,6 +66,7 @@ func Open(name string) (*Library, error) { return nil, nil }
 func (l *Library) Size(a, b int) int     { return 0 }
 func (i inner) Size() int                { return 0 }
 func check(r C.int) error                { return nil }
+func find(name string) int               { return 0 }
 `)
 	files, err := generate(root)
 	if err != nil {
@@ -78,7 +85,8 @@ func check(r C.int) error                { return nil }
 			"return gone(call(opPut, c, &a, nil, nil))", "a := args{uint64(p), b2u(all)}"},
 		"zz_nocgo.go": {"var errNoCgo = fmt.Errorf(\"no %s\",\n\t\"cgo\")\n", "type Library struct{}",
 			"func Open(string) (r0 *Library, r1 error) { return r0, errNoCgo }",
-			"func (*Library) Size(int, int) (r0 int) { return r0 }"},
+			"func (*Library) Size(int, int) (r0 int) { return r0 }", "func find(string) (r0 int) { return r0 }"},
+		"ncclabi/zz_functions.go": {"fGetUniqueID Function = iota\n\tGather\n", "\"ncclGetUniqueId\",\n\t\"ncclGather\",\n"},
 	} {
 		for _, part := range parts {
 			if !strings.Contains(string(files[name]), part) {

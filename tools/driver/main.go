@@ -1,6 +1,7 @@
 // Command driver writes what repeats the calls of package internal/driver: the Go functions (zz_calls.go), and the
 // numbers of the operations and the C code that makes them (zz_calls.h); and what stands for
-// them, and for the packages below, in builds without cgo (zz_nocgo.go). `go generate ./internal/driver` runs it.
+// them, and for the packages below, in builds without cgo (zz_nocgo.go). It also writes the numbers of the functions of
+// ncclabi/abi.h. `go generate ./internal/driver` runs it.
 //
 // A call is one line of a Go comment, behind the documentation of the function:
 //
@@ -57,6 +58,13 @@ func generate(root string) (map[string][]byte, error) {
 		return nil, err
 	}
 	files["zz_calls.h"] = c
+	abi, err := os.ReadFile(filepath.Join(root, "ncclabi", "abi.h"))
+	if err != nil {
+		return nil, err
+	}
+	if files["ncclabi/zz_functions.go"], err = writeFunctions(string(abi)); err != nil {
+		return nil, err
+	}
 	files["zz_calls.go"], err = writeGo(calls)
 	return files, err
 }

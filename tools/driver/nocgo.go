@@ -19,7 +19,7 @@ import (
 //
 //	//cu:nocgo fmt.Errorf("%w: …", ErrUnavailable)
 //
-// which may go on in further lines. Functions that are not exported are left out, except for open and call.
+// which may go on in further lines. What is not exported is left out, unless files without cgo use it.
 func noCgo(root string) (map[string][]byte, error) {
 	folders := map[string][]string{}
 	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
@@ -42,6 +42,10 @@ func noCgo(root string) (map[string][]byte, error) {
 
 func withoutCgo(paths []string) ([]byte, error) {
 	var failure, body strings.Builder
+	used, err := usedWithoutCgo(filepath.Dir(paths[0]))
+	if err != nil {
+		return nil, err
+	}
 	name := ""
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
@@ -61,10 +65,10 @@ func withoutCgo(paths []string) ([]byte, error) {
 		for _, d := range file.Decls {
 			switch d := d.(type) {
 			case *ast.FuncDecl:
-				body.WriteString(failing(d))
+				body.WriteString(failing(d, used))
 			case *ast.GenDecl:
 				for _, s := range d.Specs {
-					if t, ok := s.(*ast.TypeSpec); ok && t.Name.IsExported() {
+					if t, ok := s.(*ast.TypeSpec); ok && used(t.Name.Name) {
 						fmt.Fprintf(&body, "// %s is never made in this build.\ntype %s struct{}\n\n", t.Name, t.Name)
 					}
 				}
@@ -86,8 +90,30 @@ func withoutCgo(paths []string) ([]byte, error) {
 	return out, nil
 }
 
+// usedWithoutCgo tells which names are exported, or stand in the other files of a folder.
+func usedWithoutCgo(folder string) (used func(name string) bool, err error) {
+	others, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	words := map[string]bool{}
+	for _, path := range others {
+		if strings.HasSuffix(path, "_cgo.go") || strings.HasSuffix(path, "_nocgo.go") || strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, bad := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err = errors.Join(err, bad); bad != nil {
+			continue
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok {
+				words[id.Name] = true
+			}
+			return true
+		})
+	}
+	return func(name string) bool { return ast.IsExported(name) || words[name] }, err
+}
+
 // failing returns a function of the same signature that fails.
-func failing(d *ast.FuncDecl) string {
+func failing(d *ast.FuncDecl, used func(name string) bool) string {
 	receiver := ""
 	if r := listTypes(d.Recv); len(r) > 0 {
 		receiver = "(" + r[0] + ") "
@@ -95,7 +121,7 @@ func failing(d *ast.FuncDecl) string {
 			return ""
 		}
 	}
-	if n := d.Name.Name; !d.Name.IsExported() && n != "open" && n != "call" {
+	if !used(d.Name.Name) {
 		return ""
 	}
 	var results, names []string
