@@ -50,7 +50,7 @@ func (c *Comm) Split(ctx context.Context, color, key int, change ...func(*Config
 // Grow makes a communicator of size ranks: the ranks of c, which keep their numbers, and new ranks behind them. All
 // ranks of c call it with the same size. One of them, whose process made the unique id (bootstrap.NewUniqueID), passes
 // the id; the others pass nil. A new rank (number c.WorldSize() or above) joins by the id, as it would join any job:
-// bootstrap.NewTCP, Init and NewComm. c remains usable. change, if there is one, changes the Config that the new
+// bootstrap.JoinID and NewComm. c remains usable. change, if there is one, changes the Config that the new
 // communicator gets from c.
 //
 //  1. Exchange the id within c. It is used once: all ranks refuse a call in which no rank, or more than one, has an id.
@@ -89,9 +89,9 @@ func (c *Comm) Grow(ctx context.Context, size int, id *bootstrap.UniqueID, chang
 	if err != nil {
 		return nil, err
 	}
-	boot := bootstrap.NewTCP(c.rank, size, bootstrap.WithTimeout(cfg.Timeout))
-	if err := boot.Init(bounded, agreed); err != nil {
-		return nil, errors.Join(c.group.JoinError(bounded, err), boot.Close())
+	boot, err := bootstrap.JoinID(bounded, agreed, c.rank, size, bootstrap.WithTimeout(cfg.Timeout))
+	if err != nil {
+		return nil, c.group.JoinError(bounded, err)
 	}
 	cfg.Bootstrap, cfg.ranks = boot, nil
 	call.Joins = true

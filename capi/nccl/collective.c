@@ -1,4 +1,4 @@
-// Collectives: each fills in a request and submits it.
+// Collectives: each fills in a request and submits it; tools/gen writes those whose parameters are a request's.
 #include "shim.h"
 
 // An operator is NCCL's own (below 5) or one that ncclRedOpCreatePreMulSum created; the numbers between are invalid.
@@ -7,78 +7,16 @@ static ncclResult_t check_op(ncclRedOp_t op, const char *what) {
 	return shim_remember(shim_fail(ncclInvalidArgument, "%s: reduction operator %d is not known", what, (int)op));
 }
 
-#define REQUEST(kind, sendbuf, recvbuff_, n, ...) \
-	{ .comm = handle(comm), .collective = kind, .type = datatype, .send = sendbuf, .recv = recvbuff_, .count = n, \
-	  .stream = (uintptr_t)stream, __VA_ARGS__ }
-#define PLAIN(...) __VA_ARGS__
-
-// CALL defines a function that submits one request; REDUCTION defines one that has an operator. CONFIGURED and
-// CONFIGURED_REDUCTION also define the form with a configuration of the call.
-#define CALL_AS(name, params, config, check, ...) \
-	ncclResult_t pnccl##name params { \
-		goccl_request r = REQUEST(__VA_ARGS__, ); \
-		ncclResult_t bad = check("nccl" #name); \
-		return bad ? bad : shim_call(&r, config, "nccl" #name); \
-	} \
-	WEAK(nccl##name)
-#define ANY_OP(what) ncclSuccess
-#define GOOD_OP(what) check_op(op, what)
-#define CALL(name, params, ...) CALL_AS(name, params, NULL, ANY_OP, __VA_ARGS__)
-#define REDUCTION(name, params, ...) CALL_AS(name, params, NULL, GOOD_OP, __VA_ARGS__, .op = op)
-#define CONFIGURED(name, params, ...) \
-	CALL(name, (PLAIN params), __VA_ARGS__); \
-	CALL_AS(name##Config, (PLAIN params, const ncclCollConfig_t *config), config, ANY_OP, __VA_ARGS__)
-#define CONFIGURED_REDUCTION(name, params, ...) \
-	REDUCTION(name, (PLAIN params), __VA_ARGS__); \
-	CALL_AS(name##Config, (PLAIN params, const ncclCollConfig_t *config), config, GOOD_OP, __VA_ARGS__, .op = op)
-
-CONFIGURED_REDUCTION(AllReduce,
-	(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
-		cudaStream_t stream),
-	GOCCL_ALL_REDUCE, sendbuff, recvbuff, count);
-CONFIGURED_REDUCTION(Reduce,
-	(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, int root,
-		ncclComm_t comm, cudaStream_t stream),
-	GOCCL_REDUCE, sendbuff, recvbuff, count, .root = root);
-CONFIGURED_REDUCTION(ReduceScatter,
-	(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
-		cudaStream_t stream),
-	GOCCL_REDUCE_SCATTER, sendbuff, recvbuff, count);
-CONFIGURED(AllGather, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
-	cudaStream_t stream),
-	GOCCL_ALL_GATHER, sendbuff, recvbuff, count);
-CONFIGURED(Broadcast, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,
-	ncclComm_t comm, cudaStream_t stream),
-	GOCCL_BROADCAST, sendbuff, recvbuff, count, .root = root);
-CALL(Bcast, (void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream),
-	GOCCL_BROADCAST, buff, buff, count, .root = root);
-CONFIGURED(Gather,
-	(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
-		cudaStream_t stream),
-	GOCCL_GATHER, sendbuff, recvbuff, count, .root = root);
-CONFIGURED(Scatter,
-	(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
-		cudaStream_t stream),
-	GOCCL_SCATTER, sendbuff, recvbuff, count, .root = root);
-CALL(Send, (const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
-	cudaStream_t stream),
-	GOCCL_SEND, sendbuff, NULL, count, .root = peer);
-CALL(Recv, (void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream),
-	GOCCL_RECV, NULL, recvbuff, count, .root = peer);
-CONFIGURED(AlltoAll, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
-	cudaStream_t stream),
-	GOCCL_ALL_TO_ALL, sendbuff, recvbuff, count);
-CALL(AllToAll, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
-	cudaStream_t stream),
-	GOCCL_ALL_TO_ALL, sendbuff, recvbuff, count);
+#include "zz_collectives.h"
 
 static ncclResult_t all_to_all_v(const void *sendbuff, const size_t *sc, const size_t *sd, void *recvbuff,
 				 const size_t *rc, const size_t *rd, ncclDataType_t datatype, ncclComm_t comm,
 				 cudaStream_t stream, const goccl_call_config *config, const char *what) {
 	_Static_assert(sizeof(size_t) == sizeof(int64_t), "counts");
-	goccl_request r = REQUEST(GOCCL_ALL_TO_ALL_V, sendbuff, recvbuff, 0, .send_counts = (const int64_t *)sc,
-				  .send_displs = (const int64_t *)sd, .recv_counts = (const int64_t *)rc,
-				  .recv_displs = (const int64_t *)rd, .config = config);
+	goccl_request r = {.comm = handle(comm), .collective = GOCCL_ALL_TO_ALL_V, .type = datatype, .send = sendbuff,
+		.recv = recvbuff, .stream = (uintptr_t)stream, .send_counts = (const int64_t *)sc,
+		.send_displs = (const int64_t *)sd, .recv_counts = (const int64_t *)rc, .recv_displs = (const int64_t *)rd,
+		.config = config};
 	return shim_call(&r, NULL, what);
 }
 

@@ -2,20 +2,13 @@ package cuda
 
 import (
 	"encoding/binary"
-	"math"
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/driver"
 )
 
-// LaunchFlag requests a launch attribute.
-type LaunchFlag = driver.LaunchFlag
-
-// The launch flags.
-const (
-	LaunchCooperative     = driver.LaunchCooperative
-	LaunchOverlapPrevious = driver.LaunchOverlapPrevious
-)
+// LaunchOverlapPrevious lets a kernel start before the previous one of its stream has ended.
+const LaunchOverlapPrevious = driver.LaunchOverlapPrevious
 
 // Config is the shape of a launch: blocks, threads per block, blocks per cluster (zero: none), bytes of dynamic shared
 // memory.
@@ -56,9 +49,6 @@ func (a *Args) Uint64(v uint64) *Args {
 	return a
 }
 
-// Int64 adds 8 bytes.
-func (a *Args) Int64(v int64) *Args { return a.Uint64(uint64(v)) }
-
 // Uint32 adds 4 bytes.
 func (a *Args) Uint32(v uint32) *Args {
 	a.Align(4)
@@ -68,16 +58,6 @@ func (a *Args) Uint32(v uint32) *Args {
 
 // Int32 adds 4 bytes.
 func (a *Args) Int32(v int32) *Args { return a.Uint32(uint32(v)) }
-
-// Float32 adds 4 bytes.
-func (a *Args) Float32(v float32) *Args { return a.Uint32(math.Float32bits(v)) }
-
-// Struct adds a struct passed by value, with its alignment.
-func (a *Args) Struct(b []byte, align int) *Args {
-	a.Align(align)
-	a.buf = append(a.buf, b...)
-	return a
-}
 
 // Bytes returns the parameter buffer, valid until the next change.
 func (a *Args) Bytes() []byte { return a.buf }

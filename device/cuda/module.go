@@ -109,9 +109,3 @@ func (f *Function) SetSharedCarveout(percent int) error {
 	return fail(f.d.gpu.ordinal, "shared memory of "+f.name,
 		f.d.gpu.ctx.SetFuncAttribute(f.raw, driver.FuncSharedCarveout, percent))
 }
-
-// Occupancy returns how many blocks of the given shape fit on one multiprocessor.
-func (f *Function) Occupancy(threads int, shared uint32) (int, error) {
-	n, err := f.d.gpu.ctx.Occupancy(f.raw, threads, shared)
-	return n, fail(f.d.gpu.ordinal, "occupancy of "+f.name, err)
-}

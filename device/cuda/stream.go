@@ -40,12 +40,6 @@ func (d *Device) NewStreamPriority(priority int) (*Stream, error) {
 	return s, nil
 }
 
-// PriorityRange returns the least and the greatest priority of streams.
-func (d *Device) PriorityRange() (least, greatest int, err error) {
-	least, greatest, err = d.gpu.ctx.PriorityRange()
-	return least, greatest, fail(d.gpu.ordinal, "priority range", err)
-}
-
 // WrapStream adopts a CUstream of this GPU's primary context. 0 is the default stream, 1 and 2 are the explicit handles
 // of the legacy and the per-thread default stream. 2 refers to the calling thread, so the goroutine must be locked to
 // it.
@@ -127,29 +121,13 @@ func (s *Stream) WriteValue64(p device.Ptr, v uint64) error {
 	return s.doneAt("write value", p, s.d.gpu.ctx.WriteValue64(s.raw, driver.Ptr(p), v))
 }
 
-// WriteValue32 is WriteValue64 for 4 bytes.
-func (s *Stream) WriteValue32(p device.Ptr, v uint32) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	return s.doneAt("write value", p, s.d.gpu.ctx.WriteValue32(s.raw, driver.Ptr(p), v))
-}
-
 // WaitValue64 makes later work wait until *p >= v by signed difference. Only the store ends that wait, so the caller
 // must ensure that the store can happen.
 func (s *Stream) WaitValue64(p device.Ptr, v uint64) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	return s.done("wait value", s.d.gpu.ctx.WaitValue64(s.raw, driver.Ptr(p), v, driver.WaitGEQ))
-}
-
-// WaitValue32 is WaitValue64 for 4 bytes.
-func (s *Stream) WaitValue32(p device.Ptr, v uint32) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	return s.done("wait value", s.d.gpu.ctx.WaitValue32(s.raw, driver.Ptr(p), v, driver.WaitGEQ))
+	return s.done("wait value", s.d.gpu.ctx.WaitValue64(s.raw, driver.Ptr(p), v))
 }
 
 // MemOps is a list of stores and waits that a stream runs in their order, without a kernel. Every store is visible to

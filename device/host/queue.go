@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -151,16 +152,13 @@ func (q *queue) finish(err error) {
 	if q.err == nil {
 		q.err = err
 	}
-	rest := q.waiters[:0]
-	for _, w := range q.waiters {
-		if w.target <= q.done {
+	q.waiters = slices.DeleteFunc(q.waiters, func(w waiter) bool {
+		over := w.target <= q.done
+		if over {
 			close(w.ready)
-		} else {
-			rest = append(rest, w)
 		}
-	}
-	clear(q.waiters[len(rest):])
-	q.waiters = rest
+		return over
+	})
 }
 
 // exec runs one operation on this goroutine.
@@ -230,21 +228,12 @@ func (q *queue) synchronize(ctx context.Context) error {
 	select {
 	case <-w.ready:
 	case <-ctx.Done():
-		q.forget(w)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.waiters = slices.DeleteFunc(q.waiters, func(o waiter) bool { return o == w })
 		return fmt.Errorf("host: synchronize stream %d of %s: %w", q.raw, q.dev.ID(), ctx.Err())
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.err
-}
-
-func (q *queue) forget(w waiter) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for i := range q.waiters {
-		if q.waiters[i].ready == w.ready {
-			q.waiters = append(q.waiters[:i], q.waiters[i+1:]...)
-			return
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -64,18 +65,15 @@ func (w *worker) rest() {
 func sweep() {
 	workers.Lock()
 	defer workers.Unlock()
-	rest := workers.idle[:0]
-	for _, w := range workers.idle {
+	workers.idle = slices.DeleteFunc(workers.idle, func(w *worker) bool {
 		if w.swept {
-			w.next <- nil // buffered, and w has left the list, so there is no other sender
-			continue
+			w.next <- nil // buffered, and w leaves the list, so there is no other sender
+			return true
 		}
 		w.swept = true
-		rest = append(rest, w)
-	}
-	clear(workers.idle[len(rest):])
-	workers.idle = rest
-	workers.sweeping = len(rest) > 0
+		return false
+	})
+	workers.sweeping = len(workers.idle) > 0
 	if workers.sweeping {
 		time.AfterFunc(linger, sweep)
 	}

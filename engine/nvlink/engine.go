@@ -274,8 +274,13 @@ func (e *Engine) Enqueue(seq uint64, reqs []collective.Request) error {
 	return nil
 }
 
+// fail names the request in an error. A wait that an abort has ended gets the cause of the abort.
 func (e *Engine) fail(r *collective.Request, seq uint64, err error) error {
 	x := &collective.Error{Comm: e.name, Op: r.Called().String(), Rank: e.rank, Peer: -1, Seq: seq, Err: err}
+	if cause := fault.Of(e.cause.Err()); cause != nil && errors.Is(err, collective.ErrAborted) {
+		x.Peer, x.Err, x.Verdict = cause.Peer, cause.Err, cause.Verdict // with the numbers of Config.Names
+		return x
+	}
 	if inner, ok := err.(*collective.Error); ok {
 		x.Peer, x.Err = inner.Peer, inner.Err
 		return e.renumbered(x)

@@ -11,7 +11,9 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/share"
 )
 
 // reserved is the most memory that a communicator has before an operation needs a piece: issue 36 allows 8 MiB.
@@ -120,6 +122,32 @@ func TestPieceAfterLeave(t *testing.T) {
 			x.Peer != 0 {
 			t.Errorf("%v: %v", r.Collective, err)
 		}
+	}
+}
+
+// The wait for the processes of peers ends with the cause of an abort.
+func TestPieceAbortNamesTheCause(t *testing.T) {
+	engines := limitedEngines(t, 3, time.Minute)
+	e := engines[1]
+	e.pieces.Halt()
+	must(t, e.pieces.Close())
+	boots, sizes := bootstrap.NewLocalGroup(3), make([]int64, numPieces)
+	for k := range numPieces {
+		sizes[k] = e.layout().bytes(k)
+	}
+	e.pieces = share.NewPieces(boots[1], tags.Pieces, e.dev, sizes, time.Minute) // which no peer makes
+	t.Cleanup(func() {
+		for _, b := range boots {
+			must(t, b.Close())
+		}
+	})
+	time.AfterFunc(10*time.Millisecond, func() {
+		e.Abort(&collective.Error{Op: "communicator", Rank: 0, Peer: 2, Err: collective.ErrPeerDead})
+	})
+	err := e.Enqueue(5, []collective.Request{allReduce(memory(t, e, 64<<20), 16<<20, newStream(t, e))})
+	var x *collective.Error
+	if !errors.Is(err, collective.ErrPeerDead) || !errors.As(err, &x) || x.Peer != 2 || x.Rank != 1 || x.Seq != 5 {
+		t.Error(err)
 	}
 }
 

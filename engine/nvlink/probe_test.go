@@ -146,7 +146,7 @@ func TestFound(t *testing.T) {
 func TestProbeHangs(t *testing.T) {
 	e := mockEngines(t, 1)[0]
 	s, gate := newStream(t, e), memory(t, e, 64)
-	must(t, s.WaitValue32(gate, 1)) // as a load that never returns
+	must(t, s.WaitValue64(gate, 1)) // as a load that never returns
 	p := &prober{dev: e.dev, stream: s}
 	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
@@ -155,5 +155,5 @@ func TestProbeHangs(t *testing.T) {
 	}
 	must(t, p.close(ctx)) // frees nothing
 	open := newStream(t, e)
-	must(t, errors.Join(open.WriteValue32(gate, 1), open.Synchronize(t.Context()), p.wait(t.Context())))
+	must(t, errors.Join(open.WriteValue64(gate, 1), open.Synchronize(t.Context()), p.wait(t.Context())))
 }

@@ -182,18 +182,10 @@ func (e *Engine) launch(seq uint64, reqs []collective.Request) error {
 
 func otherStreams(batch []collective.Request) []device.Stream {
 	var out []device.Stream
-next:
-	for i := range batch[1:] {
-		s := batch[i+1].Stream
-		if s == batch[0].Stream {
-			continue
+	for _, r := range batch[1:] {
+		if s := r.Stream; s != batch[0].Stream && !slices.Contains(out, s) {
+			out = append(out, s)
 		}
-		for _, o := range out {
-			if o == s {
-				continue next
-			}
-		}
-		out = append(out, s)
 	}
 	return out
 }

@@ -91,8 +91,8 @@ func setupMesh(rank, worldSize, local int, address, kind, kernels string, bytes 
 	defer cancel()
 
 	// 1. Connect to the other ranks.
-	bs := bootstrap.NewTCP(rank, worldSize)
-	if err := bs.InitAddress(ctx, address); err != nil {
+	bs, err := bootstrap.JoinAddress(ctx, address, rank, worldSize)
+	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, bs.Close()) }()

@@ -68,7 +68,7 @@ enum {
 	GOCCL_PEER_ALREADY = 704, GOCCL_NOT_SUPPORTED = 801, GOCCL_CAPTURE_INVALIDATED = 901,
 	GOCCL_CAPTURE_RELAXED = 2, GOCCL_HANDLE_POSIX_FD = 1, GOCCL_LOCATION_DEVICE = 1, GOCCL_PROT_RW = 3,
 	GOCCL_RANGE_DMA_BUF = 1,
-	GOCCL_MEM_PINNED = 1, GOCCL_WAIT_GEQ = 0, GOCCL_STREAM_NON_BLOCKING = 1,
+	GOCCL_MEM_PINNED = 1, GOCCL_WAIT_GEQ = 0, GOCCL_NON_BLOCKING = 1,
 	GOCCL_ADD_DEPENDENCIES = 0, GOCCL_SET_DEPENDENCIES = 1,
 };
 
@@ -93,7 +93,6 @@ enum {
 	R(cuCtxGetCurrent, (CUcontext *)) \
 	R(cuCtxSetCurrent, (CUcontext)) \
 	R(cuCtxGetDevice, (CUdevice *)) \
-	R(cuCtxSynchronize, (void)) \
 	R(cuCtxGetStreamPriorityRange, (int *, int *)) \
 	R(cuCtxEnablePeerAccess, (CUcontext, unsigned)) \
 	R(cuThreadExchangeStreamCaptureMode, (int *)) \
@@ -123,7 +122,6 @@ enum {
 	R(cuMemRetainAllocationHandle, (CUmemHandle *, void *)) \
 	O(cuMemGetHandleForAddressRange, (void *, CUdeviceptr, size_t, int, unsigned long long)) \
 	R(cuMemcpyAsync, (CUdeviceptr, CUdeviceptr, size_t, CUstream)) \
-	R(cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream)) \
 	R(cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void *, size_t, CUstream)) \
 	R(cuMemcpyDtoHAsync_v2, (void *, CUdeviceptr, size_t, CUstream)) \
 	R(cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream)) \
@@ -143,9 +141,7 @@ enum {
 		(CUstream, int *, unsigned long long *, CUgraph *, const CUgraphNode **, const CUgraphEdgeData **, size_t \
 		*)) \
 	O(cuStreamUpdateCaptureDependencies, (CUstream, CUgraphNode *, size_t, unsigned)) \
-	R(cuStreamWriteValue32_v2, (CUstream, CUdeviceptr, uint32_t, unsigned)) \
 	R(cuStreamWriteValue64_v2, (CUstream, CUdeviceptr, uint64_t, unsigned)) \
-	R(cuStreamWaitValue32_v2, (CUstream, CUdeviceptr, uint32_t, unsigned)) \
 	R(cuStreamWaitValue64_v2, (CUstream, CUdeviceptr, uint64_t, unsigned)) \
 	R(cuStreamBatchMemOp_v2, (CUstream, unsigned, CUstreamBatchMemOpParams *, unsigned)) \
 	R(cuEventCreate, (CUevent *, unsigned)) \
@@ -172,7 +168,6 @@ enum {
 	R(cuFuncGetAttribute, (int *, int, CUfunction)) \
 	R(cuFuncSetAttribute, (CUfunction, int, int)) \
 	O(cuFuncLoad, (CUfunction)) \
-	R(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *, CUfunction, int, size_t)) \
 	R(cuLaunchKernel, \
 		(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void \
 		**)) \
@@ -194,12 +189,12 @@ extern goccl_table goccl_cu;
 // goccl_driver_load opens the library and fills the table. On failure it returns non-zero and writes the reason to
 // text.
 int goccl_driver_load(const char *path, char *text, int textSize);
-// goccl_driver_call performs operation op (op.h) with context ctx current (0: the thread's current context). The
+// goccl_driver_call performs operation op (zz_calls.h) with context ctx current (0: the thread's current context). The
 // result is 0, or API index << 32 | CUresult. p and q are bytes rather than void: cgo scans memory whose type could
 // hold Go pointers at every call, which takes a fifth of a launch.
 uint64_t goccl_driver_call(uint32_t op, uint64_t ctx, uint64_t *a, uint8_t *p, uint8_t *q);
 // goccl_driver_launch is Enter, Launch and Leave of order.c in one call, with few frames, because every collective
-// makes it. a and p are as for OP_Launch; order is a struct order.
+// makes it. a and p are as for goccl_launch; order is a struct order.
 uint64_t goccl_driver_launch(uint64_t ctx, uint64_t *a, uint8_t *p, uint8_t *order);
 // goccl_driver_api names a function of the table.
 const char *goccl_driver_api(uint32_t index);

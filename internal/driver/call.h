@@ -27,10 +27,10 @@
 #define LO(x) ((uint32_t)(x))
 #define HI(x) ((uint32_t)((x) >> 32))
 
-enum { LAUNCH_COOPERATIVE = 1, LAUNCH_OVERLAP = 2 }; // flags
+enum { LAUNCH_OVERLAP = 1 }; // flags
 
-// goccl_launch is OP_Launch. a: func, stream, grid x|y, grid z|block x, block y|block z, shared|flags, cluster x|y,
-// cluster z, parameter bytes; p: parameters.
+// goccl_launch launches a kernel. a: func, stream, grid x|y, grid z|block x, block y|block z, shared|flags,
+// cluster x|y, cluster z, parameter bytes; p: parameters.
 static inline __attribute__((always_inline)) uint64_t goccl_launch(uint64_t *a, void *p) {
 	size_t size = a[8];
 	void *extra[] = {(void *)1, p, (void *)2, &size, (void *)0};
@@ -41,7 +41,7 @@ static inline __attribute__((always_inline)) uint64_t goccl_launch(uint64_t *a, 
 			PTR(CUstream, a[1]), NULL, ex);
 		return 0;
 	}
-	CUlaunchAttribute attr[3];
+	CUlaunchAttribute attr[2];
 	unsigned n = 0;
 	memset(attr, 0, sizeof attr);
 	if (a[6]) {
@@ -49,7 +49,6 @@ static inline __attribute__((always_inline)) uint64_t goccl_launch(uint64_t *a, 
 		attr[n].value.dim.x = LO(a[6]), attr[n].value.dim.y = HI(a[6]), attr[n].value.dim.z = LO(a[7]);
 		n++;
 	}
-	if (flags & LAUNCH_COOPERATIVE) attr[n].id = 2, attr[n].value.i = 1, n++;
 	if (flags & LAUNCH_OVERLAP) attr[n].id = 6, attr[n].value.i = 1, n++;
 	CUlaunchConfig c = {LO(a[2]), HI(a[2]), LO(a[3]), HI(a[3]), LO(a[4]), HI(a[4]), LO(a[5]), PTR(CUstream, a[1]), attr,
 		n};

@@ -17,5 +17,7 @@ const (
 // Checkpoint calls the function for another process, and returns the state for CheckpointState. limit bounds
 // CheckpointLock. It needs Load, and no context.
 func Checkpoint(step CheckpointStep, pid int, limit time.Duration) (state int, err error) {
-	return get[int](0, opCheckpoint, args{uint64(pid), uint64(step), uint64(limit.Milliseconds())})
+	return checkpoint(pid, step, limit.Milliseconds())
 }
+
+//cu:call checkpoint(pid int, step CheckpointStep, ms int64) (state int) = checkpoint(a)

@@ -35,12 +35,17 @@ const (
 )
 
 // DeviceCount returns the number of GPUs that CUDA_VISIBLE_DEVICES leaves.
-func DeviceCount() (int, error) { return get[int](0, opDeviceCount, args{}) }
+//
+//cu:call DeviceCount() (n int) = cuDeviceGetCount(n)
 
 // DeviceName returns a name like "NVIDIA H200".
+//
+//cu:call DeviceName = cuDeviceGetName(p, a1, a0)
 func DeviceName(ordinal int) (string, error) { return deviceString(opDeviceName, ordinal) }
 
 // DeviceBusID returns a PCI address like "0000:3B:00.0".
+//
+//cu:call DeviceBusID = cuDeviceGetPCIBusId(p, a1, a0)
 func DeviceBusID(ordinal int) (string, error) { return deviceString(opDeviceBusID, ordinal) }
 
 func deviceString(o op, ordinal int) (string, error) {
@@ -54,23 +59,17 @@ func deviceString(o op, ordinal int) (string, error) {
 }
 
 // DeviceMemory is the total memory of the device in bytes.
-func DeviceMemory(ordinal int) (int64, error) {
-	return get[int64](0, opDeviceMemory, args{uint64(ordinal)})
-}
+//
+//cu:call DeviceMemory(ordinal int) (size int64) = cuDeviceTotalMem_v2(size, ordinal)
 
 // DeviceAttribute reads one attribute of a device.
-func DeviceAttribute(ordinal int, attr Attribute) (int, error) {
-	return get[int](0, opDeviceAttribute, args{uint64(ordinal), uint64(attr)})
-}
+//
+//cu:call DeviceAttribute(ordinal int, attr Attribute) (value int) = cuDeviceGetAttribute(value, attr, ordinal)
 
 // CanAccessPeer reports whether kernels on device can load from and store to memory of peer.
-func CanAccessPeer(device, peer int) (bool, error) {
-	a := args{uint64(device), uint64(peer)}
-	err := call(opCanAccessPeer, 0, &a, nil, nil)
-	return a[0] != 0, err
-}
+//
+//cu:call CanAccessPeer(device, peer int) (can bool) = cuDeviceCanAccessPeer(can, device, peer)
 
-// DevicePeerAttribute reads an attribute of the link from device to peer.
-func DevicePeerAttribute(device, peer int, attr PeerAttribute) (int, error) {
-	return get[int](0, opPeerAttribute, args{uint64(device), uint64(peer), uint64(attr)})
-}
+// DevicePeerAttribute reads an attribute of the link between two devices.
+//
+//cu:call DevicePeerAttribute(from, to int, attr PeerAttribute) (n int) = cuDeviceGetP2PAttribute(n, attr, from, to)

@@ -8,7 +8,6 @@
 //  5. restore the context.
 // It all runs on one thread, so nothing interferes between 1 and 5. No lock is taken.
 #include "call.h"
-#include "op.h"
 #include "order.h"
 
 #include <string.h>
@@ -186,170 +185,64 @@ fail:
 	return bad;
 }
 
-// A new object of the driver; n is its number.
-union object {
-	CUcontext context;
-	CUstream stream;
-	CUevent event;
-	CUgraph graph;
-	CUgraphExec exec;
-	uintptr_t n;
-};
-
-static uint64_t ordered(uint32_t op, uint64_t *a, void *p) {
-	union object o = {0};
-	switch (op) {
-	case OP_Launch: return goccl_launch(a, p);
-	case OP_Enter: return goccl_order_enter(PTR(CUstream, a[0]), p);
-	case OP_Leave: return goccl_order_leave(PTR(CUstream, a[0]), p);
-	case OP_Copy: TRY(cuMemcpyAsync, a[0], a[1], a[2], PTR(CUstream, a[3])); return 0;
-	case OP_Memset8: TRY(cuMemsetD8Async, a[0], (unsigned char)a[1], a[2], PTR(CUstream, a[3])); return 0;
-	case OP_Memset32: TRY(cuMemsetD32Async, a[0], (unsigned)a[1], a[2], PTR(CUstream, a[3])); return 0;
-	case OP_EventRecord: TRY(cuEventRecord, PTR(CUevent, a[0]), PTR(CUstream, a[1])); return 0;
-	case OP_StreamWaitEvent: TRY(cuStreamWaitEvent, PTR(CUstream, a[0]), PTR(CUevent, a[1]), 0); return 0;
-	case OP_WriteValue32:
-		TRY(cuStreamWriteValue32_v2, PTR(CUstream, a[0]), a[1], (uint32_t)a[2], (unsigned)a[3]);
-		return 0;
-	case OP_WriteValue64: TRY(cuStreamWriteValue64_v2, PTR(CUstream, a[0]), a[1], a[2], (unsigned)a[3]); return 0;
-	case OP_WaitValue32: TRY(cuStreamWaitValue32_v2, PTR(CUstream, a[0]), a[1], (uint32_t)a[2], (unsigned)a[3]); return 0;
-	case OP_WaitValue64: TRY(cuStreamWaitValue64_v2, PTR(CUstream, a[0]), a[1], a[2], (unsigned)a[3]); return 0;
-	case OP_MemOps: TRY(cuStreamBatchMemOp_v2, PTR(CUstream, a[0]), (unsigned)a[1], p, 0); return 0;
-	case OP_GraphLaunch: TRY(cuGraphLaunch, PTR(CUgraphExec, a[0]), PTR(CUstream, a[1])); return 0;
-	case OP_BeginCapture: TRY(cuStreamBeginCapture_v2, PTR(CUstream, a[0]), (int)a[1]); return 0;
-	case OP_EndCapture: TRY(cuStreamEndCapture, PTR(CUstream, a[0]), &o.graph); a[0] = o.n; return 0;
-	case OP_CaptureInfo: {
-		int status = 0;
-		unsigned long long id = 0;
-		TRY(cuStreamGetCaptureInfo_v2, PTR(CUstream, a[0]), &status, &id, NULL, NULL, NULL);
-		a[0] = status, a[1] = id;
-		return 0;
-	}
-	}
-	return FAIL(cuInit, GOCCL_NOT_SUPPORTED);
+// a: ordinal -> context.
+static uint64_t retain_primary(uint64_t *a) {
+	CUdevice device = 0;
+	CUcontext context = NULL;
+	TRY(cuDeviceGet, &device, (int)a[0]);
+	TRY(cuDevicePrimaryCtxRetain, &context, device);
+	a[0] = (uintptr_t)context;
+	return 0;
 }
 
-static uint64_t immediate(uint32_t op, uint64_t *a, void *p, void *q) {
-	int i = 0, j = 0;
-	size_t n = 0, m = 0;
+// a: address, size, stream; p: Go memory. The copies wait.
+static uint64_t copy_in(uint64_t *a, void *p) {
+	TRY(cuMemcpyHtoDAsync_v2, a[0], p, a[1], PTR(CUstream, a[2]));
+	TRY(cuStreamSynchronize, PTR(CUstream, a[2]));
+	return 0;
+}
+
+static uint64_t copy_out(uint64_t *a, void *p) {
+	TRY(cuMemcpyDtoHAsync_v2, p, a[0], a[1], PTR(CUstream, a[2]));
+	TRY(cuStreamSynchronize, PTR(CUstream, a[2]));
+	return 0;
+}
+
+static uint64_t ipc_open(uint64_t *a, void *p) {
+	CUipcMemHandle h;
 	CUdeviceptr d = 0;
-	union object o = {0};
-	switch (op) {
-	case OP_DriverInit: TRY(cuInit, 0); return 0;
-	case OP_DriverVersion: TRY(cuDriverGetVersion, &i); a[0] = i; return 0;
-	case OP_DeviceCount: TRY(cuDeviceGetCount, &i); a[0] = i; return 0;
-	case OP_DeviceName: TRY(cuDeviceGetName, p, (int)a[1], (int)a[0]); return 0;
-	case OP_DeviceBusID: TRY(cuDeviceGetPCIBusId, p, (int)a[1], (int)a[0]); return 0;
-	case OP_DeviceMemory: TRY(cuDeviceTotalMem_v2, &n, (int)a[0]); a[0] = n; return 0;
-	case OP_DeviceAttribute: TRY(cuDeviceGetAttribute, &i, (int)a[1], (int)a[0]); a[0] = (uint64_t)(int64_t)i; return 0;
-	case OP_CanAccessPeer: TRY(cuDeviceCanAccessPeer, &i, (int)a[0], (int)a[1]); a[0] = i; return 0;
-	case OP_PeerAttribute:
-		TRY(cuDeviceGetP2PAttribute, &i, (int)a[2], (int)a[0], (int)a[1]);
-		a[0] = (uint64_t)(int64_t)i;
-		return 0;
-	case OP_ContextRetain:
-		TRY(cuDeviceGet, &i, (int)a[0]);
-		TRY(cuDevicePrimaryCtxRetain, &o.context, i);
-		a[0] = o.n;
-		return 0;
-	case OP_ContextRelease: TRY(cuDevicePrimaryCtxRelease_v2, (int)a[0]); return 0;
-	case OP_ContextSynchronize: TRY(cuCtxSynchronize); return 0;
-	case OP_PriorityRange:
-		TRY(cuCtxGetStreamPriorityRange, &i, &j);
-		a[0] = (uint64_t)(int64_t)i, a[1] = (uint64_t)(int64_t)j;
-		return 0;
-	case OP_CurrentDevice: TRY(cuCtxGetDevice, &i); a[0] = i; return 0;
-	case OP_EnablePeer: return enable_peer(a);
-	case OP_MemInfo: TRY(cuMemGetInfo_v2, &n, &m); a[0] = n, a[1] = m; return 0;
-	case OP_MemAlloc: TRY(cuMemAlloc_v2, &d, a[0]); a[0] = d; return 0;
-	case OP_MemFree: TRY(cuMemFree_v2, a[0]); return 0;
-	case OP_PointerInfo: return pointer_info(a);
-	case OP_AddressRange: TRY(cuMemGetAddressRange_v2, &d, &n, a[0]); a[0] = d, a[1] = n; return 0;
-	case OP_HostAlloc: return host_alloc(a);
-	case OP_HostFree: TRY(cuMemFreeHost, PTR(void *, a[0])); return 0;
-	case OP_HostRegister: return host_register(a);
-	case OP_HostUnregister: TRY(cuMemHostUnregister, PTR(void *, a[0])); return 0;
-	case OP_IPCGet: TRY(cuIpcGetMemHandle, p, a[0]); return 0;
-	case OP_IPCOpen: {
-		CUipcMemHandle h;
-		memcpy(&h, p, sizeof h);
-		TRY(cuIpcOpenMemHandle_v2, &d, h, 1);
-		a[0] = d;
-		return 0;
-	}
-	case OP_IPCClose: TRY(cuIpcCloseMemHandle, a[0]); return 0;
-	case OP_VMMAlloc: return vmm_alloc(a);
-	case OP_VMMExport: return vmm_export(a);
-	case OP_VMMImport: return vmm_import(a);
-	case OP_VMMAccess: return set_access(a[0], a[1], a[2]);
-	case OP_VMMFree: return vmm_free(a);
-	case OP_VMMReserve: TRY(cuMemAddressReserve, &d, a[0], a[1], 0, 0); a[0] = d; return 0;
-	case OP_VMMUnreserve: TRY(cuMemAddressFree, a[0], a[1]); return 0;
-	case OP_DMABuf: {
-		int fd = -1;
-		TRY(cuMemGetHandleForAddressRange, &fd, a[0], a[1], GOCCL_RANGE_DMA_BUF, 0);
-		a[0] = (uint64_t)(int64_t)fd;
-		return 0;
-	}
-	case OP_CopyIn:
-		TRY(cuMemcpyHtoDAsync_v2, a[0], p, a[1], PTR(CUstream, a[2]));
-		TRY(cuStreamSynchronize, PTR(CUstream, a[2]));
-		return 0;
-	case OP_CopyOut:
-		TRY(cuMemcpyDtoHAsync_v2, p, a[0], a[1], PTR(CUstream, a[2]));
-		TRY(cuStreamSynchronize, PTR(CUstream, a[2]));
-		return 0;
-	case OP_StreamCreate:
-		TRY(cuStreamCreateWithPriority, &o.stream, (unsigned)a[0], (int)(int64_t)a[1]);
-		a[0] = o.n;
-		return 0;
-	case OP_StreamDestroy: TRY(cuStreamDestroy_v2, PTR(CUstream, a[0])); return 0;
-	case OP_StreamQuery: TRY(cuStreamQuery, PTR(CUstream, a[0])); return 0;
-	case OP_StreamSynchronize: TRY(cuStreamSynchronize, PTR(CUstream, a[0])); return 0;
-	case OP_StreamContext: TRY(cuStreamGetCtx, PTR(CUstream, a[0]), &o.context); a[0] = o.n; return 0;
-	case OP_EventCreate: TRY(cuEventCreate, &o.event, (unsigned)a[0]); a[0] = o.n; return 0;
-	case OP_EventQuery: TRY(cuEventQuery, PTR(CUevent, a[0])); return 0;
-	case OP_EventElapsed: {
-		float ms = 0;
-		uint32_t bits;
-		TRY(cuEventElapsedTime, &ms, PTR(CUevent, a[0]), PTR(CUevent, a[1]));
-		memcpy(&bits, &ms, 4);
-		a[0] = bits;
-		return 0;
-	}
-	case OP_EventDestroy: TRY(cuEventDestroy_v2, PTR(CUevent, a[0])); return 0;
-	case OP_GraphInstantiate:
-		TRY(cuGraphInstantiateWithFlags, &o.exec, PTR(CUgraph, a[0]), a[1]);
-		a[0] = o.n;
-		return 0;
-	case OP_GraphUpload: TRY(cuGraphUpload, PTR(CUgraphExec, a[0]), PTR(CUstream, a[1])); return 0;
-	case OP_GraphNodes: TRY(cuGraphGetNodes, PTR(CUgraph, a[0]), NULL, &n); a[0] = n; return 0;
-	case OP_GraphExecDestroy: TRY(cuGraphExecDestroy, PTR(CUgraphExec, a[0])); return 0;
-	case OP_GraphDestroy: TRY(cuGraphDestroy, PTR(CUgraph, a[0])); return 0;
-	case OP_ModuleLoad: return module_load(a, p, q);
-	case OP_ModuleUnload: TRY(cuModuleUnload, PTR(CUmodule, a[0])); return 0;
-	case OP_ModuleFunction: return module_function(a, p);
-	case OP_ModuleGlobal: TRY(cuModuleGetGlobal_v2, &d, &n, PTR(CUmodule, a[0]), p); a[0] = d, a[1] = n; return 0;
-	case OP_FuncGetAttribute:
-		TRY(cuFuncGetAttribute, &i, (int)a[1], PTR(CUfunction, a[0]));
-		a[0] = (uint64_t)(int64_t)i;
-		return 0;
-	case OP_FuncSetAttribute: TRY(cuFuncSetAttribute, PTR(CUfunction, a[0]), (int)a[1], (int)a[2]); return 0;
-	case OP_Occupancy:
-		TRY(cuOccupancyMaxActiveBlocksPerMultiprocessor, &i, PTR(CUfunction, a[0]), (int)a[1], a[2]);
-		a[0] = i;
-		return 0;
-	case OP_Checkpoint: return checkpoint(a);
-	}
-	return FAIL(cuInit, GOCCL_NOT_SUPPORTED);
+	memcpy(&h, p, sizeof h);
+	TRY(cuIpcOpenMemHandle_v2, &d, h, 1);
+	a[0] = d;
+	return 0;
 }
+
+// a: address, size -> descriptor.
+static uint64_t dma_buf(uint64_t *a) {
+	int fd = -1;
+	TRY(cuMemGetHandleForAddressRange, &fd, a[0], a[1], GOCCL_RANGE_DMA_BUF, 0);
+	a[0] = (uint64_t)(int64_t)fd;
+	return 0;
+}
+
+// a: two events -> the milliseconds between them, a float's bits.
+static uint64_t elapsed(uint64_t *a) {
+	float ms = 0;
+	TRY(cuEventElapsedTime, &ms, PTR(CUevent, a[0]), PTR(CUevent, a[1]));
+	a[0] = 0;
+	memcpy(a, &ms, sizeof ms);
+	return 0;
+}
+
+#include "zz_calls.h"
 
 uint64_t goccl_driver_call(uint32_t op, uint64_t context, uint64_t *a, uint8_t *p, uint8_t *q) {
 	struct current cur;
 	int mode = GOCCL_CAPTURE_RELAXED, relaxed = 0;
 	uint64_t r = use_context(context, &cur);
 	if (r) return r;
-	if (op >= OP_DriverInit) relaxed = goccl_cu.cuThreadExchangeStreamCaptureMode(&mode) == 0;
-	r = op < OP_DriverInit ? ordered(op, a, p) : immediate(op, a, p, q);
+	if (op >= OP_immediate) relaxed = goccl_cu.cuThreadExchangeStreamCaptureMode(&mode) == 0;
+	r = run(op, a, p, q);
 	if (relaxed) goccl_cu.cuThreadExchangeStreamCaptureMode(&mode);
 	restore_context(&cur);
 	return r;

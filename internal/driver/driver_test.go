@@ -3,11 +3,9 @@
 package driver
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
@@ -46,21 +44,6 @@ func needDriver(t testing.TB) Context {
 		}
 	})
 	return c
-}
-
-// op_list.go has the operations of op.h, in its order.
-func TestOperationsMatch(t *testing.T) {
-	got, err := os.ReadFile("op_list.go")
-	if err != nil {
-		t.Skip(err) // not a checkout
-	}
-	want, err := exec.Command("sh", "op_list.sh").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) || !bytes.Contains(got, []byte("\topCheckpoint\n\topCount\n")) {
-		t.Error("op_list.go does not follow from op.h: run go generate")
-	}
 }
 
 func TestErrorNamesTheCall(t *testing.T) {

@@ -21,49 +21,37 @@ const (
 )
 
 // BeginCapture records later work on s into a graph instead of running it.
-func (c Context) BeginCapture(s Stream, m CaptureMode) error {
-	return c.run(opBeginCapture, args{uint64(s), uint64(m)})
-}
+//
+//cu:queue (c Context) BeginCapture(s Stream, m CaptureMode) = cuStreamBeginCapture_v2(s, m)
 
 // EndCapture returns the graph.
-func (c Context) EndCapture(s Stream) (Graph, error) {
-	a := args{uint64(s)}
-	err := call(opEndCapture, c, &a, nil, nil)
-	if err != nil {
-		return 0, err
-	}
-	return Graph(a[0]), nil
-}
+//
+//cu:queue (c Context) EndCapture(s Stream) (g Graph) = cuStreamEndCapture(s, g)
 
 // CaptureInfo returns the capture state of s and, while capturing, a number that is unique to the capture.
-func (c Context) CaptureInfo(s Stream) (CaptureStatus, uint64, error) {
-	a := args{uint64(s)}
-	err := call(opCaptureInfo, c, &a, nil, nil)
-	return CaptureStatus(a[0]), a[1], err
-}
+//
+//cu:queue (c Context) CaptureInfo(s Stream) (st CaptureStatus, n uint64) = cuStreamGetCaptureInfo_v2(s, st, n, 0, 0, 0)
 
 // Instantiate makes an executable graph of g.
-func (c Context) Instantiate(g Graph) (GraphExec, error) {
-	return get[GraphExec](c, opGraphInstantiate, args{uint64(g)})
-}
+//
+//cu:call (c Context) Instantiate(g Graph) (e GraphExec) = cuGraphInstantiateWithFlags(e, g, 0)
 
 // UploadGraph prepares the first launch.
-func (c Context) UploadGraph(e GraphExec, s Stream) error {
-	return c.run(opGraphUpload, args{uint64(e), uint64(s)})
-}
+//
+//cu:call (c Context) UploadGraph(e GraphExec, s Stream) = cuGraphUpload(e, s)
 
 // LaunchGraph enqueues a launch of the graph.
-func (c Context) LaunchGraph(e GraphExec, s Stream) error {
-	return c.run(opGraphLaunch, args{uint64(e), uint64(s)})
-}
+//
+//cu:queue (c Context) LaunchGraph(e GraphExec, s Stream) = cuGraphLaunch(e, s)
 
 // GraphNodes returns the number of nodes.
-func (c Context) GraphNodes(g Graph) (int, error) { return get[int](c, opGraphNodes, args{uint64(g)}) }
+//
+//cu:call (c Context) GraphNodes(g Graph) (n int) = cuGraphGetNodes(g, 0, n)
 
 // DestroyGraph frees a graph.
-func (c Context) DestroyGraph(g Graph) error { return gone(c.run(opGraphDestroy, args{uint64(g)})) }
+//
+//cu:call (c Context) DestroyGraph(g Graph) = gone cuGraphDestroy(g)
 
 // DestroyGraphExec frees an instantiated graph; enqueued launches still run.
-func (c Context) DestroyGraphExec(e GraphExec) error {
-	return gone(c.run(opGraphExecDestroy, args{uint64(e)}))
-}
+//
+//cu:call (c Context) DestroyGraphExec(e GraphExec) = gone cuGraphExecDestroy(e)

@@ -4,17 +4,16 @@ package driver
 type Ptr = uintptr
 
 // MemInfo returns the free and the total memory of the context's device, in bytes.
-func (c Context) MemInfo() (free, total int64, err error) {
-	return get2[int64, int64](c, opMemInfo, args{})
-}
+//
+//cu:call (c Context) MemInfo() (free, total int64) = cuMemGetInfo_v2(free, total)
 
 // MemAlloc is cuMemAlloc, which cudaMalloc uses. The contents are undefined.
-func (c Context) MemAlloc(size int64) (Ptr, error) {
-	return get[Ptr](c, opMemAlloc, args{uint64(size)})
-}
+//
+//cu:call (c Context) MemAlloc(size int64) (p Ptr) = cuMemAlloc_v2(p, size)
 
 // MemFree frees memory of MemAlloc; it waits for work that uses it.
-func (c Context) MemFree(p Ptr) error { return gone(c.run(opMemFree, args{uint64(p)})) }
+//
+//cu:call (c Context) MemFree(p Ptr) = gone cuMemFree_v2(p)
 
 // MemoryType is the kind of memory that a pointer points to.
 type MemoryType uint8
@@ -41,6 +40,8 @@ type PointerInfo struct {
 }
 
 // PointerInfo queries the driver about p. An unknown pointer is not an error: its Type is 0.
+//
+//cu:call PointerInfo = pointer_info(a)
 func (c Context) PointerInfo(p Ptr) (PointerInfo, error) {
 	a := args{uint64(p)}
 	if err := call(opPointerInfo, c, &a, nil, nil); err != nil {
@@ -54,9 +55,8 @@ func (c Context) PointerInfo(p Ptr) (PointerInfo, error) {
 }
 
 // AddressRange returns the base and the size of the allocation (or VMM mapping) that holds p.
-func (c Context) AddressRange(p Ptr) (base Ptr, size int64, err error) {
-	return get2[Ptr, int64](c, opAddressRange, args{uint64(p)})
-}
+//
+//cu:call (c Context) AddressRange(p Ptr) (base Ptr, size int64) = cuMemGetAddressRange_v2(base, size, p)
 
 // HostPortable and the other flags are flags of cuMemHostAlloc and cuMemHostRegister.
 const (
@@ -65,24 +65,24 @@ const (
 )
 
 // HostAlloc returns page-locked host memory and its device address.
-func (c Context) HostAlloc(size int64, flags uint32) (host, dev Ptr, err error) {
-	return get2[Ptr, Ptr](c, opHostAlloc, args{uint64(size), uint64(flags)})
-}
+//
+//cu:call (c Context) HostAlloc(size int64, flags uint32) (host, dev Ptr) = host_alloc(a)
 
 // HostFree frees memory of HostAlloc.
-func (c Context) HostFree(host Ptr) error { return gone(c.run(opHostFree, args{uint64(host)})) }
+//
+//cu:call (c Context) HostFree(host Ptr) = gone cuMemFreeHost(host)
 
 // HostRegister page-locks size bytes at host (not on the Go heap) and maps them for the device.
-func (c Context) HostRegister(host Ptr, size int64, flags uint32) (dev Ptr, err error) {
-	return get[Ptr](c, opHostRegister, args{uint64(host), uint64(size), uint64(flags)})
-}
+//
+//cu:call (c Context) HostRegister(host Ptr, size int64, flags uint32) (dev Ptr) = host_register(a)
 
 // HostUnregister reverses HostRegister.
-func (c Context) HostUnregister(host Ptr) error {
-	return gone(c.run(opHostUnregister, args{uint64(host)}))
-}
+//
+//cu:call (c Context) HostUnregister(host Ptr) = gone cuMemHostUnregister(host)
 
 // CopyIn copies Go memory to the device on stream s and waits for it.
+//
+//cu:call CopyIn = copy_in(a, p)
 func (c Context) CopyIn(dst Ptr, src []byte, s Stream) error {
 	if len(src) == 0 {
 		return nil
@@ -92,6 +92,8 @@ func (c Context) CopyIn(dst Ptr, src []byte, s Stream) error {
 }
 
 // CopyOut copies device memory to Go memory on stream s and waits for it.
+//
+//cu:call CopyOut = copy_out(a, p)
 func (c Context) CopyOut(dst []byte, src Ptr, s Stream) error {
 	if len(dst) == 0 {
 		return nil

@@ -16,6 +16,8 @@ const jitLog = 8 << 10
 
 // LoadModule loads a cubin, a fatbin or PTX. If the driver refuses the image, the error is a *JITError with the
 // compiler's log.
+//
+//cu:call ModuleLoad = module_load(a, p, q)
 func (c Context) LoadModule(image []byte) (Module, error) {
 	// PTX is text and must end in NUL; binary images carry their size.
 	img := image
@@ -41,9 +43,12 @@ func text(b []byte) string {
 }
 
 // UnloadModule frees the module, its functions and its variables.
-func (c Context) UnloadModule(m Module) error { return gone(c.run(opModuleUnload, args{uint64(m)})) }
+//
+//cu:call (c Context) UnloadModule(m Module) = gone cuModuleUnload(m)
 
 // ModuleFunction finds a kernel and loads it onto the device.
+//
+//cu:call ModuleFunction = module_function(a, p)
 func (c Context) ModuleFunction(m Module, name string) (Function, error) {
 	a := args{uint64(m)}
 	err := call(opModuleFunction, c, &a, cstring(name), nil)
@@ -51,6 +56,8 @@ func (c Context) ModuleFunction(m Module, name string) (Function, error) {
 }
 
 // ModuleGlobal returns the address and size of a variable.
+//
+//cu:call ModuleGlobal = cuModuleGetGlobal_v2(r0, r1, a0, p)
 func (c Context) ModuleGlobal(m Module, name string) (Ptr, int64, error) {
 	a := args{uint64(m)}
 	err := call(opModuleGlobal, c, &a, cstring(name), nil)
@@ -79,31 +86,19 @@ const (
 )
 
 // FuncAttribute reads an attribute of f.
-func (c Context) FuncAttribute(f Function, attr FuncAttribute) (int, error) {
-	return get[int](c, opFuncGetAttribute, args{uint64(f), uint64(attr)})
-}
+//
+//cu:call (c Context) FuncAttribute(f Function, attr FuncAttribute) (value int) = cuFuncGetAttribute(value, attr, f)
 
 // SetFuncAttribute sets an attribute of f.
-func (c Context) SetFuncAttribute(f Function, attr FuncAttribute, value int) error {
-	return c.run(opFuncSetAttribute, args{uint64(f), uint64(attr), uint64(value)})
-}
-
-// Occupancy returns how many blocks with the given threads and bytes of dynamic shared memory fit on a multiprocessor.
-func (c Context) Occupancy(f Function, threads int, shared uint32) (int, error) {
-	return get[int](c, opOccupancy, args{uint64(f), uint64(threads), uint64(shared)})
-}
+//
+//cu:call (c Context) SetFuncAttribute(f Function, attr FuncAttribute, value int) = cuFuncSetAttribute(f, attr, value)
 
 // LaunchFlag requests a launch attribute.
 type LaunchFlag uint32
 
-// The launch flags.
-const (
-	// LaunchCooperative makes the launch fail unless all blocks fit at once.
-	LaunchCooperative LaunchFlag = 1
-	// LaunchOverlapPrevious lets the kernel start before the previous one of the stream ends (programmatic dependent
-	// launch).
-	LaunchOverlapPrevious LaunchFlag = 2
-)
+// LaunchOverlapPrevious lets the kernel start before the previous one of the stream ends (programmatic dependent
+// launch).
+const LaunchOverlapPrevious LaunchFlag = 1
 
 // LaunchConfig is the shape of a launch. Cluster {0,0,0} means none.
 type LaunchConfig struct {
@@ -114,6 +109,8 @@ type LaunchConfig struct {
 
 // Launch enqueues f on s. params is the parameter buffer in the layout that the kernel declares: each parameter at its
 // own alignment. Nothing is allocated; params may be reused when Launch returns.
+//
+//cu:queue Launch = goccl_launch(a, p)
 func (c Context) Launch(f Function, cfg *LaunchConfig, s Stream, params []byte) error {
 	a := cfg.pack(f, s, params)
 	return call(opLaunch, c, &a, first(params), nil)

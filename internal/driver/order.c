@@ -92,7 +92,7 @@ static uint64_t share(struct order *o) {
 		CUstream s = NULL;
 		uint64_t bad = 0;
 		TRY(cuThreadExchangeStreamCaptureMode, &mode);
-		ELSE(relaxed, cuStreamCreateWithPriority, &s, GOCCL_STREAM_NON_BLOCKING, 0);
+		ELSE(relaxed, cuStreamCreateWithPriority, &s, GOCCL_NON_BLOCKING, 0);
 		if (o->mark == MARK_BLOCKS) ELSE(created, cuStreamWaitValue64_v2, s, o->word, o->blocks, GOCCL_WAIT_GEQ);
 		ELSE(created, cuEventRecord, EVENT(o), s);
 	created:

@@ -44,12 +44,16 @@ func (o *Order) Captured() bool { return o.current != 0 }
 func (o *Order) bytes() *byte { return (*byte)(unsafe.Pointer(o)) }
 
 // Enter makes later work on s follow all earlier work of o.
+//
+//cu:queue Enter = goccl_order_enter(PTR(CUstream, a[0]), p)
 func (c Context) Enter(s Stream, o *Order) error {
 	a := args{uint64(s)}
 	return call(opEnter, c, &a, o.bytes(), nil)
 }
 
 // Leave marks the end of o's work so far on s, the stream of the latest Enter.
+//
+//cu:queue Leave = goccl_order_leave(PTR(CUstream, a[0]), p)
 func (c Context) Leave(s Stream, o *Order) error {
 	a := args{uint64(s)}
 	return call(opLeave, c, &a, o.bytes(), nil)

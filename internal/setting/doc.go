@@ -1,5 +1,5 @@
-// Package setting is the only reader of the environment. One table names every variable: its kind, its default, its
-// allowed values, and its text in docs/environment.md, which is generated from it.
+// Package setting is the only reader of the environment. One table names every variable and its allowed values;
+// docs/environment.md explains each.
 //
 //	Read       parses the variables into a Config; the error names every bad value and the allowed ones
 //	Get        the text of one variable that is not goccl's, such as a launcher's

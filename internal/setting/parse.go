@@ -169,6 +169,14 @@ func setTerm(c *Config, s string) bool {
 	return true
 }
 
+func setRAS(c *Config, s string) bool {
+	n, err := strconv.Atoi(s)
+	if c.RASEnable = 1; n == 0 {
+		c.RASEnable = -1
+	}
+	return err == nil
+}
+
 // given is a variable whose value does not matter.
 func given(field func(*Config) *bool) setter {
 	return func(c *Config, _ string) bool {

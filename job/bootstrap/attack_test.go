@@ -243,8 +243,13 @@ func TestAnotherUserOnThisHost(t *testing.T) {
 	}
 	address := "unix:@goccl-test-user-" + portString(t)
 	done := make(chan error, 2)
-	bs := []Bootstrap{NewTCP(0, 2, quiet(), WithTimeout(time.Minute)), NewTCP(1, 2, quiet(), WithTimeout(time.Minute))}
-	go func() { done <- bs[0].(*TCP).InitAddress(context.Background(), address) }()
+	bs := make([]Bootstrap, 2)
+	join := func(r int) {
+		var err error
+		bs[r], err = JoinAddress(context.Background(), address, r, 2, quiet(), WithTimeout(time.Minute))
+		done <- err
+	}
+	go join(0)
 	time.Sleep(50 * time.Millisecond)
 	line := attacker(t, "", "forge "+address, nil).expect(t, "refused", 30*time.Second)
 	for again := 0; strings.Contains(line, "connection refused") && again < 100; again++ { // rank 0 is not listening yet
@@ -254,7 +259,7 @@ func TestAnotherUserOnThisHost(t *testing.T) {
 		!strings.Contains(line, "broken pipe") {
 		t.Error(line)
 	}
-	go func() { done <- bs[1].(*TCP).InitAddress(context.Background(), address) }()
+	go join(1)
 	if err := errors.Join(<-done, <-done); err != nil {
 		t.Error(err)
 	}

@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"net/netip"
+	"slices"
 
 	"github.com/goccl/goccl/internal/tags"
 )
@@ -64,14 +65,7 @@ func LocalRanks(b Bootstrap) []int {
 }
 
 // LocalRank returns b's position among the ranks of its host.
-func LocalRank(b Bootstrap) int {
-	for i, r := range LocalRanks(b) {
-		if r == b.Rank() {
-			return i
-		}
-	}
-	return -1
-}
+func LocalRank(b Bootstrap) int { return slices.Index(LocalRanks(b), b.Rank()) }
 
 // LocalAddress returns an address of this host over which b is connected with another one. It is invalid if there is no
 // such connection.
@@ -84,15 +78,13 @@ func LocalAddress(b Bootstrap) netip.Addr {
 	return netip.Addr{}
 }
 
-// groupOf returns the group of a Bootstrap; nil if it has not joined, or is of another package.
+// groupOf returns the group of a Bootstrap; nil if it is of another package.
 func groupOf(b Bootstrap) *group {
 	switch b := b.(type) {
 	case *group:
 		return b
 	case apart:
 		return b.group
-	case *TCP:
-		return groupOf(b.in())
 	}
 	return nil
 }

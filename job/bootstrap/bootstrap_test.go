@@ -18,6 +18,9 @@ import (
 // quiet drops the log of refusals and deaths that a test provokes.
 func quiet() Option { return WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))) }
 
+// errOf is the error of a call whose result does not matter.
+func errOf(_ Bootstrap, err error) error { return err }
+
 // tcpGroup joins n ranks in this process over sockets.
 func tcpGroup(t testing.TB, n int, opts ...Option) []Bootstrap {
 	t.Helper()
@@ -31,8 +34,7 @@ func tcpGroup(t testing.TB, n int, opts ...Option) []Bootstrap {
 	var wg sync.WaitGroup
 	for r := range n {
 		wg.Go(func() {
-			b := NewTCP(r, n, opts...)
-			bs[r], errs[r] = b, b.Init(context.Background(), id)
+			bs[r], errs[r] = JoinID(context.Background(), id, r, n, opts...)
 		})
 	}
 	wg.Wait()
@@ -48,7 +50,9 @@ func tcpGroup(t testing.TB, n int, opts ...Option) []Bootstrap {
 func closeAll(bs []Bootstrap) {
 	var wg sync.WaitGroup
 	for _, b := range bs {
-		wg.Go(func() { _ = b.Close() })
+		if b != nil {
+			wg.Go(func() { _ = b.Close() })
+		}
 	}
 	wg.Wait()
 }

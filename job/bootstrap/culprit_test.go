@@ -14,15 +14,15 @@ import (
 // TestForeignAddress gives rank 0 an address that is not its host's: it fails at once.
 func TestForeignAddress(t *testing.T) {
 	t.Parallel()
-	err := NewTCP(0, 2, quiet(), WithTimeout(time.Hour)).InitAddress(context.Background(), "192.0.2.7:5000")
+	err := errOf(JoinAddress(context.Background(), "192.0.2.7:5000", 0, 2, quiet(), WithTimeout(time.Hour)))
 	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "192.0.2.7:5000 is not an address of host") ||
 		!strings.Contains(err.Error(), "lo[127.0.0.1") {
 		t.Error(err)
 	}
 	// With an interface an address translation is assumed: rank 0 tries, and notes it in the error.
 	lines := &logBuffer{}
-	err = NewTCP(0, 2, logged(lines), WithTimeout(200*time.Millisecond)).InitAddress(context.Background(),
-		fmt.Sprintf("lo:192.0.2.7:%d", testutil.Port(t)))
+	err = errOf(JoinAddress(context.Background(), fmt.Sprintf("lo:192.0.2.7:%d", testutil.Port(t)), 0, 2,
+		logged(lines), WithTimeout(200*time.Millisecond)))
 	for _, said := range []string{fmt.Sprint(err), lines.String()} {
 		if !errors.Is(err, ErrTimeout) || !strings.Contains(said, "it listens at 127.0.0.1:") {
 			t.Errorf("not said: %s", said)
@@ -35,7 +35,7 @@ func TestRankZeroIsMissing(t *testing.T) {
 	t.Parallel()
 	var e *Error
 	address := fmt.Sprintf("127.0.0.1:%d", testutil.Port(t))
-	err := NewTCP(1, 2, quiet(), WithTimeout(200*time.Millisecond)).InitAddress(context.Background(), address)
+	err := errOf(JoinAddress(context.Background(), address, 1, 2, quiet(), WithTimeout(200*time.Millisecond)))
 	if !errors.Is(err, ErrTimeout) || !errors.As(err, &e) || e.Peer != 0 ||
 		!strings.Contains(err.Error(), "rank 0, which listens at "+address) {
 		t.Error(err)
@@ -78,7 +78,7 @@ func TestTheMakerOfAnIDIsNamed(t *testing.T) {
 	if err := id.Close(); err != nil {
 		t.Fatal(err)
 	}
-	err = NewTCP(1, 2, quiet()).Init(context.Background(), id)
+	err = errOf(JoinID(context.Background(), id, 1, 2, quiet()))
 	if !errors.Is(err, ErrPeerDead) || !strings.Contains(err.Error(), ownOrigin().String()) {
 		t.Error(err)
 	}

@@ -1,13 +1,13 @@
 // Package bootstrap connects the ranks of a job. It joins the ranks, gives each the addresses and hosts of all, and
 // then carries small control messages (handles, addresses, votes) between them. It is not a data path.
 //
-// There are two implementations of [Bootstrap]. [NewTCP] joins processes, on one host or many; [NewLocalGroup] joins
+// There are two implementations of [Bootstrap]. [Join] joins processes, on one host or many; [NewLocalGroup] joins
 // goroutines of one process, with the same semantics and with failure injection, for tests and for single-process jobs.
 //
 // # Joining
 //
 // A [UniqueID] contains the addresses of a root's listeners and a 256-bit secret. The process that calls [NewUniqueID]
-// serves the root; every rank calls [TCP.Init] with the id. Alternatively every rank calls [TCP.InitAddress] with one
+// serves the root; every rank calls [JoinID] with the id. Alternatively every rank calls [JoinAddress] with one
 // address, and rank 0 listens there. [FromEnv] reads the environment that torchrun, mpirun, srun and Kubernetes
 // provide, and [Join] does all steps.
 //

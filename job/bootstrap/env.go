@@ -31,7 +31,7 @@ type Env struct {
 	Launcher string
 }
 
-// Address returns the rendezvous in the form that InitAddress takes.
+// Address returns the rendezvous in the form that JoinAddress takes.
 func (e Env) Address() string {
 	if e.Socket != "" {
 		return unixPrefix + e.Socket
@@ -346,11 +346,7 @@ func Join(ctx context.Context, env Env, opts ...Option) (Bootstrap, error) {
 		}
 		return NewLocal(1, opts...).Ranks[0], nil
 	}
-	t := NewTCP(env.Rank, env.WorldSize, opts...)
-	if err := t.InitAddress(ctx, env.Address()); err != nil {
-		return nil, err
-	}
-	return t, nil
+	return JoinAddress(ctx, env.Address(), env.Rank, env.WorldSize, opts...)
 }
 
 // findAncestor searches the ancestors from the parent process upwards. The parent alone is not enough, because a

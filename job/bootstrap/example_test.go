@@ -31,7 +31,7 @@ func ExampleNewLocalGroup() {
 }
 
 // One process makes the id and passes it to the others, here to goroutines.
-func ExampleTCP_Init() {
+func ExampleJoinID() {
 	id, err := bootstrap.NewUniqueID()
 	if err != nil {
 		fmt.Println(err)
@@ -40,8 +40,8 @@ func ExampleTCP_Init() {
 	var wg sync.WaitGroup
 	for rank := range 2 {
 		wg.Go(func() {
-			b := bootstrap.NewTCP(rank, 2)
-			if err := b.Init(context.Background(), id); err != nil {
+			b, err := bootstrap.JoinID(context.Background(), id, rank, 2)
+			if err != nil {
 				fmt.Println(err)
 				return
 			}

@@ -29,7 +29,7 @@ func mortal(t *testing.T, n int, f func(t *testing.T, bs []Bootstrap, kill func(
 
 // abort closes a rank's connections, as the kernel does for a killed process.
 func abort(b Bootstrap) {
-	e := b.(*TCP).group.e
+	e := b.(*group).e
 	e.abandon(ErrClosed)
 	for _, l := range e.t.(*overlay).all() {
 		l.fc.close()
@@ -244,7 +244,7 @@ func TestDeadlineAndCancel(t *testing.T) {
 	t.Run("tcp", func(t *testing.T) {
 		bs := tcpGroup(t, 3)
 		for _, b := range bs {
-			b.(*TCP).group.e.timeout = time.Second
+			b.(*group).e.timeout = time.Second
 		}
 		check(t, bs)
 	})
@@ -294,24 +294,12 @@ func TestArguments(t *testing.T) {
 	if _, err := b.AllGather(ctx, make([]byte, MaxMessage+1)); !errors.Is(err, ErrTooLarge) {
 		t.Error(err)
 	}
-	for _, tcp := range []*TCP{NewTCP(-1, 2), NewTCP(2, 2)} {
-		if err := tcp.Init(ctx, UniqueID{}); !errors.Is(err, ErrRankRange) {
+	for _, rank := range []int{-1, 2} {
+		if _, err := JoinID(ctx, UniqueID{}, rank, 2); !errors.Is(err, ErrRankRange) {
 			t.Error(err)
 		}
 	}
-	if err := NewTCP(0, 0).InitAddress(ctx, "x"); !errors.Is(err, ErrWorldSize) {
-		t.Error(err)
-	}
-	fresh := NewTCP(0, 2)
-	if err := fresh.Send(ctx, 0, 0, nil); !errors.Is(err, ErrClosed) || fresh.Hosts() != nil {
-		t.Error(err)
-	}
-	never := fresh.Failures()
-	_ = fresh.Close()
-	if _, ok := <-never; ok {
-		t.Error("Failures is open after Close")
-	}
-	if err := fresh.InitAddress(ctx, "127.0.0.1:1"); !errors.Is(err, ErrInvalid) {
+	if err := errOf(JoinAddress(ctx, "x", 0, 0)); !errors.Is(err, ErrWorldSize) {
 		t.Error(err)
 	}
 }

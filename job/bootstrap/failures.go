@@ -17,12 +17,6 @@ type obituaries struct {
 // subscribe makes a channel with room for every member once, so that sending never blocks, and sends the known deaths.
 func (o *obituaries) subscribe() chan PeerFailure {
 	ch := make(chan PeerFailure, o.size)
-	o.adopt(ch)
-	return ch
-}
-
-// adopt adds ch as a subscription. ch must be empty and have room for every member.
-func (o *obituaries) adopt(ch chan PeerFailure) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, f := range o.known {
@@ -30,9 +24,10 @@ func (o *obituaries) adopt(ch chan PeerFailure) {
 	}
 	if o.ended {
 		close(ch)
-		return
+		return ch
 	}
 	o.subs = append(o.subs, ch)
+	return ch
 }
 
 // report sends a death to every subscriber. Each member is reported at most once.
@@ -83,9 +78,6 @@ func (o *obituaries) closed() bool {
 // repeatedly must call it, or the subscriptions accumulate until b is closed. It ignores a Bootstrap of another package
 // without this feature.
 func StopFailures(b Bootstrap, ch <-chan PeerFailure) {
-	if t, ok := b.(*TCP); ok {
-		t.stopEarly(ch)
-	}
 	if g := groupOf(b); g != nil {
 		g.obituaries.cancel(ch)
 	}

@@ -84,42 +84,6 @@ func TestEverySubscriberHears(t *testing.T) {
 	})
 }
 
-func TestSubscribeBeforeInit(t *testing.T) {
-	ls := make([]*TCP, 2)
-	id, err := NewUniqueID(quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var early [2]<-chan PeerFailure
-	for r := range ls {
-		ls[r] = NewTCP(r, 2, quiet())
-		early[r] = ls[r].Failures()
-	}
-	stopped := ls[0].Failures()
-	StopFailures(ls[0], stopped)
-	if got := next(stopped, 30*time.Second); got != -2 {
-		t.Errorf("stopped before Init: %d", got)
-	}
-	done := make(chan error, 2)
-	for _, l := range ls {
-		go func() { done <- l.Init(context.Background(), id) }()
-	}
-	for range ls {
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-	}
-	abort(ls[1])
-	if got := next(early[0], 30*time.Second); got != 1 {
-		t.Errorf("heard %d", got)
-	}
-	_ = ls[0].Close()
-	if got := next(early[0], 30*time.Second); got != -2 {
-		t.Errorf("open after Close: %d", got)
-	}
-	_ = ls[1].Close()
-}
-
 // A rank that saw a death and exited because of it must not be blamed first, whatever arrives first on the sockets. The
 // first death must show within explainDelay, which may fail once or twice on a busy machine.
 func TestFirstDeathIsBlamed(t *testing.T) {
@@ -144,7 +108,7 @@ func firstDeath(t *testing.T) error {
 	}()
 	time.Sleep(20 * time.Millisecond)
 	// Rank 2 is dead, rank 1 detects it and exits; here the end of rank 1 is detected first.
-	bs[2].(*TCP).group.e.abandon(ErrClosed)
+	bs[2].(*group).e.abandon(ErrClosed)
 	accuse(bs[1], 2)
 	abort(bs[1])
 	time.Sleep(explainDelay / 20)
@@ -160,7 +124,7 @@ func firstDeath(t *testing.T) error {
 func accuse(b Bootstrap, peer uint32) {
 	ctx, cancel := context.WithTimeout(context.Background(), reportTimeout)
 	defer cancel()
-	b.(*TCP).group.e.spread(ctx, report{kind: reportDeath, peer: peer})
+	b.(*group).e.spread(ctx, report{kind: reportDeath, peer: peer})
 }
 
 // An accusation alone does not make a rank dead, and it delays the report of a death only briefly.

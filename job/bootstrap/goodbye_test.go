@@ -132,8 +132,11 @@ func TestUnusedIDs(t *testing.T) {
 	done := make(chan error, 2)
 	for r := range 2 {
 		go func() {
-			b := NewTCP(r, 2, quiet())
-			done <- errors.Join(b.Init(context.Background(), wanted), b.Close())
+			b, err := JoinID(context.Background(), wanted, r, 2, quiet())
+			if err == nil {
+				err = b.Close()
+			}
+			done <- err
 		}()
 		for r == 0 && !liveRoot(wanted).joined() { // rank 1 joins only after rank 0 has
 			time.Sleep(time.Millisecond)
@@ -171,7 +174,7 @@ func TestUnusedIDs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := NewTCP(0, 2, quiet()).Init(gone, id); err == nil {
+		if err := errOf(JoinID(gone, id, 0, 2, quiet())); err == nil {
 			t.Error("a rank joined with an ended context")
 		}
 		if r := liveRoot(id); r != nil {

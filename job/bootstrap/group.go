@@ -21,6 +21,7 @@ type group struct {
 	members []int       // group rank → endpoint rank
 	index   map[int]int // endpoint rank → group rank
 	hosts   []int
+	root    *root // in rank 0 of a job that has met at an address
 
 	obituaries obituaries
 	withdrawn  obituaries // The members that have given up
@@ -145,6 +146,9 @@ func (g *group) Close() error {
 	g.withdrawn.close()
 	g.giveUp(nil) // first, because closing the space makes it unreachable
 	g.e.drop(g)
+	if g.root != nil {
+		<-g.root.done
+	}
 	return nil
 }
 

@@ -44,8 +44,9 @@ func joinAll(t *testing.T, id UniqueID, n int, opts ...Option) []Bootstrap {
 	var wg sync.WaitGroup
 	for r := range n {
 		wg.Go(func() {
-			b := NewTCP(r, n, append([]Option{quiet(), WithInterface("lo"), WithTimeout(30 * time.Second)}, opts...)...)
-			if err := b.Init(context.Background(), id); err != nil {
+			b, err := JoinID(context.Background(), id, r, n, append([]Option{quiet(), WithInterface("lo"),
+				WithTimeout(30 * time.Second)}, opts...)...)
+			if err != nil {
 				t.Error(err)
 			}
 			bs[r] = b
@@ -111,8 +112,8 @@ func TestIntruders(t *testing.T) {
 				t.Error(err)
 			}
 			f.secret[5] ^= 1
-			b := NewTCP(3, 4, quiet(), WithTimeout(30*time.Second))
-			if err := b.Init(context.Background(), f.encode()); !errors.Is(err, ErrAuth) {
+			if _, err := JoinID(context.Background(), f.encode(), 3, 4, quiet(),
+				WithTimeout(30*time.Second)); !errors.Is(err, ErrAuth) {
 				t.Errorf("got %v", err)
 			}
 		}, `reason="wrong secret"`},
@@ -175,9 +176,8 @@ func TestIntruders(t *testing.T) {
 			bs := make([]Bootstrap, 4)
 			join := func(r int) {
 				wg.Go(func() {
-					b := NewTCP(r, 4, quiet(), WithTimeout(30*time.Second))
-					bs[r] = b
-					if err := b.Init(context.Background(), id); err != nil {
+					var err error
+					if bs[r], err = JoinID(context.Background(), id, r, 4, quiet(), WithTimeout(30*time.Second)); err != nil {
 						t.Error(err)
 					}
 				})
@@ -267,7 +267,7 @@ func TestInsiders(t *testing.T) {
 				addr, _ := id.decode()
 				errs := make(chan error, 2)
 				for r := range 2 {
-					go func() { errs <- NewTCP(r, 3, quiet(), WithTimeout(20*time.Second)).Init(context.Background(), id) }()
+					go func() { errs <- errOf(JoinID(context.Background(), id, r, 3, quiet(), WithTimeout(20*time.Second))) }()
 				}
 				waitJoined(t, id, 2)
 				start := time.Now()

@@ -100,7 +100,7 @@ func TestBackPressure(t *testing.T) {
 	t.Parallel()
 	bs := tcpGroup(t, 2, WithTimeout(3*time.Second), WithStallTimeout(time.Minute))
 	ctx := context.Background()
-	bs[0].(*TCP).group.e.box.limit = 1 << 20
+	bs[0].(*group).e.box.limit = 1 << 20
 	chunk := make([]byte, 256<<10)
 	var err error
 	sent := 0

@@ -182,7 +182,7 @@ func TestNoInterface(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		err = NewTCP(1, 2, quiet()).InitAddress(ctx, "10.207.0.2:2000")
+		err = errOf(JoinAddress(ctx, "10.207.0.2:2000", 1, 2, quiet()))
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "no IPv4 address") {
 			t.Error(err)
 		}
@@ -227,7 +227,7 @@ func TestPortsExhausted(t *testing.T) {
 				defer func() { _ = c.Close() }()
 			}
 		}
-		err = NewTCP(1, 2, quiet(), WithTimeout(time.Second)).InitAddress(context.Background(), l.Addr().String())
+		err = errOf(JoinAddress(context.Background(), l.Addr().String(), 1, 2, quiet(), WithTimeout(time.Second)))
 		if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "ip_local_port_range") {
 			t.Error(err)
 		}
@@ -245,12 +245,12 @@ func TestIDUsedTwice(t *testing.T) {
 	bs := joinAll(t, id, 2)
 	each(t, bs, func(b Bootstrap) error { return b.Barrier(context.Background()) })
 	for r := range 2 {
-		err := NewTCP(r, 2, quiet()).Init(context.Background(), id)
+		err := errOf(JoinID(context.Background(), id, r, 2, quiet()))
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "by this UniqueID before") {
 			t.Error(err)
 		}
 	}
-	err = NewTCP(2, 3, quiet()).Init(context.Background(), id)
+	err = errOf(JoinID(context.Background(), id, 2, 3, quiet()))
 	if !errors.Is(err, ErrPeerDead) || !strings.Contains(err.Error(), "used the id") {
 		t.Error(err)
 	}

@@ -13,14 +13,17 @@ import (
 	"github.com/goccl/goccl/internal/netif"
 )
 
+// joiner is a rank that joins.
+type joiner struct{ rank, world int }
+
 // join runs the steps of the package documentation. After an error no resource stays open.
-func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting, error)) (g *group, r *root,
+func (j *joiner) join(ctx context.Context, c *config, where func(*config) (meeting, error)) (g *group, r *root,
 	err error) {
 	m, err := where(c)
 	if err != nil {
 		return nil, nil, err
 	}
-	if m.weak && t.world > 1 {
+	if m.weak && j.world > 1 {
 		process.warnWeak(c.log)
 	}
 	ctx, stop := stepContext(ctx, c.timeout)
@@ -29,8 +32,8 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	defer cancel(nil)
 
 	note := "" // a possible reason why the other ranks do not join
-	if t.rank == 0 && m.address != nil {
-		if r, note, err = t.serveRoot(ctx, c, &m); err != nil {
+	if j.rank == 0 && m.address != nil {
+		if r, note, err = j.serveRoot(ctx, c, &m); err != nil {
 			return nil, nil, err
 		}
 		defer func() {
@@ -52,20 +55,20 @@ func (t *TCP) join(ctx context.Context, c *config, where func(*config) (meeting,
 	}
 
 	// 1. Meet the root.
-	me := greeting{role: roleJoiner, world: uint32(t.world), rank: int32(t.rank), target: -1, session: m.attempt,
+	me := greeting{role: roleJoiner, world: uint32(j.world), rank: int32(j.rank), target: -1, session: m.attempt,
 		from: ownOrigin()}
 	fc, them, err := d.dial(ctx, m.targets, me, m.gone)
 	if err != nil {
-		return nil, r, m.noRoot(t.rank, err)
+		return nil, r, m.noRoot(j.rank, err)
 	}
 	rc := newRootClient(fc, int(them.rank), c.timeout, note, cancel, nil)
 	defer rc.close()
-	g, err = t.connect(ctx, cancel, c, d, rc)
+	g, err = j.connect(ctx, cancel, c, d, rc)
 	return g, r, err
 }
 
 // serveRoot starts the root of an agreed address in rank 0. note is a possible reason why the other ranks do not join.
-func (t *TCP) serveRoot(ctx context.Context, c *config, m *meeting) (r *root, note string, err error) {
+func (j *joiner) serveRoot(ctx context.Context, c *config, m *meeting) (r *root, note string, err error) {
 	ls, note, err := m.address.claim(ctx, c, m.iface)
 	if err != nil {
 		return nil, "", err
@@ -73,9 +76,9 @@ func (t *TCP) serveRoot(ctx context.Context, c *config, m *meeting) (r *root, no
 	if note != "" {
 		c.log.Warn("bootstrap: " + note)
 	}
-	c.world = t.world
+	c.world = j.world
 	r = newRoot(c, ls, m.secret, m.address.String(), m.attempt)
-	r.a.rank = t.rank
+	r.a.rank = j.rank
 	r.leave() // free the address for the next attempt
 	r.serve(func() {})
 	m.targets = []target{outward(ls)}
@@ -84,14 +87,14 @@ func (t *TCP) serveRoot(ctx context.Context, c *config, m *meeting) (r *root, no
 
 // connect is what join does after it has met the root. Every rank is below another one in a tree whose top is the root;
 // in a job with a complete overlay all are directly below the root.
-func (t *TCP) connect(ctx context.Context, cancel context.CancelCauseFunc, c *config, d *dialer,
+func (j *joiner) connect(ctx context.Context, cancel context.CancelCauseFunc, c *config, d *dialer,
 	rc *rootClient) (g *group, err error) {
 	// 2. Send our addresses.
 	ls, err := openListeners(c, d.listenIPs(rc.fc.c, c.family))
 	if err != nil {
 		return nil, rc.giveUp(err)
 	}
-	o := newOverlay(c, d, ls, t.rank, t.world)
+	o := newOverlay(c, d, ls, j.rank, j.world)
 	b := &branch{c: c, below: map[int]*frameConn{}}
 	o.gate = newGate(o, b, cancel)
 	defer func() {
@@ -106,7 +109,7 @@ func (t *TCP) connect(ctx context.Context, cancel context.CancelCauseFunc, c *co
 	if page, err := process.liveness.acquire(); err == nil {
 		o.live, ls.self.liveness = true, page.ticket
 	} else {
-		c.log.Debug("bootstrap: peers will notice our death by our sockets alone", "rank", t.rank, "error", err)
+		c.log.Debug("bootstrap: peers will notice our death by our sockets alone", "rank", j.rank, "error", err)
 	}
 	if err := rc.send(frameJoin, 0, ls.self.append(nil)); err != nil {
 		return nil, hungUp(ctx)
@@ -124,7 +127,7 @@ func (t *TCP) connect(ctx context.Context, cancel context.CancelCauseFunc, c *co
 	if err := o.assemble(ctx, up); err != nil {
 		return nil, err
 	}
-	if g, err = newGroup(o.e, 0, Everyone(t.world)); err != nil {
+	if g, err = newGroup(o.e, 0, Everyone(j.world)); err != nil {
 		return nil, err
 	}
 	o.start()

@@ -23,7 +23,7 @@ func TestLateRanksAreTold(t *testing.T) {
 	early := make(chan error, 2)
 	for rank := range 2 {
 		go func() {
-			early <- NewTCP(rank, 5, quiet(), WithTimeout(time.Minute)).Init(context.Background(), id)
+			early <- errOf(JoinID(context.Background(), id, rank, 5, quiet(), WithTimeout(time.Minute)))
 		}()
 	}
 	waitJoined(t, id, 2)
@@ -34,7 +34,7 @@ func TestLateRanksAreTold(t *testing.T) {
 		}
 	}
 	for _, late := range []int{3, 0, 3, 4} { // some join repeatedly
-		err := NewTCP(late, 5, quiet(), WithTimeout(time.Minute)).Init(context.Background(), id)
+		err := errOf(JoinID(context.Background(), id, late, 5, quiet(), WithTimeout(time.Minute)))
 		if wantDead(err, 2) != nil || !strings.Contains(err.Error(), "rank 2 was lost while joining") {
 			t.Errorf("rank %d: %v", late, err)
 		}
@@ -57,7 +57,7 @@ func TestLateErrorEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := NewTCP(0, 2, quiet(), WithTimeout(50*time.Millisecond)).Init(context.Background(), id); !errors.Is(err,
+	if err := errOf(JoinID(context.Background(), id, 0, 2, quiet(), WithTimeout(50*time.Millisecond))); !errors.Is(err,
 		ErrTimeout) {
 		t.Error(err)
 	}
@@ -84,7 +84,7 @@ func TestRootIsGone(t *testing.T) {
 	}
 	creator.end()
 	start := time.Now()
-	err = NewTCP(1, 2, quiet(), WithTimeout(10*time.Minute)).Init(context.Background(), id)
+	err = errOf(JoinID(context.Background(), id, 1, 2, quiet(), WithTimeout(10*time.Minute)))
 	if !errors.Is(err, ErrPeerDead) || !strings.Contains(err.Error(), "nobody listens there any more") ||
 		!strings.Contains(err.Error(), "refused") {
 		t.Error(err)
@@ -100,8 +100,7 @@ func TestEarlyRanksWait(t *testing.T) {
 	address := fmt.Sprintf("unix:@goccl-test-%x", processID())
 	errs := make(chan error, 2)
 	join := func(rank int) {
-		b := NewTCP(rank, 2, quiet(), WithTimeout(time.Minute))
-		err := b.InitAddress(context.Background(), address)
+		b, err := JoinAddress(context.Background(), address, rank, 2, quiet(), WithTimeout(time.Minute))
 		if err == nil {
 			defer func() { _ = b.Close() }()
 			err = b.Barrier(context.Background())

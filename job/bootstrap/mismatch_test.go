@@ -36,11 +36,10 @@ func TestMismatch(t *testing.T) {
 				}
 				defer func() { _ = id.Close() }()
 				join := func(rank, world int) error {
-					b := NewTCP(rank, world, quiet(), WithTimeout(time.Minute))
 					if way == "id" {
-						return b.Init(context.Background(), id)
+						return errOf(JoinID(context.Background(), id, rank, world, quiet(), WithTimeout(time.Minute)))
 					}
-					return b.InitAddress(context.Background(), address)
+					return errOf(JoinAddress(context.Background(), address, rank, world, quiet(), WithTimeout(time.Minute)))
 				}
 				good := make(chan error, 3)
 				for r := range 3 {
@@ -90,13 +89,11 @@ func TestWorldSizeOfTheRoot(t *testing.T) {
 	}
 	stray := make(chan error, 1)
 	go func() { // as in another process: without the direct path to the root
-		b := NewTCP(0, 7, quiet(), WithTimeout(time.Minute))
-		stray <- b.init(context.Background(), func(*config) (meeting, error) {
-			return meeting{secret: f.secret[:], targets: f.targets()}, nil
-		})
+		stray <- errOf(join(context.Background(), 0, 7, []Option{quiet(), WithTimeout(time.Minute)},
+			func(*config) (meeting, error) { return meeting{secret: f.secret[:], targets: f.targets()}, nil }))
 	}()
 	waitJoined(t, id, 1)
-	if err := NewTCP(1, 2, quiet(), WithTimeout(time.Minute)).Init(context.Background(), id); !errors.Is(err,
+	if err := errOf(JoinID(context.Background(), id, 1, 2, quiet(), WithTimeout(time.Minute))); !errors.Is(err,
 		ErrWorldSize) {
 		t.Errorf("the rank of the root's process: %v", err)
 	}
@@ -115,7 +112,7 @@ func TestNothingLeaksOnMismatch(t *testing.T) {
 				t.Fatal(err)
 			}
 			join := func(rank, world int) error {
-				return NewTCP(rank, world, quiet(), WithTimeout(30*time.Second)).Init(context.Background(), id)
+				return errOf(JoinID(context.Background(), id, rank, world, quiet(), WithTimeout(30*time.Second)))
 			}
 			good := make(chan error, 3)
 			for r := range 3 {

@@ -23,7 +23,7 @@ func TestMissingRanks(t *testing.T) {
 	errs := make(chan error, 2)
 	for r := range 2 {
 		go func() {
-			errs <- NewTCP(r, 3, quiet(), WithTimeout(time.Duration(3+r)*time.Second)).Init(context.Background(), id)
+			errs <- errOf(JoinID(context.Background(), id, r, 3, quiet(), WithTimeout(time.Duration(3+r)*time.Second)))
 		}()
 	}
 	for range 2 {
@@ -41,18 +41,13 @@ func TestMissingRanks(t *testing.T) {
 func TestNobodyAtTheRoot(t *testing.T) {
 	t.Parallel()
 	nowhere := fmt.Sprintf("unix:@goccl-test-nobody-%x", processID())
-	err := NewTCP(1, 2, quiet(), WithTimeout(300*time.Millisecond)).InitAddress(context.Background(), nowhere)
+	err := errOf(JoinAddress(context.Background(), nowhere, 1, 2, quiet(), WithTimeout(300*time.Millisecond)))
 	if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "refused") {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	if err := NewTCP(1, 2, quiet()).InitAddress(ctx, nowhere); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	b := NewTCP(1, 2, quiet())
-	time.AfterFunc(50*time.Millisecond, func() { _ = b.Close() })
-	if err := b.InitAddress(context.Background(), nowhere); !errors.Is(err, ErrClosed) {
+	if err := errOf(JoinAddress(ctx, nowhere, 1, 2, quiet())); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	unused, err := NewUniqueID(WithInterface("lo"), quiet(), WithRootLifetime(20*time.Millisecond))
@@ -78,7 +73,7 @@ func TestRootSaysItsRank(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- NewTCP(1, 3, quiet()).Init(ctx, id) }()
+	go func() { ended <- errOf(JoinID(ctx, id, 1, 3, quiet())) }()
 	f, err := id.decode()
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +116,7 @@ func TestNothingLeaksOnFailure(t *testing.T) {
 		for rank := range 3 {
 			wg.Go(func() {
 				opts := []Option{quiet(), WithTimeout(100 * time.Millisecond)}
-				if err := NewTCP(rank, 4, opts...).Init(context.Background(), id); err == nil {
+				if err := errOf(JoinID(context.Background(), id, rank, 4, opts...)); err == nil {
 					t.Error("joined without rank 3")
 				}
 			})
@@ -129,8 +124,8 @@ func TestNothingLeaksOnFailure(t *testing.T) {
 		wg.Wait()
 		_ = id.Close() // otherwise it waits for rank 3, to send the failure
 		<-r.done
-		if err := NewTCP(0, 2, quiet(), WithTimeout(50*time.Millisecond)).InitAddress(context.Background(),
-			address); err == nil {
+		if _, err := JoinAddress(context.Background(), address, 0, 2, quiet(),
+			WithTimeout(50*time.Millisecond)); err == nil {
 			t.Error("joined alone")
 		}
 	}

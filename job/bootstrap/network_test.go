@@ -16,18 +16,18 @@ import (
 	"github.com/goccl/goccl/test/testutil"
 )
 
-// initAll calls InitAddress on n ranks with one address each.
+// initAll calls JoinAddress on n ranks with one address each.
 func initAll(t *testing.T, n int, address func(rank int) string) []Bootstrap {
 	t.Helper()
 	bs := make([]Bootstrap, n)
 	var wg sync.WaitGroup
 	for r := range n {
 		wg.Go(func() {
-			b := NewTCP(r, n, quiet())
-			bs[r] = b
-			if err := b.InitAddress(context.Background(), address(r)); err != nil {
+			b, err := JoinAddress(context.Background(), address(r), r, n, quiet())
+			if err != nil {
 				t.Error(err)
 			}
+			bs[r] = b
 		})
 	}
 	wg.Wait()
@@ -78,8 +78,13 @@ func TestAddressThatCloses(t *testing.T) {
 			t.Fatal(err)
 		}
 		done := make(chan error, 1)
-		b := NewTCP(0, 1, quiet(), WithTimeout(time.Minute))
-		go func() { done <- b.InitAddress(context.Background(), prefix+l.Addr().String()) }()
+		go func() {
+			b, err := JoinAddress(context.Background(), prefix+l.Addr().String(), 0, 1, quiet(), WithTimeout(time.Minute))
+			if err == nil {
+				err = b.Close()
+			}
+			done <- err
+		}()
 		select {
 		case err := <-done:
 			t.Errorf("%s: rank 0 does not wait: %v", network, err)
@@ -89,7 +94,7 @@ func TestAddressThatCloses(t *testing.T) {
 				t.Errorf("%s: %v", network, err)
 			}
 		}
-		_, _ = l.Close(), b.Close()
+		_ = l.Close()
 	}
 }
 
@@ -100,16 +105,16 @@ func TestAddressErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	if err := NewTCP(0, 2, quiet(), WithTimeout(time.Second)).InitAddress(ctx, l.Addr().String()); !errors.Is(err,
+	if err := errOf(JoinAddress(ctx, l.Addr().String(), 0, 2, quiet(), WithTimeout(time.Second))); !errors.Is(err,
 		syscall.EADDRINUSE) ||
 		!strings.Contains(err.Error(), "MASTER_PORT") {
 		t.Error(err)
 	}
-	if err := NewTCP(0, 2, quiet()).InitAddress(ctx, "0.0.0.0:5000"); !errors.Is(err, ErrInvalid) {
+	if err := errOf(JoinAddress(ctx, "0.0.0.0:5000", 0, 2, quiet())); !errors.Is(err, ErrInvalid) {
 		t.Error(err)
 	}
-	if err := NewTCP(0, 2, quiet(), WithInterface("=nosuchnic")).InitAddress(ctx,
-		fmt.Sprintf("127.0.0.1:%d", testutil.Port(t))); !errors.Is(err, ErrInvalid) ||
+	if _, err := JoinAddress(ctx, fmt.Sprintf("127.0.0.1:%d", testutil.Port(t)), 0, 2, quiet(),
+		WithInterface("=nosuchnic")); !errors.Is(err, ErrInvalid) ||
 		!strings.Contains(err.Error(), "nosuchnic") {
 		t.Error(err)
 	}
@@ -124,20 +129,24 @@ func TestAddressErrors(t *testing.T) {
 // TestSecrets: one address, two secrets.
 func TestSecrets(t *testing.T) {
 	address := fmt.Sprintf("127.0.0.1:%d", testutil.Port(t))
-	root := NewTCP(0, 2, quiet(), WithTimeout(30*time.Second), WithSecret([]byte("right")))
+	bs := make([]Bootstrap, 2)
 	done := make(chan error, 1)
-	go func() { done <- root.InitAddress(context.Background(), address) }()
+	join := func(r int) (err error) {
+		bs[r], err = JoinAddress(context.Background(), address, r, 2, quiet(), WithTimeout(30*time.Second),
+			WithSecret([]byte("right")))
+		return err
+	}
+	go func() { done <- join(0) }()
 	for _, secret := range []Option{WithSecret([]byte("wrong")), WithSecret(nil)} {
-		if err := NewTCP(1, 2, quiet(), WithTimeout(30*time.Second), secret).InitAddress(context.Background(),
-			address); !errors.Is(err, ErrAuth) {
+		if _, err := JoinAddress(context.Background(), address, 1, 2, quiet(), WithTimeout(30*time.Second),
+			secret); !errors.Is(err, ErrAuth) {
 			t.Error(err)
 		}
 	}
-	b := NewTCP(1, 2, quiet(), WithSecret([]byte("right")))
-	if err := errors.Join(b.InitAddress(context.Background(), address), <-done); err != nil {
+	if err := errors.Join(join(1), <-done); err != nil {
 		t.Error(err)
 	}
-	closeAll([]Bootstrap{root, b})
+	closeAll(bs)
 }
 
 func TestCommID(t *testing.T) {

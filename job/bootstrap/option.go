@@ -40,7 +40,7 @@ type config struct {
 // sparseStart is sparseFrom, but lower in tests of small jobs.
 var sparseStart = sparseFrom
 
-// An Option changes a default of NewTCP, NewUniqueID or Join.
+// An Option changes a default of NewUniqueID and the functions that join.
 type Option func(*config)
 
 // WithTimeout bounds every step: joining as a whole, and each Send, Recv, AllGather, Barrier and Sub whose context has

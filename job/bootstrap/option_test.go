@@ -15,7 +15,7 @@ func TestJunkInTheEnvironment(t *testing.T) {
 			t.Setenv(name, "junk")
 			_, ofID := NewUniqueID(WithInterface("lo"))
 			_, ofWorldOfOne := Join(context.Background(), Env{Rank: 0, WorldSize: 1})
-			for _, err := range []error{NewTCP(0, 2).InitAddress(context.Background(), "127.0.0.1:1"), ofID, ofWorldOfOne} {
+			for _, err := range []error{errOf(JoinAddress(context.Background(), "127.0.0.1:1", 0, 2)), ofID, ofWorldOfOne} {
 				if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), name) {
 					t.Error(err)
 				}
@@ -26,7 +26,7 @@ func TestJunkInTheEnvironment(t *testing.T) {
 		t.Setenv(name, "2")
 	}
 	t.Setenv("TORCHELASTIC_RESTART_COUNT", "junk")
-	if err := NewTCP(0, 2).InitAddress(context.Background(), "127.0.0.1:1"); !errors.Is(err, ErrInvalid) ||
+	if err := errOf(JoinAddress(context.Background(), "127.0.0.1:1", 0, 2)); !errors.Is(err, ErrInvalid) ||
 		!strings.Contains(err.Error(), "TORCHELASTIC_RESTART_COUNT") {
 		t.Error(err)
 	}

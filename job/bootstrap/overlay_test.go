@@ -78,7 +78,7 @@ func TestSparseCache(t *testing.T) {
 func mostLinks(bs []Bootstrap) (most int) {
 	for _, b := range bs {
 		if b != nil {
-			most = max(most, len(b.(*TCP).group.e.t.(*overlay).all()))
+			most = max(most, len(b.(*group).e.t.(*overlay).all()))
 		}
 	}
 	return most
@@ -132,7 +132,7 @@ func TestSparseDeath(t *testing.T) {
 // A connection that breaks between two living neighbours is a loss for these two only.
 func TestSparseLink(t *testing.T) {
 	bs := tcpGroup(t, 40, WithTimeout(time.Minute), asLarge)
-	for _, l := range bs[3].(*TCP).group.e.t.(*overlay).all() {
+	for _, l := range bs[3].(*group).e.t.(*overlay).all() {
 		if l.peer == 5 {
 			l.kill(errors.New("cut"))
 		}

@@ -81,7 +81,7 @@ func rankMain(what string) int {
 			}
 		}
 	}
-	b, err := join(ctx)
+	b, err := joinByEnv(ctx)
 	if err != nil {
 		return report(err)
 	}
@@ -160,8 +160,8 @@ func rankMain(what string) int {
 	return report(fmt.Errorf("unknown order %q", what))
 }
 
-// join uses GOCCL_TEST_ID if it is set, else the launcher's variables.
-func join(ctx context.Context) (Bootstrap, error) {
+// joinByEnv uses GOCCL_TEST_ID if it is set, else the launcher's variables.
+func joinByEnv(ctx context.Context) (Bootstrap, error) {
 	if s := os.Getenv("GOCCL_TEST_ID"); s != "" {
 		raw, _ := hex.DecodeString(s)
 		id, err := ParseUniqueID(raw)
@@ -170,8 +170,7 @@ func join(ctx context.Context) (Bootstrap, error) {
 		}
 		rank, _ := strconv.Atoi(os.Getenv("RANK"))
 		world, _ := strconv.Atoi(os.Getenv("WORLD_SIZE"))
-		b := NewTCP(rank, world)
-		return b, b.Init(ctx, id)
+		return JoinID(ctx, id, rank, world)
 	}
 	env, err := FromEnv()
 	if err != nil {

@@ -33,7 +33,7 @@ func TestRankOfAnotherRelease(t *testing.T) {
 			good := make(chan error, 2)
 			for r := range 2 {
 				go func() {
-					good <- NewTCP(r, 3, quiet(), WithTimeout(10*time.Minute)).Init(context.Background(), id)
+					good <- errOf(JoinID(context.Background(), id, r, 3, quiet(), WithTimeout(10*time.Minute)))
 				}()
 			}
 			waitJoined(t, id, 2)

@@ -26,10 +26,9 @@ func farGroup(t *testing.T, n int) []Bootstrap {
 	var wg sync.WaitGroup
 	for r := range n {
 		wg.Go(func() {
-			b := NewTCP(r, n, quiet(), WithInterface("lo"), WithTimeout(time.Minute), func(c *config) {
-				c.hostID = fmt.Sprint("far-", r)
-			})
-			if err := b.Init(context.Background(), id); err != nil {
+			b, err := JoinID(context.Background(), id, r, n, quiet(), WithInterface("lo"), WithTimeout(time.Minute),
+				func(c *config) { c.hostID = fmt.Sprint("far-", r) })
+			if err != nil {
 				t.Error(err)
 			}
 			bs[r] = b

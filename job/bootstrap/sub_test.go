@@ -110,12 +110,7 @@ func TestSubAgain(t *testing.T) {
 		}
 		each(t, bs, func(b Bootstrap) error { return b.Barrier(ctx) })
 		for _, b := range bs {
-			var e *endpoint
-			if tcp, ok := b.(*TCP); ok {
-				e = tcp.group.e
-			} else {
-				e = b.(*group).e
-			}
+			e := b.(*group).e
 			e.box.mu.Lock()
 			if len(e.box.queues) != 0 || len(e.box.left) != 0 || len(e.groups) != 1 {
 				t.Errorf("left behind: %d queues, %d notices, %d groups", len(e.box.queues), len(e.box.left), len(e.groups))

@@ -44,10 +44,11 @@ func manyMain(what string) error {
 		wg.Wait()
 		return errors.Join(errs...)
 	}
-	for i := range bs {
-		bs[i] = NewTCP(first+i, world, quiet(), WithTimeout(10*time.Minute), WithSecret([]byte("test")), slowly)
-	}
-	if err := all(func(_ int, b Bootstrap) error { return b.(*TCP).InitAddress(ctx, address) }); err != nil {
+	if err := all(func(i int, _ Bootstrap) (err error) {
+		bs[i], err = JoinAddress(ctx, address, first+i, world, quiet(), WithTimeout(10*time.Minute),
+			WithSecret([]byte("test")), slowly)
+		return err
+	}); err != nil {
 		return err
 	}
 	err := all(func(_ int, b Bootstrap) error {

@@ -239,7 +239,7 @@ func (id UniqueID) Close() error {
 }
 
 // process is what this process shares between its jobs. All of it is about the process itself, so it is not part of
-// a job: an id is the only thing that a caller of NewUniqueID and of TCP.Init have in common.
+// a job: an id is the only thing that a caller of NewUniqueID and of JoinID have in common.
 var process processState
 
 type processState struct {

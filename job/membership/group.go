@@ -134,6 +134,16 @@ func (g *Group) watch(failures <-chan bootstrap.PeerFailure) {
 // BlameDelay is how long a set-up error that a peer's death may have caused waits for the report of that death.
 const BlameDelay = 200 * time.Millisecond
 
+// endsSoon waits for the end of the communicator, at most BlameDelay. It reports whether it has ended.
+func (s *Status) endsSoon() bool {
+	select {
+	case <-s.ctx.Done():
+		return true
+	case <-time.After(BlameDelay):
+		return false
+	}
+}
+
 // Blame converts err, the error of a failed set-up, to an error in which rank r is called ranks[r]. If a rank has died
 // or given up, that is the cause and is returned instead of err, which is only its consequence. A deadline is blamed on
 // a rank of this host that is stopped, if there is one: the rank that err names may wait for it, with the same
@@ -167,10 +177,7 @@ func (g *Group) Blame(op string, err, ended error, ranks []int) error {
 	if e := g.Stopped(); errors.Is(mine, fault.ErrTimeout) && e != nil {
 		return renamed(e, e.Err)
 	}
-	select {
-	case <-g.Status.ctx.Done():
-	case <-time.After(BlameDelay):
-	}
+	g.Status.endsSoon()
 	if e := fault.Of(g.Status.Err()); e != nil {
 		return renamed(e, e.Err)
 	}
@@ -184,10 +191,7 @@ func (g *Group) JoinError(ctx context.Context, err error) error {
 	named := g.Wrap("grow", err)
 	newcomer := errors.Is(named, fault.ErrPeerDead) && Blamed(named) >= g.size
 	if !newcomer && !errors.Is(err, fault.ErrTimeout) {
-		select {
-		case <-g.Status.ctx.Done():
-		case <-time.After(BlameDelay):
-		}
+		g.Status.endsSoon()
 	}
 	return g.JointError(ctx, "grow", err)
 }

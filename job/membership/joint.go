@@ -175,14 +175,8 @@ func (j *JointCall) End(err error) {
 // this rank may learn a little later.
 func (g *Group) JointError(ctx context.Context, op string, err error) error {
 	elsewhere := fault.Of(context.Cause(ctx))
-	if elsewhere != nil || errors.Is(err, bootstrap.ErrGaveUp) {
-		select {
-		case <-g.Status.ctx.Done():
-		case <-time.After(BlameDelay):
-			if elsewhere != nil {
-				return elsewhere
-			}
-		}
+	if (elsewhere != nil || errors.Is(err, bootstrap.ErrGaveUp)) && !g.Status.endsSoon() && elsewhere != nil {
+		return elsewhere
 	}
 	return g.Ended(op, err)
 }

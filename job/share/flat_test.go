@@ -208,8 +208,8 @@ func flatChild(text string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	b := bootstrap.NewTCP(r, flatRanks)
-	if err := b.InitAddress(ctx, os.Getenv("GOCCL_SHARE_ADDRESS")); err != nil {
+	b, err := bootstrap.JoinAddress(ctx, os.Getenv("GOCCL_SHARE_ADDRESS"), r, flatRanks)
+	if err != nil {
 		return err
 	}
 	defer func() { _ = b.Close() }()

@@ -44,8 +44,8 @@ func child(rank string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	boot := bootstrap.NewTCP(r, n)
-	if err := boot.InitAddress(ctx, os.Getenv("GOCCL_EXECUTOR_ADDRESS")); err != nil {
+	boot, err := bootstrap.JoinAddress(ctx, os.Getenv("GOCCL_EXECUTOR_ADDRESS"), r, n)
+	if err != nil {
 		return err
 	}
 	defer func() { _ = boot.Close() }()

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -167,10 +168,10 @@ func asNobody(f func() error) error {
 func (x *experiment) impostor() error {
 	ctx, stop := context.WithTimeout(context.Background(), 500*ms)
 	defer stop()
-	b := bootstrap.NewTCP(1, x.Ranks, bootstrap.WithSecret([]byte("a wrong secret")), bootstrap.WithTimeout(500*ms))
-	err := b.InitAddress(ctx, x.Address)
-	if _ = b.Close(); err == nil {
-		return fmt.Errorf("a rank joined with a wrong secret")
+	b, err := bootstrap.JoinAddress(ctx, x.Address, 1, x.Ranks,
+		bootstrap.WithSecret([]byte("a wrong secret")), bootstrap.WithTimeout(500*ms))
+	if err == nil {
+		return errors.Join(fmt.Errorf("a rank joined with a wrong secret"), b.Close())
 	}
 	return nil
 }

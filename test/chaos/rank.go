@@ -35,7 +35,7 @@ type rank struct {
 	end      chan struct{} // closed when the trial is over for all ranks
 	until    time.Time     // when a rank gives up that should have got an error
 
-	boot *bootstrap.TCP
+	boot bootstrap.Bootstrap
 	dev  device.Device
 	comm *goccl.Comm // from which the survivors shrink
 
@@ -118,18 +118,19 @@ func (r *rank) live() (err error) {
 	if r.Phase == "joining" {
 		r.arm()
 	}
-	r.boot = bootstrap.NewTCP(r.Rank, r.phase.processes(r.Ranks), bootstrap.WithTimeout(r.joinTimeout()))
-	defer func() { err = errors.Join(err, r.boot.Close()) }()
-	if err := r.boot.InitAddress(ctx, r.Address); err != nil {
+	r.boot, err = bootstrap.JoinAddress(ctx, r.Address, r.Rank, r.phase.processes(r.Ranks),
+		bootstrap.WithTimeout(r.joinTimeout()))
+	if err != nil {
 		return r.over(err)
 	}
+	defer func() { err = errors.Join(err, r.boot.Close()) }()
 	if r.phase.use == nil {
 		return r.over(r.setUp(ctx))
 	}
 	if r.Rank >= r.Ranks {
 		return r.over(r.newcomer(ctx))
 	}
-	group := bootstrap.Bootstrap(r.boot)
+	group := r.boot
 	if r.phase.extra > 0 {
 		if group, err = r.boot.Sub(ctx, everyone(r.Ranks), members); err != nil {
 			return err

@@ -361,11 +361,11 @@ func (r *rank) newcomer(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	boot := bootstrap.NewTCP(r.Rank, r.Ranks+1)
-	defer func() { err = errors.Join(err, boot.Close()) }()
-	if err := boot.Init(ctx, id); err != nil {
+	boot, err := bootstrap.JoinID(ctx, id, r.Rank, r.Ranks+1)
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, boot.Close()) }()
 	big, err := r.newComm(ctx, boot)
 	if err != nil {
 		return err

@@ -47,7 +47,7 @@ type Report = ranks.Report
 // Process is a rank of a job, seen from inside.
 type Process struct {
 	Task
-	Boot   *bootstrap.TCP
+	Boot   bootstrap.Bootstrap
 	Device device.Device
 }
 
@@ -107,8 +107,8 @@ func (k *Process) run(do func(*Process) error) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, k.Device.Close()) }()
-	k.Boot = bootstrap.NewTCP(k.Rank, k.Size)
-	if err := k.Boot.InitAddress(ctx, k.Address); err != nil {
+	k.Boot, err = bootstrap.JoinAddress(ctx, k.Address, k.Rank, k.Size)
+	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, k.Boot.Close()) }()

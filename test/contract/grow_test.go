@@ -35,11 +35,12 @@ func grow(t *testing.T, comms []*goccl.Comm, size int, open func(r int) (device.
 		if err != nil {
 			return err
 		}
-		b := bootstrap.NewTCP(r, size)
-		t.Cleanup(func() { _, _ = b.Close(), dev.Close() })
-		if err := b.Init(ctx, id); err != nil {
+		t.Cleanup(func() { _ = dev.Close() })
+		b, err := bootstrap.JoinID(ctx, id, r, size)
+		if err != nil {
 			return err
 		}
+		t.Cleanup(func() { _ = b.Close() })
 		out[r], err = goccl.NewComm(ctx, goccl.Config{Bootstrap: b, Device: dev, OpTimeout: 20 * time.Second})
 		return err
 	}); err != nil {

@@ -161,11 +161,11 @@ func TestOnMockAbortOverSockets(t *testing.T) {
 	address := fmt.Sprintf("unix:@goccl-test-%d-%016x", os.Getpid(), rand.Uint64())
 	comms := make([]*goccl.Comm, n)
 	if err := commtest.Each(n, func(r int) error {
-		boot := bootstrap.NewTCP(r, n, bootstrap.WithTimeout(4*time.Second))
-		t.Cleanup(func() { _ = boot.Close() })
-		if err := boot.InitAddress(context.Background(), address); err != nil {
+		boot, err := bootstrap.JoinAddress(context.Background(), address, r, n, bootstrap.WithTimeout(4*time.Second))
+		if err != nil {
 			return err
 		}
+		t.Cleanup(func() { _ = boot.Close() })
 		dev, err := cuda.Open(r)
 		if err != nil {
 			return err

@@ -148,6 +148,31 @@ func TestOnMockWindowMissing(t *testing.T) {
 	}
 }
 
+// A rank that aborts because of a third rank passes the cause on to a collective that waits for its window.
+func TestOnMockWindowAbortNamesTheCause(t *testing.T) {
+	if os.Getenv(commtest.MockVariable) != "" {
+		t.Setenv("GOCCL_COPY_ENGINE", "1")
+	}
+	comms := commtest.OnMock(t, 3, nil)
+	c := comms[1]
+	mem, err := c.Device().Alloc(6 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = mem.Close() })
+	w, err := c.RegisterWindow(mem.Ptr(), 6<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close() })
+	s := commtest.MockStream(t, c)
+	done := make(chan error)
+	go func() { done <- c.AllGather(mem.Ptr().Add(1<<20), mem.Ptr(), 1<<20, datatype.Int8, s) }()
+	time.Sleep(20 * time.Millisecond)
+	comms[0].Abort(&goccl.Error{Op: "communicator", Rank: 0, Peer: 2, Err: goccl.ErrPeerDead})
+	want(t, "all-gather", 1, <-done, goccl.ErrPeerDead, 2)
+}
+
 func btoi(b bool) int {
 	if b {
 		return 1

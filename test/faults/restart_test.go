@@ -55,8 +55,8 @@ func restarted(k *commtest.Process) error {
 	if err != nil {
 		return err
 	}
-	boot := bootstrap.NewTCP(k.World-1, k.World)
-	if err := boot.Init(context.Background(), id); err != nil {
+	boot, err := bootstrap.JoinID(context.Background(), id, k.World-1, k.World)
+	if err != nil {
 		return err
 	}
 	c, err := k.Comm(boot)

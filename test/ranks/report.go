@@ -71,9 +71,10 @@ func (r Report) Print() {
 // Base counts the resources of this process before it uses goccl, after process-wide parts have been created.
 func Base() leak.Resources {
 	_, _ = fdshare.Shared()
-	b := bootstrap.NewTCP(0, 1)
-	_ = b.InitAddress(context.Background(), fmt.Sprintf("unix:@goccl-warm-%d", os.Getpid()))
-	_ = b.Close()
+	address := fmt.Sprintf("unix:@goccl-warm-%d", os.Getpid())
+	if b, err := bootstrap.JoinAddress(context.Background(), address, 0, 1); err == nil {
+		_ = b.Close()
+	}
 	time.Sleep(50 * time.Millisecond)
 	return leak.Held()
 }

@@ -14,7 +14,6 @@
 //	<!-- docgen: training FILE -->                     training steps on both libraries, from bench/training's FILE
 //	<!-- docgen: beside FILE -->                       collectives beside GEMMs, from bench/overlap's FILE
 //	<!-- docgen: alone FILE -->                        collectives alone, likewise
-//	<!-- docgen: environment SECTION -->               environment variables, from internal/setting
 //	<!-- docgen: ops WHICH -->                         the ops of plans, from plan/op_table.go: synchronization or data
 //	<!-- docgen: chaos PART FOLDER… -->                of the scoreboard, from bench/results/FOLDER/chaos*.json, of
 //	                                                   which later ones replace cells of earlier ones: summary, classes,

@@ -180,8 +180,6 @@ func content(root, dir string, spec []string) (string, error) {
 		return jobTable(root, dir, spec[0], spec[1])
 	case len(spec) == 2 && spec[0] == "chosen":
 		return chosen(root, spec[1])
-	case len(spec) == 2 && spec[0] == "environment":
-		return environment(spec[1])
 	case len(spec) == 2 && spec[0] == "primitives":
 		return primitives(root, dir, spec[1])
 	case len(spec) >= 3 && spec[0] == "chaos":

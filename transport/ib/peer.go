@@ -163,30 +163,6 @@ func (p *Peer) Put(src transport.Region, srcOff int64, dst transport.RemoteRegio
 	return nil
 }
 
-// FetchAdd adds delta to the uint64 at an offset of dst, which is a multiple of 8, in one piece for every adapter that
-// adds to it; for CPUs it is one only where the adapter says so (verbs.AtomicsGlobal). As with Put, nothing is promised
-// about the order with earlier puts: flush them first.
-func (p *Peer) FetchAdd(dst transport.RemoteRegion, dstOff int64, delta uint64, done func(error)) error {
-	to, ok := dst.(*remoteRegion)
-	switch {
-	case !ok || dstOff < 0 || dstOff > to.size-8 || (to.addr+uint64(dstOff))%8 != 0:
-		return fmt.Errorf("ib: %s: %w: add at offset %d", p.way(), transport.ErrBounds, dstOff)
-	case p.port.attr.Atomics == verbs.AtomicsNone:
-		return fmt.Errorf("ib: %s: %w", p.way(), errors.ErrUnsupported)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.writable(1); err != nil {
-		return err
-	}
-	p.queue.add(&request{done: done, work: verbs.Work{Opcode: verbs.FetchAdd,
-		Flags: verbs.Signaled, Add: delta, Remote: to.addr + uint64(dstOff), RKey: to.rkey, Length: 8,
-		Local: uint64(p.port.scratchAddr()), LKey: p.port.scratchMR.LKey}})
-	p.unasked = true
-	p.pump()
-	return nil
-}
-
 // ends checks the bounds of a put.
 func (p *Peer) ends(src transport.Region, srcOff int64, dst transport.RemoteRegion, dstOff, size int64) (*region,
 	*remoteRegion, error) {

@@ -28,8 +28,7 @@ type Port struct {
 	gidIndex int
 	gid      verbs.GID
 	events   *waiter // asynchronous events
-	// scratch is one page of registered memory: the target of writes without bytes, and where results of atomics, which
-	// nobody reads, go.
+	// scratch is one page of registered memory: the target of writes without bytes.
 	scratch   []byte
 	scratchMR verbs.MR
 	stop      chan struct{}

@@ -235,39 +235,6 @@ func TestPuts(t *testing.T) {
 	}
 }
 
-// TestFetchAdd adds from two connections to one word.
-func TestFetchAdd(t *testing.T) {
-	a, b := openPort(t, options()), openPort(t, options())
-	x, _ := pair(t, a, b)
-	z, _ := pair(t, a, b)
-	word := register(t, b, 4096)
-	const each = 200
-	var wg sync.WaitGroup
-	for _, p := range []*Peer{x, z} {
-		to, err := p.Import(word.Key())
-		if err != nil {
-			t.Fatal(err)
-		}
-		wg.Go(func() {
-			for range each {
-				if err := p.FetchAdd(to, 8, 3, nil); err != nil {
-					t.Error(err)
-				}
-			}
-			if err := p.Flush(within(t, 20*time.Second)); err != nil {
-				t.Error(err)
-			}
-		})
-		if err := p.FetchAdd(to, 4, 1, nil); !errors.Is(err, transport.ErrBounds) {
-			t.Errorf("an add at an offset that is no multiple of 8: %v", err)
-		}
-	}
-	wg.Wait()
-	if got := int(word.bytes[8]) | int(word.bytes[9])<<8; got != 2*each*3 {
-		t.Errorf("%d, want %d", got, 2*each*3)
-	}
-}
-
 // TestGPUFlush has every arrival read the memory first, as if it were a GPU's.
 func TestGPUFlush(t *testing.T) {
 	a, b := openPort(t, options()), openPort(t, options())

@@ -34,8 +34,7 @@ type remoteRegion struct {
 func (r *remoteRegion) Size() int64 { return r.size }
 
 // access is what a region allows. Writes of an adapter may pass each other on PCIe: a completion passes none.
-const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic |
-	verbs.AccessRelaxed
+const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRelaxed
 
 // exporter is a device whose memory can be exported as a DMA-BUF, in which p is at offset. The caller closes fd.
 type exporter interface {

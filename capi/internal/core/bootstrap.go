@@ -25,48 +25,44 @@ func addBootstrap(b bootstrap.Bootstrap, job string) (Handle, error) {
 	return bootstraps.add(func(Handle) *Bootstrap { return &Bootstrap{Bootstrap: b, job: job} })
 }
 
-// join joins a job of rank and size by init; job names the communicators made of it.
-func join(rank, size int, timeout time.Duration, job string, init func(*bootstrap.TCP) error) (Handle, error) {
+// joined makes a handle of what join gives with a timeout; job names the communicators made of it.
+func joined(timeout time.Duration, job string, join func(context.Context, bootstrap.Option) (bootstrap.Bootstrap,
+	error)) (Handle, error) {
 	cfg, err := Config{Timeout: timeout}.withDefaults(defaultStep)
 	if err != nil {
 		return 0, err
 	}
-	t := bootstrap.NewTCP(rank, size, bootstrap.WithTimeout(cfg.Timeout))
-	if err := init(t); err != nil {
+	b, err := join(context.Background(), bootstrap.WithTimeout(cfg.Timeout))
+	if err != nil {
 		return 0, err
 	}
-	return addBootstrap(t, job)
+	return addBootstrap(b, job)
 }
 
 // BootstrapJoinID joins the other ranks by a unique id.
 func BootstrapJoinID(id bootstrap.UniqueID, rank, size int, timeout time.Duration) (Handle, error) {
-	return join(rank, size, timeout, string(id[:]), func(t *bootstrap.TCP) error {
-		return t.Init(context.Background(), id)
+	return joined(timeout, string(id[:]), func(ctx context.Context, o bootstrap.Option) (bootstrap.Bootstrap, error) {
+		return bootstrap.JoinID(ctx, id, rank, size, o)
 	})
 }
 
 // BootstrapJoinAddress joins them at an address.
 func BootstrapJoinAddress(address string, rank, size int, timeout time.Duration) (Handle, error) {
-	return join(rank, size, timeout, "address "+address, func(t *bootstrap.TCP) error {
-		return t.InitAddress(context.Background(), address)
+	return joined(timeout, "address "+address, func(ctx context.Context, o bootstrap.Option) (bootstrap.Bootstrap,
+		error) {
+		return bootstrap.JoinAddress(ctx, address, rank, size, o)
 	})
 }
 
 // BootstrapJoinEnv joins them by the launcher's environment variables.
 func BootstrapJoinEnv(timeout time.Duration) (Handle, error) {
-	cfg, err := Config{Timeout: timeout}.withDefaults(defaultStep)
-	if err != nil {
-		return 0, err
-	}
-	env, err := bootstrap.FromEnv()
-	if err != nil {
-		return 0, err
-	}
-	b, err := bootstrap.Join(context.Background(), env, bootstrap.WithTimeout(cfg.Timeout))
-	if err != nil {
-		return 0, err
-	}
-	return addBootstrap(b, nextJob())
+	return joined(timeout, nextJob(), func(ctx context.Context, o bootstrap.Option) (bootstrap.Bootstrap, error) {
+		env, err := bootstrap.FromEnv()
+		if err != nil {
+			return nil, err
+		}
+		return bootstrap.Join(ctx, env, o)
+	})
 }
 
 // BootstrapLocal makes all ranks of a job in this process.

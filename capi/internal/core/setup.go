@@ -98,11 +98,11 @@ func CommStart(id bootstrap.UniqueID, rank, size int, d *Device, cfg Config) (Ha
 		return 0, err
 	}
 	c, err := begin(rank, size, d, cfg, string(id[:]), func(ctx context.Context, c *comm) (*goccl.Comm, error) {
-		t := bootstrap.NewTCP(rank, size, bootstrap.WithTimeout(cfg.Timeout))
-		if err := t.Init(ctx, id); err != nil {
+		b, err := bootstrap.JoinID(ctx, id, rank, size, bootstrap.WithTimeout(cfg.Timeout))
+		if err != nil {
 			return nil, err
 		}
-		return c.over(ctx, t)
+		return c.over(ctx, b)
 	})
 	if err != nil {
 		return 0, err

@@ -8,10 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NCCL_NAME(name, params) #name,
-static const char *const names[] = {NCCL_API(NCCL_NAME, NCCL_NAME)};
-
-const char *goccl_nccl_name(uint32_t i) { return i < ABI_count ? names[i] : NULL; }
 int goccl_nccl_has(const goccl_nccl *lib, uint32_t i) { return i < ABI_count && ((void *const *)lib)[i] != NULL; }
 
 goccl_nccl *goccl_nccl_open(const char *path, uint64_t get, uint64_t set, char *text, int size) {

@@ -46,7 +46,6 @@ goccl_nccl *goccl_nccl_open(const char *path, uint64_t get, uint64_t set, char *
 // set.
 int goccl_nccl_call(const goccl_nccl *lib, uint32_t index, uint64_t ctx, uint64_t *a, void *p);
 int goccl_nccl_has(const goccl_nccl *lib, uint32_t index);
-const char *goccl_nccl_name(uint32_t index);
 const char *goccl_nccl_error(const goccl_nccl *lib, int code);
 const char *goccl_nccl_last(const goccl_nccl *lib, uint64_t comm);
 #endif

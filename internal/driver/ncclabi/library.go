@@ -51,9 +51,9 @@ func (l *Library) check(f Function, comm uintptr, r Result) error {
 	case Success, InProgress:
 		return nil
 	case noFunction:
-		return fmt.Errorf("%w: %s in %s", ErrMissing, name(f), l.path)
+		return fmt.Errorf("%w: %s in %s", ErrMissing, f.name(), l.path)
 	}
-	e := &Error{Library: l.path, Call: name(f), Result: r}
+	e := &Error{Library: l.path, Call: f.name(), Result: r}
 	if e.Text = "the CUDA context could not be made current"; r != noContext {
 		e.Text, e.Last = l.texts(r, comm)
 	}

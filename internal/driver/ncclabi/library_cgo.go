@@ -2,6 +2,8 @@
 
 package ncclabi
 
+//cu:nocgo fmt.Errorf("%w: this program was built without cgo (CGO_ENABLED=0) or not for Linux", ErrUnavailable)
+
 /*
 #cgo CFLAGS: -O2 -Wall -Wextra
 #cgo LDFLAGS: -ldl
@@ -55,11 +57,4 @@ func (l *Library) texts(r Result, comm uintptr) (text, last string) {
 		last = C.GoString(s)
 	}
 	return text, last
-}
-
-func name(f Function) string {
-	if s := C.goccl_nccl_name(C.uint32_t(f)); s != nil {
-		return C.GoString(s)
-	}
-	return ""
 }

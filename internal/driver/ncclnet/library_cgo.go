@@ -2,6 +2,8 @@
 
 package ncclnet
 
+//cu:nocgo ErrUnavailable
+
 /*
 #cgo LDFLAGS: -ldl
 #include "ncclnet.h"

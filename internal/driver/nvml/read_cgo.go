@@ -2,6 +2,8 @@
 
 package nvml
 
+//cu:nocgo fmt.Errorf("%w: this program was built without cgo (CGO_ENABLED=0) or not for Linux", ErrUnavailable)
+
 /*
 #cgo CFLAGS: -O2 -Wall -Wextra
 #cgo LDFLAGS: -ldl

@@ -2,6 +2,8 @@
 
 package nvrtc
 
+//cu:nocgo fmt.Errorf("%w: this program was built without cgo", ErrUnavailable)
+
 /*
 #cgo LDFLAGS: -ldl
 #define _GNU_SOURCE

@@ -7,8 +7,7 @@
 // Mirrored by Go's types: Attributes, Path, Work and Completion.
 struct goccl_attributes {
 	uint64_t max_message;
-	int32_t queue_depth, cq_depth, atomics, read_depth;
-	int32_t state, mtu, gids, lid, link_layer;
+	int32_t queue_depth, read_depth, mtu, lid, link_layer, unused;
 };
 struct goccl_path {
 	uint8_t gid[16];
@@ -16,7 +15,7 @@ struct goccl_path {
 	int32_t port, gid_index, lid, mtu, service_level, traffic_class, timeout, retries, read_depth, global;
 };
 struct goccl_work {
-	uint64_t id, local, remote, add;
+	uint64_t id, local, remote;
 	uint32_t length, lkey, rkey, imm;
 	int32_t opcode, flags;
 };

@@ -49,9 +49,8 @@ int gocclverbs_query(uint64_t context, int port, struct goccl_attributes *out) {
 	if (!r && port) r = gocclverbs.ibv_query_port(c, (uint8_t)port, &p);
 	if (r) return r;
 	int reads = d.max_qp_rd_atom < d.max_qp_init_rd_atom ? d.max_qp_rd_atom : d.max_qp_init_rd_atom;
-	*out = (struct goccl_attributes){.max_message = p.max_msg_sz, .queue_depth = d.max_qp_wr,
-		.cq_depth = d.max_cqe, .atomics = d.atomic_cap, .read_depth = reads,
-		.state = p.state, .mtu = p.active_mtu, .gids = p.gid_tbl_len, .lid = p.lid, .link_layer = p.link_layer};
+	*out = (struct goccl_attributes){.max_message = p.max_msg_sz, .queue_depth = d.max_qp_wr, .read_depth = reads,
+		.mtu = p.active_mtu, .lid = p.lid, .link_layer = p.link_layer};
 	return 0;
 }
 

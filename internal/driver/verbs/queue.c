@@ -12,8 +12,7 @@ enum { // masks of ibv_modify_qp
 	RETRIES = 1 << 10, RNR_RETRIES = 1 << 11, RQ_PSN = 1 << 12, RD_ATOMIC = 1 << 13, RNR_TIMER = 1 << 15,
 	SQ_PSN = 1 << 16, DEST_RD_ATOMIC = 1 << 17, DEST_QPN = 1 << 20,
 };
-enum { LOCAL_WRITE = 1, REMOTE_WRITE = 2, REMOTE_READ = 4, REMOTE_ATOMIC = 8 };
-enum { FETCH_ADD = 6 };
+enum { LOCAL_WRITE = 1, REMOTE_WRITE = 2, REMOTE_READ = 4 };
 
 static int failed(void) { return errno ? errno : EIO; }
 
@@ -78,7 +77,7 @@ int gocclverbs_fail(uint64_t qp) { return to_state(qp, ERR); }
 
 int gocclverbs_init(uint64_t qp, int port) {
 	struct ibv_qp_attr a = {.qp_state = INIT, .port_num = (uint8_t)port,
-		.qp_access_flags = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC};
+		.qp_access_flags = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ};
 	return gocclverbs.ibv_modify_qp(PTR(struct ibv_qp, qp), &a, STATE | PKEY | PORT | ACCESS);
 }
 
@@ -106,15 +105,7 @@ int gocclverbs_send(uint64_t qp, const struct goccl_work *w) {
 	struct ibv_qp *q = PTR(struct ibv_qp, qp);
 	struct ibv_sge s = {w->local, w->length, w->lkey};
 	struct ibv_send_wr wr = {.wr_id = w->id, .sg_list = &s, .num_sge = w->length ? 1 : 0, .opcode = w->opcode,
-		.send_flags = (unsigned)w->flags, .imm_data = htonl(w->imm)}, *bad;
-	if (w->opcode == FETCH_ADD) {
-		wr.wr.atomic.remote_addr = w->remote;
-		wr.wr.atomic.compare_add = w->add;
-		wr.wr.atomic.rkey = w->rkey;
-	} else {
-		wr.wr.rdma.remote_addr = w->remote;
-		wr.wr.rdma.rkey = w->rkey;
-	}
+		.send_flags = (unsigned)w->flags, .imm_data = htonl(w->imm), .wr.rdma = {w->remote, w->rkey}}, *bad;
 	return q->context->ops.post_send(q, &wr, &bad);
 }
 

@@ -13,17 +13,13 @@ var Load = sync.OnceValue(open)
 
 // Attributes describes a device and, if a port was asked for, the port.
 type Attributes struct {
-	MaxMessage                              uint64
-	QueueDepth, CQDepth, Atomics, ReadDepth int32
-	State, MTU, GIDs, LID, LinkLayer        int32
+	MaxMessage                                 uint64
+	QueueDepth, ReadDepth, MTU, LID, LinkLayer int32
+	_                                          int32
 }
 
-// States of a port, link layers, and kinds of atomics.
-const (
-	InfiniBand  = 1
-	Ethernet    = 2
-	AtomicsNone = 0
-)
+// Ethernet is a LinkLayer.
+const Ethernet = 2
 
 // GID is an address of a port: an IPv6 address, or one of IPv4 that is mapped into it.
 type GID [16]byte
@@ -47,7 +43,7 @@ type Path struct {
 
 // Work is one send work request. Local and Remote are addresses.
 type Work struct {
-	ID, Local, Remote, Add  uint64
+	ID, Local, Remote       uint64
 	Length, LKey, RKey, Imm uint32
 	Opcode, Flags           int32
 }
@@ -57,9 +53,7 @@ const (
 	Write          = 0
 	WriteImmediate = 1
 	Read           = 4
-	FetchAdd       = 6
 
-	Fence    = 1
 	Signaled = 2
 	Inline   = 8
 )
@@ -93,11 +87,10 @@ const (
 
 // Access to registered memory.
 const (
-	AccessLocalWrite   = 1
-	AccessRemoteWrite  = 2
-	AccessRemoteRead   = 4
-	AccessRemoteAtomic = 8
-	AccessRelaxed      = 1 << 20 // the adapter may reorder its writes on PCIe
+	AccessLocalWrite  = 1
+	AccessRemoteWrite = 2
+	AccessRemoteRead  = 4
+	AccessRelaxed     = 1 << 20 // the adapter may reorder its writes on PCIe
 )
 
 // The objects of the library.

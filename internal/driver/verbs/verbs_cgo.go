@@ -2,6 +2,9 @@
 
 package verbs
 
+//cu:nocgo fmt.Errorf("%w: this program was built without cgo (CGO_ENABLED=0) or not for Linux; build it with "+
+//cu:nocgo 	"CGO_ENABLED=1 and a C compiler to use RDMA", ErrUnavailable)
+
 /*
 #cgo CFLAGS: -O2 -Wall -Wextra
 #cgo LDFLAGS: -ldl
