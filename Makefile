@@ -47,12 +47,12 @@ GOTEST = test -vet=off -timeout 20m $(RARELY)
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# Half of the time of many tests is waits, so two targets run at once.
+# Half of the time of many tests is waits, and linters use one core now and then, so two targets run at once. Nothing
+# that race compiles is compiled by another, which would do so at the same time.
 test: ## all that needs no GPU. GOCCL_FULL=1: also what takes long, all of unit, and every fuzz target
 	@$(MAKE) --no-print-directory system
 	@$(MAKE) --no-print-directory -j2 tools build
-	@$(MAKE) --no-print-directory check
-	@$(MAKE) --no-print-directory -j2 race python-test kernels-check $(if $(GOCCL_FULL),unit,plain again)
+	@$(MAKE) --no-print-directory -j2 race check python-test kernels-check $(if $(GOCCL_FULL),unit,plain again)
 	@if [ -n "$${GOCCL_FULL-}" ]; then $(MAKE) --no-print-directory fuzz; fi
 
 rdma: libgoccl ## the tests that need RDMA adapters, by software RDMA in virtual machines (x86-64, Debian's packages)
@@ -248,7 +248,7 @@ build/libmscclpp.so: capi/mscclpp/libmscclpp.c $(wildcard capi/*.h) capi/mscclpp
 
 # Python. What the tests need goes to .venv; torch is used when it is there.
 PYTHON ?= python3
-PIP     = $(VENV)/bin/python -m pip install -q --disable-pip-version-check
+PIP     = $(VENV)/bin/python -m pip install -q --no-compile --disable-pip-version-check
 
 .PHONY: python-test wheel
 $(VENV)/ready: python/tests/requirements.txt | system
