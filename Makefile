@@ -36,7 +36,7 @@ ALONE     = cd tools/lint && GOWORK=off $(GOPIE)
 # the others run beside them.
 RACE = test/hosts test/contract test/faults plan/executor job engine primitive transport test/verdict collective \
        capi/internal/core device cmd/goccl/internal/doctor cmd/goccl/internal/perf internal/driver internal/fdshare \
-       internal/futex internal/wait test/gpu test/mockcuda test/models test/moe test/netfake test/nettest \
+       internal/futex internal/wait test/gpu test/mockcuda test/moe test/netfake test/nettest \
        test/ranks test/soak test/commtest
 RACE_PACKAGES = $(RACE:%=./%/...)
 GOTEST = test -vet=off -timeout 20m $(RARELY)
