@@ -36,7 +36,7 @@ ALONE     = cd tools/lint && GOWORK=off $(GOPIE)
 # the others run beside them.
 RACE = test/hosts test/contract test/faults plan/executor job engine primitive transport test/verdict collective \
        capi/internal/core device cmd/goccl/internal/doctor cmd/goccl/internal/perf internal/driver internal/fdshare \
-       internal/futex internal/wait test/gpu test/mockcuda test/models test/moe test/netfake test/nettest \
+       internal/futex internal/wait test/gpu test/mockcuda test/moe test/netfake test/nettest \
        test/ranks test/soak test/commtest
 RACE_PACKAGES = $(RACE:%=./%/...)
 GOTEST = test -vet=off -timeout 20m $(RARELY)
@@ -47,12 +47,12 @@ GOTEST = test -vet=off -timeout 20m $(RARELY)
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# Half of the time of many tests is waits, so two targets run at once.
+# Half of the time of many tests is waits, and linters use one core now and then, so two targets run at once. Nothing
+# that race compiles is compiled by another, which would do so at the same time.
 test: ## all that needs no GPU. GOCCL_FULL=1: also what takes long, all of unit, and every fuzz target
 	@$(MAKE) --no-print-directory system
 	@$(MAKE) --no-print-directory -j2 tools build
-	@$(MAKE) --no-print-directory check
-	@$(MAKE) --no-print-directory -j2 race python-test kernels-check $(if $(GOCCL_FULL),unit,plain again)
+	@$(MAKE) --no-print-directory -j2 race check python-test kernels-check $(if $(GOCCL_FULL),unit,plain again)
 	@if [ -n "$${GOCCL_FULL-}" ]; then $(MAKE) --no-print-directory fuzz; fi
 
 rdma: libgoccl ## the tests that need RDMA adapters, by software RDMA in virtual machines (x86-64, Debian's packages)
@@ -94,6 +94,8 @@ build: $(LINT) ## compile every package with cgo, and check the types of all wit
 kernels-check: ## compare the committed kernels with their sources; GOCCL_FULL=1: rebuild all architectures
 	@if [ -d tools/kernels ]; then set -x; $(GOPIE) run ./tools/kernels -check; fi
 
+# A program of the race detector sleeps for a second before it exits: each rank of a job is one.
+race: export GORACE ?= atexit_sleep_ms=10
 race: ## the tests of the concurrent packages under the race detector
 	$(GO) $(GOTEST) -race -short -parallel 4 $(RACE_PACKAGES)
 
@@ -246,7 +248,7 @@ build/libmscclpp.so: capi/mscclpp/libmscclpp.c $(wildcard capi/*.h) capi/mscclpp
 
 # Python. What the tests need goes to .venv; torch is used when it is there.
 PYTHON ?= python3
-PIP     = $(VENV)/bin/python -m pip install -q --disable-pip-version-check
+PIP     = $(VENV)/bin/python -m pip install -q --no-compile --disable-pip-version-check
 
 .PHONY: python-test wheel
 $(VENV)/ready: python/tests/requirements.txt | system

@@ -148,8 +148,7 @@ func setup(k *commtest.Process) error {
 // detection bounds the time until a death is reported.
 const detection = commtest.Slowness * time.Second
 
-// inTime runs a job whose survivors' errors come after the time that f returns. All must come within limit, except on a
-// busy machine.
+// inTime runs a job whose survivors' errors come after the time that f returns. testutil.Prompt compares it to limit.
 func inTime(t *testing.T, tk commtest.Task, limit time.Duration, f func(j *commtest.Job) (worst time.Duration)) {
 	t.Helper()
 	testutil.Prompt(t, limit, func() time.Duration {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/goccl/goccl/internal/proc"
 )
 
 // Substrings of the names of goccl's sockets and files. The tests use other names, because other jobs and tests look
@@ -21,19 +23,23 @@ var socketMark, fileMark = "@goccl-", "goccl"
 //
 // The table of sockets covers the network namespace. Other jobs there, of other users, containers and tests, may
 // hold sockets while their descriptors cannot be seen from here. So only those sockets count that this process or a
-// descendant was seen to hold. Reading is cheap: two milliseconds with a hundred processes.
+// descendant was seen to hold. Reading the table is cheap; reading the processes is not, so sockets of others are
+// looked up ever more rarely.
 type Watch struct {
 	every         time.Duration
 	stop, stopped chan struct{}
 	once          sync.Once
 
-	noted map[string]string // names by inode; belongs to run until stopped is closed
-	err   error
+	// Both belong to run until stopped is closed.
+	noted  map[string]string // names by inode
+	others map[string]int    // sockets that no process here was seen to hold, and how often the table had them
+	err    error
 }
 
 // NewWatch starts watching, and looks that often. The caller calls Leftovers or End in any case.
 func NewWatch(every time.Duration) *Watch {
-	w := &Watch{every: every, stop: make(chan struct{}), stopped: make(chan struct{}), noted: map[string]string{}}
+	w := &Watch{every: every, stop: make(chan struct{}), stopped: make(chan struct{}), noted: map[string]string{},
+		others: map[string]int{}}
 	go w.run()
 	return w
 }
@@ -41,11 +47,7 @@ func NewWatch(every time.Duration) *Watch {
 func (w *Watch) run() {
 	defer close(w.stopped)
 	for {
-		held, err := heldSockets(w.noted)
-		for inode, name := range held {
-			w.noted[inode] = name
-		}
-		w.err = errors.Join(w.err, err)
+		w.err = errors.Join(w.err, w.look())
 		select {
 		case <-w.stop:
 			return
@@ -70,11 +72,9 @@ func (w *Watch) Leftovers(groups ...int) error {
 	}
 	for looks, end := 1, time.Now().Add(2*time.Second); ; looks++ {
 		err := left(groups)
-		orphans, e := orphanSockets()
+		orphans, e := w.orphans()
 		for inode, name := range orphans {
-			if w.noted[inode] != "" {
-				e = errors.Join(e, fmt.Errorf("socket %s, inode %s, is left", name, inode))
-			}
+			e = errors.Join(e, fmt.Errorf("socket %s, inode %s, is left", name, inode))
 		}
 		// A check takes a second on a busy machine.
 		if err = errors.Join(err, e); err == nil || looks >= 5 && time.Now().After(end) {
@@ -103,30 +103,50 @@ func left(groups []int) error {
 	return nil
 }
 
-// heldSockets returns goccl's abstract sockets that this process and its descendants hold, by inode, except the noted
-// ones. Only a socket that is not noted lets it look at the processes, which costs most.
-func heldSockets(noted map[string]string) (map[string]string, error) {
+// look notes goccl's abstract sockets that this process and its descendants hold.
+func (w *Watch) look() error {
 	all, err := sockets()
-	for inode := range noted {
-		delete(all, inode)
+	if err != nil || !w.due(all) {
+		return err
 	}
-	if err != nil || len(all) == 0 {
-		return all, err
-	}
-	held := map[string]string{}
 	for _, pid := range family() {
 		for _, inode := range inodes(strconv.Itoa(pid)) {
 			if name := all[inode]; name != "" {
-				held[inode] = name
+				w.noted[inode] = name
+				delete(w.others, inode)
 			}
 		}
 	}
-	return held, nil
+	return nil
 }
 
-// orphanSockets returns goccl's abstract sockets that no process holds, by inode.
-func orphanSockets() (map[string]string, error) {
+// due counts the sockets of a table that are not noted, and says whether to look for their holders. Whoever made a
+// socket holds it before the table has it, so the first look finds it; others may receive it later, for which there are
+// looks at the 2nd, 4th, 8th … time.
+func (w *Watch) due(all map[string]string) (look bool) {
+	for inode := range w.others {
+		if all[inode] == "" {
+			delete(w.others, inode)
+		}
+	}
+	for inode := range all {
+		if w.noted[inode] == "" {
+			w.others[inode]++
+			n := w.others[inode]
+			look = look || n&(n-1) == 0
+		}
+	}
+	return look
+}
+
+// orphans returns the noted sockets that no process holds, by inode.
+func (w *Watch) orphans() (map[string]string, error) {
 	all, err := sockets()
+	for inode := range all {
+		if w.noted[inode] == "" {
+			delete(all, inode)
+		}
+	}
 	if err == nil && len(all) > 0 {
 		for _, inode := range inodes("[0-9]*") {
 			delete(all, inode)
@@ -150,19 +170,12 @@ func inodes(processes string) []string {
 // family returns this process and its descendants.
 func family() []int {
 	children := map[int][]int{}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, path := range stats {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		var pid, parent int
-		_, rest, _ := strings.Cut(string(text), ") ") // a name may contain anything
-		if _, err := fmt.Sscanf(rest[min(len(rest), 2):], "%d", &parent); err != nil {
-			continue
-		}
-		if _, err := fmt.Sscanf(string(text), "%d", &pid); err == nil {
-			children[parent] = append(children[parent], pid)
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			if stat, err := proc.Read("/proc", pid); err == nil {
+				children[stat.Parent] = append(children[stat.Parent], pid)
+			}
 		}
 	}
 	all := []int{os.Getpid()}

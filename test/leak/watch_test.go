@@ -103,6 +103,34 @@ func TestLeftSocket(t *testing.T) {
 	nothing(t, w)
 }
 
+// TestDue looks for the holder of a socket at once, and then ever more rarely while there is none.
+func TestDue(t *testing.T) {
+	w := &Watch{noted: map[string]string{"1": "own"}, others: map[string]int{}}
+	if w.due(map[string]string{"1": "own"}) {
+		t.Error("a noted socket is looked up")
+	}
+	table, looks := map[string]string{"1": "own", "2": "foreign"}, 0
+	for range 64 {
+		if w.due(table) {
+			looks++
+		}
+	}
+	if looks != 7 {
+		t.Errorf("%d looks in 64, want 7", looks)
+	}
+	table["3"] = "new"
+	if !w.due(table) {
+		t.Error("a new socket is not looked up")
+	}
+	delete(table, "3")
+	if w.due(table) || len(w.others) != 1 {
+		t.Errorf("after a socket has gone %v are counted", w.others)
+	}
+	if table["3"] = "another"; !w.due(table) {
+		t.Error("a new socket with the inode of an old one is not looked up")
+	}
+}
+
 // TestOtherJobs looks for leftovers in a PID namespace, where the socket of a process outside has no holder.
 func TestOtherJobs(t *testing.T) {
 	mark(t)

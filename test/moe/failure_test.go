@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/engine/moe"
 	"github.com/goccl/goccl/test/commtest"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // fixed is a case that ranks can run by hand.
@@ -214,7 +215,10 @@ func TestAbortNamesTheCause(t *testing.T) {
 			}
 			done := make(chan error, 1)
 			go func() { done <- ranks[1].notify(fixed, 3) }()
-			time.Sleep(10 * time.Millisecond)
+			open := func(o record.Operation) bool { return o.IsOpen() }
+			for len(done) == 0 && !slices.ContainsFunc(ranks[1].C.Records().Operations, open) {
+				time.Sleep(time.Millisecond)
+			}
 			ranks[0].C.Abort(&goccl.Error{Op: "communicator", Rank: 0, Peer: 2, Err: because})
 			if err := <-done; !blamed(err, kind, "moe_notify", 2) {
 				t.Errorf("%s%v: %v", name, because, err)

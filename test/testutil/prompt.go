@@ -5,13 +5,23 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
-// Prompt runs f, which returns the duration of an operation, and fails the test when that exceeds limit three times
-// while the machine was not busy. A time on a busy machine says nothing: the test passes. f reports all other errors
-// itself.
-func Prompt(t testing.TB, limit time.Duration, f func() time.Duration) { prompt(t, limit, f, idle) }
+// Prompt runs f, which returns the duration of an operation and reports errors itself. With GOCCL_FULL=1 it fails the
+// test when the duration exceeds limit three times while the machine was not busy. Otherwise the duration is only
+// logged: make test must pass on any machine, and its own tests keep one busy.
+func Prompt(t testing.TB, limit time.Duration, f func() time.Duration) {
+	t.Helper()
+	if setting.Lenient().Full == "" {
+		t.Logf("it took %v; the limit is %v", f(), limit)
+		return
+	}
+	prompt(t, limit, f, idle)
+}
 
+// prompt lets the test pass where a busy machine may be why an operation is late.
 func prompt(t testing.TB, limit time.Duration, f func() time.Duration, idle func() (idle, all uint64)) {
 	t.Helper()
 	for late := 1; ; late++ {

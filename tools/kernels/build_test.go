@@ -32,6 +32,25 @@ func TestCommittedBuildsAreOfTheseSources(t *testing.T) {
 	}
 }
 
+// TestPick gives every group its part of the random numbers, and a larger group a smaller one.
+func TestPick(t *testing.T) {
+	root := tree(t, map[string]string{"a/a_sm90.cubin": strings.Repeat("x", 400),
+		"b/b_sm90.cubin": strings.Repeat("x", 100)})
+	var groups []*group
+	for _, name := range []string{"a", "b", "new"} {
+		groups = append(groups, &group{name: name, dir: filepath.Join(root, name)})
+	}
+	var found [3]int
+	for i := range 1150 { // 1/20 : 1/10 : 1
+		found[pick(groups, float64(i)/1150)]++
+	}
+	for i, want := range []int{50, 100, 1000} {
+		if found[i] < want-1 || found[i] > want+1 {
+			t.Errorf("group %d is chosen %d times of 1,150, want %d", i, found[i], want)
+		}
+	}
+}
+
 // tree makes a kernels folder from file names and texts.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,11 +69,25 @@ func (g *group) process(lib *nvrtc.Library, cfg config) error {
 	return printReport(g.name, outs, cfg.report)
 }
 
-// A check rebuilds the images of one architecture and this number of groups, unless it rebuilds all.
-const (
-	checked = 90
-	rebuilt = 1
-)
+// A check rebuilds the images of one group for this architecture, unless it rebuilds all.
+const checked = 90
+
+// pick returns a group to rebuild, by a random number below 1: the larger its image is, the less often, by the square
+// root, because compilers take as long as images are large.
+func pick(groups []*group, random float64) int {
+	sums := make([]float64, len(groups))
+	sum := 0.0
+	for i, g := range groups {
+		size := int64(1)
+		if info, err := os.Stat(filepath.Join(g.dir, fmt.Sprintf("%s_sm%d.cubin", g.name, checked))); err == nil {
+			size = max(size, info.Size())
+		}
+		sum += 1 / math.Sqrt(float64(size))
+		sums[i] = sum
+	}
+	i, _ := slices.BinarySearch(sums, random*sum)
+	return min(i, len(groups)-1)
+}
 
 // check compares the sources, and rebuilds images and compares them.
 func (g *group) check(old committed, compiler string, all bool) error {
