@@ -38,7 +38,8 @@ func TestCalls(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(root, "ncclabi"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	write("ncclabi/abi.h", "R(ncclGetUniqueId, (ncclUniqueId *)) \\\nO(ncclGather, (const void *, comm_t,\\\n\tstream_t))\n")
+	write("ncclabi/abi.h", "R(ncclGetUniqueId, (ncclUniqueId *)) \\\n"+
+		"O(ncclGather, (const void *, comm_t,\\\n\tstream_t))\n")
 	write("api.h", "R(cuCount, (int *)) \\\nO(cuPut, \\\n\t(CUstream, \\\n\tCUdeviceptr, unsigned))\n")
 	write("a.go", `package driver
 
