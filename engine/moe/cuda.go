@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -110,16 +111,20 @@ func (e *cudaEngine) launch(op string, seq uint64, s device.Stream, f *cuda.Func
 	return nil
 }
 
-// The share of the blocks that send: of rows in dispatch and in combine, and of packets in both. Measured on four H100
-// (bench/results/2026-11-26-4xH100-627cbe5).
+// The share of the blocks that send packets, measured on four H100 (bench/results/2026-11-26-4xH100-627cbe5).
+const packetSenders = 3. / 8
+
+// Of n ranks' plain rows, (n-1)/n are sent, and all are received or added. The factors weigh the two. Nine blocks fill
+// the links, and more take longer. Measured on two H200 with the traffic of two and of four ranks
+// (bench/results/2026-11-30-2xH200-939686cc).
 const (
-	dispatchSenders = 1. / 2
-	combineSenders  = 9. / 16
-	packetSenders   = 3. / 8
+	dispatchSenders = 1.05
+	combineSenders  = 1.3
+	fullSenders     = 9
 )
 
 // shared returns the blocks of a kernel, and how many of them send.
-func (e *cudaEngine) shared(wanted int, packets bool, share float64) (blocks, senders int) {
+func (e *cudaEngine) shared(wanted int, packets bool, factor float64) (blocks, senders int) {
 	switch {
 	case wanted != 0:
 	case e.b.cfg.Blocks != 0:
@@ -130,10 +135,12 @@ func (e *cudaEngine) shared(wanted int, packets bool, share float64) (blocks, se
 		wanted = DefaultBlocks
 	}
 	blocks = min(wanted, e.blocks)
-	if packets {
-		share = packetSenders
+	senders = int(packetSenders * float64(blocks))
+	if !packets {
+		share := factor * float64(e.b.size-1) / float64(2*e.b.size-1)
+		senders = min(int(math.Round(share*float64(blocks))), max(senders, fullSenders))
 	}
-	return blocks, max(1, int(share*float64(blocks)))
+	return blocks, max(1, senders)
 }
 
 func (e *cudaEngine) notify(seq uint64, a *NotifyArgs) error {

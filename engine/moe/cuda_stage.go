@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	maxStages = workThreads / 32
+	maxStages = 2 * workThreads / 32
 	// With fewer stages a block has no more in flight than by loads and stores.
 	minStages    = 4
-	barrierBytes = 8
+	barrierBytes = 16 // behind the stages, for each: barriers, and what a slot holds
 )
 
 // staging is what moves plain rows by bulk copies, through stages of shared memory: kernels/moe/stage.cuh. Places and

@@ -1,7 +1,7 @@
 // Adder: what the receiving blocks of combine do (combine.cuh).
 #pragma once
 
-#include <moe/combine.cuh>
+#include <moe/gather.cuh>
 
 namespace goccl {
 namespace moe {
@@ -26,8 +26,7 @@ struct Adder {
   GOCCL_DEVICE Terms termsOf(uint32_t token) const {
     const Route r = a.routes[token];
     Terms t;
-    uint32_t count = 0;
-    for (uint32_t m = r.mask; m != 0; m &= m - 1) ++count;
+    const uint32_t count = bits(r.mask);
     t.lanes = (1u << count) - 1;
     if (laneOf() >= count) return t;
     t.rank = static_cast<uint32_t>(r.order >> (4 * laneOf())) & 15;
@@ -43,7 +42,7 @@ struct Adder {
     const uint32_t k = laneOf();
     float sum = 0;
     for (uint32_t left = t.lanes; left != 0; left &= left - 1) {
-      const int lane = static_cast<int>(Terms::lowest(left));
+      const int lane = static_cast<int>(lowest(left));
       const uint8_t* row = shared(t.mine, static_cast<uint32_t>(lane));
       const uint32_t p = __shfl_sync(allLanes, t.rank, lane);
       if (k >= a.topK) continue;
@@ -74,34 +73,13 @@ struct Adder {
     }
   }
 
-  // gathered adds a token of plain rows by a stage, as much of each row at a time as the stage has room for.
-  GOCCL_DEVICE bool gathered(Mover& stage, const Terms& t, uint32_t token) const {
-    uint32_t count = 0;
-    for (uint32_t left = t.lanes; left != 0; left &= left - 1) ++count;
-    const uint32_t apart = count == 0 ? a.row.data : a.row.stage / count / 16 * 16;
-    stage.acquired();
-    for (uint32_t at = 0; at < a.row.data; at += apart) {
-      const uint32_t bytes = a.row.data - at < apart ? a.row.data - at : apart;
-      if (count != 0 && !stage.gather(t.mine + at, count, bytes, apart)) return false;
-      for (uint32_t i = laneOf() * 16; i < bytes; i += 32 * 16) {
-        Eight sum;
-        sum.clear();
-        for (uint32_t b = 0; b < 2; ++b)
-          if (a.bias[b] != nullptr) sum.add(loadVec(bias(b, token) + at + i));
-        for (uint32_t j = 0; j < count; ++j) sum.add(stage.vector(j, apart, i));
-        storeVec(a.out + static_cast<uint64_t>(token) * a.row.data + at + i, sum.narrow());
-      }
-    }
-    return true;
-  }
-
   // arrived waits for the plain rows of a token.
   GOCCL_DEVICE bool arrived(uint32_t token) const {
     uint32_t from = a.routes[token].mask;
     if (!ByExpert) from &= ~(1u << a.rank);
-    const bool ok = awaitPiece(a, a.row, from, token / pieceTokens, n);
+    const bool there = awaitPiece(a, a.row, from, token / pieceTokens, n, true) == Next::row;
     __syncwarp();
-    return ok;
+    return there;
   }
 
   // units loads units of terms' lines: Parts groups from unit `base` on. It waits for all of them together.
@@ -201,7 +179,7 @@ struct Adder {
     return elements<4, 2>(t, token, first, last) && rest(t, token, first > plain ? first : plain, end);
   }
 
-  GOCCL_DEVICE bool work(Mover& mover, Part part) const {
+  GOCCL_DEVICE bool work(Part part) const {
     if (own.lines())
       return Spans(part, a.row, a.tokens).each(a.tokens, [&](uint32_t token, uint32_t first, uint32_t end) {
         return span(token, first, end);
@@ -209,21 +187,19 @@ struct Adder {
     for (uint32_t token = part.at; token < a.tokens; token += part.of) {
       const Terms t = termsOf(token);
       if (!arrived(token)) return false;
-      if constexpr (Mover::gathers) {
-        if (!gathered(mover, t, token)) return false;
-      } else if (t.lanes <= 3) {
-        rows<2, 4>(t, token);
-      } else {
-        rows<4, 2>(t, token);
-      }
+      t.lanes <= 3 ? rows<2, 4>(t, token) : rows<4, 2>(t, token);
       if (a.outWeights != nullptr) weights(t, token);
     }
     return true;
   }
 
   GOCCL_DEVICE bool run() const {
-    return byWarps<Mover>(a.row, a.abort, blockIdx.x - a.senders, gridDim.x - a.senders,
-                          [&](Mover& mover, Part part) { return work(mover, part); });
+    const uint32_t block = blockIdx.x - a.senders, blocks = gridDim.x - a.senders;
+#if GOCCL_BULK
+    if constexpr (Mover::gathers)
+      if (!own.lines()) return Gather(a, own, n, block, blocks).run();
+#endif
+    return byWarps<Plain>(a.row, a.abort, block, blocks, [&](Plain&, Part part) { return work(part); });
   }
 };
 

@@ -7,7 +7,7 @@
 //   sender     1. begin: the peers have ended the combine before (memory.cuh)
 //              2. layout Experts: the weights of this rank's tokens
 //              3. to sources of few tokens: spans of lines, as packets
-//              4. to the others: a piece at a time, then its flag, when the next piece is on its way
+//              4. to the others: the rows of a piece, then its flag
 //   adder      1. wait for the rows of a token, in the order of its list
 //              2. add them in float32, round once
 #pragma once
@@ -53,6 +53,8 @@ struct Source {
   uint32_t rank, tokens;
   int64_t base;
 
+  GOCCL_DEVICE Source(const CombineArgs& args, uint32_t s, uint32_t count)
+      : a(args), rank(s), tokens(count), base(0) {}
   GOCCL_DEVICE Source(const CombineArgs& args, uint32_t s)
       : a(args), rank(s), tokens(static_cast<uint32_t>(args.sourceTokens[s])), base(0) {
 #pragma unroll 1
@@ -70,10 +72,14 @@ struct Source {
     return a.x + (x * a.rows + static_cast<uint64_t>(in)) * a.row.data;
   }
 
+  // listOf are the weights that go with a row.
+  GOCCL_DEVICE const float* listOf(int32_t place) const {
+    return a.weights + static_cast<uint64_t>(base + place) * a.topK;
+  }
   // listed is 8 bytes of the weights that go with a row, from an offset in them on.
   GOCCL_DEVICE uint2 listed(int32_t place, uint32_t offset) const {
     if (offset >= a.row.lists) return make_uint2(0, 0);
-    const float* list = a.weights + static_cast<uint64_t>(base + place) * a.topK;
+    const float* list = listOf(place);
     const uint32_t i = offset / 4;
     return make_uint2(floatBits(list[i]), i + 1 < a.topK ? floatBits(list[i + 1]) : 0);
   }
@@ -204,45 +210,82 @@ GOCCL_DEVICE bool returnLines(const CombineArgs& a, Part part, uint32_t n) {
   });
 }
 
+// Returning are the rows of a warp's pieces, of the sources in turn.
+template <bool ByExpert>
+struct Returning {
+  const CombineArgs& a;
+  const uint32_t n;
+  Turns turns;
+  uint32_t left = 0;  // tokens of the piece whose rows are still to be sent
+  int32_t mine = -1;  // lane t: the place of token t, in the layout Rows
+  Entries weights;
+
+  static constexpr uint32_t last = 1u << 31;
+
+  GOCCL_DEVICE Returning(const CombineArgs& args, Part part, uint32_t number)
+      : a(args), n(number), turns(args, part, args.row.packets), weights{args.topK} {}
+
+  // An item has the row in the layout Rows, and the source; the last one of a piece is marked.
+  GOCCL_DEVICE Next next(Item& item, bool) {
+    while (left == 0) {
+      if (!turns.next(ByExpert ? a.nranks : a.nranks - 1, [&](uint32_t k) { return peerAfter(a, k); }))
+        return Next::end;
+      bool is = false;
+      if (laneOf() < turns.count()) {
+        const int32_t* places = placesOf(a, turns.source, turns.first() + laneOf());
+        mine = places[0];
+        is = present(a, places);
+      }
+      left = __ballot_sync(allLanes, is);
+      if (ByExpert || a.row.lists == 0) continue;
+      const uint32_t base = turns.baseOf();
+      weights.load(turns.count(), [&](uint32_t t, uint32_t k) {
+        const int32_t place = placesOf(a, turns.source, turns.first() + t)[0];
+        return place < 0 ? 0 : floatBits(a.weights[static_cast<uint64_t>(base + place) * a.topK + k]);
+      });
+    }
+    const uint32_t t = lowest(left);
+    left &= left - 1;
+    item = {turns.first() + t, 0, turns.source | (left == 0 ? last : 0)};
+    if (!ByExpert)
+      item.where = turns.baseOf() + static_cast<uint32_t>(__shfl_sync(allLanes, mine, static_cast<int>(t)));
+    return Next::row;
+  }
+  GOCCL_DEVICE uint32_t source(const Item& item) const { return item.what & ~last; }
+  GOCCL_DEVICE const uint8_t* from(const Item& item) const {
+    return a.x + static_cast<uint64_t>(item.where) * a.row.data;
+  }
+  template <class Put>
+  GOCCL_DEVICE void tail(const Item& item, Put put) const {
+    if (a.row.lists == 0) return;
+    const uint32_t t = item.token - turns.first(), k = 2 * laneOf();
+    const uint32_t low = weights.of(t, k), high = weights.of(t, k + 1);
+    if (k < a.topK) put(a.row.data + k * 4, make_uint2(low, k + 1 < a.topK ? high : 0));
+  }
+  GOCCL_DEVICE uint32_t places(const Item&) const { return 1; }
+  GOCCL_DEVICE uint8_t* place(const Item& item, uint32_t) const {
+    return rowAt(a, a.row, source(item), a.rank, item.token);
+  }
+  GOCCL_DEVICE void done(const Item& item) const {
+    if ((item.what & last) == 0) return;
+    __syncwarp();
+    if (laneOf() == 0) storeRelease<Scope::sys>(flagAt(a, a.row, source(item), a.rank, item.token / pieceTokens), n);
+  }
+};
+
 // returnPieces is step 4.
 template <bool ByExpert, class Mover>
 GOCCL_DEVICE bool returnPieces(const CombineArgs& a, Mover& mover, Part part, uint32_t n) {
-  uint32_t* sent = nullptr;  // the flag of a piece that is to be set
-  auto publish = [&] {
-    if (sent == nullptr) return;
-    mover.settle();
-    if (laneOf() == 0) storeRelease<Scope::sys>(sent, n);
-    sent = nullptr;
-  };
-  auto give = [&](const Source& s, uint32_t piece) {
-    const uint32_t first = piece * pieceTokens;
-    const uint32_t count = s.tokens - first < pieceTokens ? s.tokens - first : pieceTokens;
-    const uint32_t here =
-        __ballot_sync(allLanes, laneOf() < count && present(a, placesOf(a, s.rank, first + laneOf())));
-    for (uint32_t t = 0; t < count; ++t) {
-      if ((here >> t & 1) == 0) continue;
-      const uint32_t token = first + t;
-      const int32_t* places = placesOf(a, s.rank, token);
-      auto rest = [&](uint32_t at) { return s.listed(places[0], at - a.row.data); };
-      auto place = [&](uint32_t) { return rowAt(a, a.row, s.rank, a.rank, token); };
-      const bool ok = ByExpert ? returnSum(s, places, token, n)
-                               : mover.send(s.rowOf(places[0]), a.row, rest, publish, 1, place);
-      if (!ok) return false;
+  Returning<ByExpert> rows(a, part, n);
+  if constexpr (ByExpert) {
+    for (Item item; rows.next(item, true) == Next::row; rows.done(item)) {
+      const Source s(a, rows.source(item), 0);
+      if (!returnSum(s, placesOf(a, s.rank, item.token), item.token, n)) return false;
     }
-    publish();
-    sent = flagAt(a, a.row, s.rank, a.rank, piece);
     return true;
-  };
-  uint32_t most = 0;
-  eachSource(a, [&](const Source& s) {
-    if (!s.lines() && pieces(s.tokens) > most) most = pieces(s.tokens);
-    return true;
-  });
-  for (uint32_t piece = part.at; piece < most; piece += part.of)
-    if (!eachSource(a, [&](const Source& s) { return s.lines() || piece >= pieces(s.tokens) || give(s, piece); }))
-      return false;
-  publish();
-  return true;
+  } else {
+    return mover.send(a.row, rows);
+  }
 }
 
 template <bool ByExpert, class Mover>

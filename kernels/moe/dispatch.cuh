@@ -1,9 +1,8 @@
 // Dispatch: each token goes once to each rank that its list names, and from there to the caller's rows.
 //
 // The first `senders` blocks send, the others receive (receive.cuh). A sender reads a row once and stores it to all
-// ranks of its token, which spreads its stores over the links: with loads and stores, because bulk copies to several
-// ranks take longer (4,096 tokens of 14 KiB between four H100: 8 blocks send in 496 µs, with stages in 551). The rank's
-// own rows never travel.
+// ranks of its token, which spreads its stores over the links. The rank's own rows never travel. The flag of a piece
+// goes to the ranks to which it has a row.
 //
 //   sender     1. begin: the peers have ended the dispatch before (memory.cuh)
 //              2. a rank of few tokens: spans of lines, as packets
@@ -97,48 +96,73 @@ GOCCL_DEVICE void sendSpan(const DispatchArgs& a, uint32_t n, uint32_t token, ui
   }
 }
 
-// tellPiece tells the peers that a piece is there.
-GOCCL_DEVICE void tellPiece(const DispatchArgs& a, uint32_t mask, uint32_t piece, uint32_t n) {
-  for (uint32_t k = 1; k < a.nranks; ++k)
-    if (const uint32_t p = peerAfter(a, k); !masked(mask, p))
-      storeRelease<Scope::sys>(flagAt(a, a.row, p, a.rank, piece), n);
-}
+// Outgoing are a warp's rows for peers.
+struct Outgoing {
+  const DispatchArgs& a;
+  const Part part;
+  const uint32_t n;
+  uint32_t piece, first = 0, left = 0;  // the tokens of the piece that are still to be sent
+  uint32_t mine = 0, all = 0;           // lane t: the peers of token t; and of all tokens of the piece
+  Entries experts, weights;
 
-// sendPieces sends a warp's pieces.
-GOCCL_DEVICE bool sendPieces(const DispatchArgs& a, Plain& mover, Part part, uint32_t n) {
-  constexpr uint32_t nothing = 0xffffffffu;
-  const uint32_t gone = maskOf(a);
-  uint32_t sent = nothing;  // a piece whose flag is to be set
-  auto publish = [&] {
-    if (sent == nothing) return;
-    mover.settle();
-    if (laneOf() == 0) tellPiece(a, gone, sent, n);
-    sent = nothing;
-  };
-  for (uint32_t piece = part.at; piece < pieces(a.tokens); piece += part.of) {
-    const uint32_t first = piece * pieceTokens;
-    const uint32_t count = a.tokens - first < pieceTokens ? a.tokens - first : pieceTokens;
-    const uint32_t mine = laneOf() < count ? a.routes[first + laneOf()].mask & ~(1u << a.rank) : 0;
-    for (uint32_t t = 0; t < count; ++t) {
-      const uint32_t token = first + t, mask = __shfl_sync(allLanes, mine, static_cast<int>(t));
-      auto rest = [&](uint32_t at) { return wordOf(a, token, at); };
-      auto place = [&](uint32_t k) {
-        const uint32_t p = peerAfter(a, k + 1);
-        return (mask >> p & 1) != 0 ? rowAt(a, a.row, p, a.rank, token) : nullptr;
-      };
-      if (mask != 0 && !mover.send(a.x + token * a.xStride, a.row, rest, publish, a.nranks - 1, place)) return false;
+  GOCCL_DEVICE Outgoing(const DispatchArgs& args, Part p, uint32_t number)
+      : a(args), part(p), n(number), piece(p.at), experts{a.topK}, weights{a.topK} {}
+
+  // An item has the token's peers, and the last one of a piece the peers to be told.
+  GOCCL_DEVICE Next next(Item& item, bool) {
+    for (; left == 0; piece += part.of) {
+      if (piece >= pieces(a.tokens)) return Next::end;
+      first = piece * pieceTokens;
+      const uint32_t count = minOf(a.tokens - first, pieceTokens);
+      mine = laneOf() < count ? a.routes[first + laneOf()].mask & ~(1u << a.rank) : 0;
+      if (a.row.lists != 0) {
+        experts.load(count, [&](uint32_t t, uint32_t k) { return listWord(a, first + t, k); });
+        weights.load(count, [&](uint32_t t, uint32_t k) { return listWord(a, first + t, a.topK + k); });
+      }
+      left = __ballot_sync(allLanes, mine != 0);
+      all = __reduce_or_sync(allLanes, mine);
     }
-    publish();
-    sent = piece;
+    const uint32_t t = lowest(left);
+    left &= left - 1;
+    item = {first + t, __shfl_sync(allLanes, mine, static_cast<int>(t)), left == 0 ? all : 0};
+    return Next::row;
   }
-  publish();
-  return true;
-}
+  GOCCL_DEVICE const uint8_t* from(const Item& item) const { return a.x + item.token * a.xStride; }
+  template <class Put>
+  GOCCL_DEVICE void tail(const Item& item, Put put) const {
+    const uint32_t list = a.row.data + a.row.scales, t = item.token - first;
+    for (uint32_t at = a.row.data + laneOf() * 8; at < list; at += 32 * 8) put(at, wordOf(a, item.token, at));
+    if (a.row.lists == 0) return;
+    uint32_t word[2];
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+      const uint32_t w = 2 * laneOf() + i, k = w < a.topK ? w : w - a.topK;
+      const uint32_t expert = experts.of(t, k), weight = weights.of(t, k);
+      word[i] = w < a.topK ? expert : weight;
+    }
+    if (laneOf() < a.topK) put(list + laneOf() * 8, make_uint2(word[0], word[1]));
+  }
+  GOCCL_DEVICE uint32_t places(const Item&) const { return a.nranks - 1; }
+  GOCCL_DEVICE uint8_t* place(const Item& item, uint32_t k) const {
+    const uint32_t p = peerAfter(a, k + 1);
+    return (item.where >> p & 1) != 0 ? rowAt(a, a.row, p, a.rank, item.token) : nullptr;
+  }
+  GOCCL_DEVICE void done(const Item& item) const {
+    if (item.what == 0) return;
+    __syncwarp();
+    if ((item.what >> laneOf() & 1) != 0)
+      storeRelease<Scope::sys>(flagAt(a, a.row, laneOf(), a.rank, item.token / pieceTokens), n);
+  }
+};
 
+template <class Mover>
 GOCCL_DEVICE bool send(const DispatchArgs& a, uint32_t n) {
   if (!begin(a, n)) return false;
-  return byWarps<Plain>(a.row, a.abort, blockIdx.x, a.senders, [&](Plain& mover, Part part) {
-    if (a.tokens > a.row.packets) return sendPieces(a, mover, part, n);
+  return byWarps<Mover>(a.row, a.abort, blockIdx.x, a.senders, [&](Mover& mover, Part part) {
+    if (a.tokens > a.row.packets) {
+      Outgoing rows(a, part, n);
+      return mover.send(a.row, rows);
+    }
     return Spans(part, a.row, a.tokens).each(a.tokens, [&](uint32_t token, uint32_t first, uint32_t end) {
       sendSpan(a, n, token, first, end);
       return true;

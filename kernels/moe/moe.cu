@@ -14,7 +14,7 @@ GOCCL_KERNEL(moe_notify, threads, 1, NotifyArgs) { notify(a); }
 GOCCL_KERNEL(moe_dispatch, threads, 1, DispatchArgs) { dispatch<Plain>(a); }
 GOCCL_KERNEL(moe_combine_rows, threads, 1, CombineArgs) { combine<false, Plain>(a); }
 GOCCL_KERNEL(moe_combine_experts, threads, 1, CombineArgs) { combine<true, Plain>(a); }
-#if GOCCL_STAGES
+#if GOCCL_BULK
 GOCCL_KERNEL(moe_dispatch_staged, threads, 1, DispatchArgs) { dispatch<Stage>(a); }
 GOCCL_KERNEL(moe_combine_staged, threads, 1, CombineArgs) { combine<false, Stage>(a); }
 #else  // every image has the same kernels

@@ -72,14 +72,6 @@ GOCCL_DEVICE uint32_t* scratch() {
 }
 static_assert(maxWarps * maxRanks <= 1024, "counts fit");
 
-GOCCL_DEVICE uint32_t bits(uint32_t v) {
-#if GOCCL_CUDA
-  return static_cast<uint32_t>(__popc(v));
-#else
-  return static_cast<uint32_t>(__builtin_popcount(v));
-#endif
-}
-
 // tell is steps 1 to 3.
 GOCCL_DEVICE void tell(const NotifyArgs& a, uint32_t p, uint32_t n, uint32_t* shared) {
   LL8Packet* out = noteAt(a, p, a.rank, n);

@@ -1,4 +1,15 @@
 // Plain: how a warp moves rows by loads and stores. Stage (stage.cuh) does the same by bulk copies.
+//
+// The rows of a warp come from an object with
+//
+//   next(item, wait)   the next row that the warp moves. With wait it waits until the row is there
+//   from(item)         where its elements are
+//   tail(item, put)    calls put(offset, 8 bytes) with what follows them: of the row that next returned last
+//   rest(item, at)     8 bytes of it, where it is not behind the elements
+//   places(item)       the number of places to which it goes, and place(item, k) each of them, or null
+//   done(item)         what follows when the row, and all before it, are in their places
+//
+// All lanes of the warp call them.
 #pragma once
 
 #include <moe/warps.cuh>
@@ -6,60 +17,64 @@
 namespace goccl {
 namespace moe {
 
-struct Plain {
-  const uint8_t* row = nullptr;  // that receive has moved
+constexpr uint32_t ringDepth = 2;  // stages of a warp that has any: with 3, and fewer warps, 16 blocks take 5 % longer
 
+struct Plain {
   static constexpr bool gathers = false;
 
   static GOCCL_DEVICE uint32_t warps(const Row&) { return blockDim.x / 32; }
+  static GOCCL_DEVICE void acquired() { __syncwarp(); }
   GOCCL_DEVICE Plain(const Row&, AbortBlock*) {}
 
-  // send stores a row to place(0) to place(count - 1), of which some may be null: its elements from x, and what
-  // rest(offset) returns behind them, 8 bytes each. It calls begun once, where stores of earlier rows may be published.
-  // All lanes call it; it returns false to all of them after an abort.
-  template <class Rest, class Begun, class Place>
-  GOCCL_DEVICE bool send(const uint8_t* x, const Row& r, Rest rest, Begun begun, uint32_t count, Place place) {
-    begun();
+  // send moves rows to peers: elements and what follows them.
+  template <class Rows>
+  GOCCL_DEVICE bool send(const Row& r, Rows& rows) {
     const uint32_t vectors = r.data / 16;
     constexpr uint32_t flight = 4;
-    for (uint32_t i = laneOf(); i < vectors; i += flight * 32) {
-      uint4 v[flight];
-#pragma unroll
-      for (uint32_t j = 0; j < flight; ++j)
-        if (i + j * 32 < vectors) v[j] = loadVec(x + static_cast<uint64_t>(i + j * 32) * 16);
-#pragma unroll 1
-      for (uint32_t k = 0; k < count; ++k) {
-        uint8_t* to = place(k);
-        if (to == nullptr) continue;
+    for (Item item;;) {
+      const Next next = rows.next(item, true);
+      if (next != Next::row) return next == Next::end;
+      const uint32_t count = rows.places(item);
+      const uint8_t* x = rows.from(item);
+      for (uint32_t i = laneOf(); i < vectors; i += flight * 32) {
+        uint4 v[flight];
 #pragma unroll
         for (uint32_t j = 0; j < flight; ++j)
-          if (i + j * 32 < vectors) storeVec(to + static_cast<uint64_t>(i + j * 32) * 16, v[j]);
+          if (i + j * 32 < vectors) v[j] = loadVec(x + static_cast<uint64_t>(i + j * 32) * 16);
+#pragma unroll 1
+        for (uint32_t k = 0; k < count; ++k) {
+          uint8_t* to = rows.place(item, k);
+          if (to == nullptr) continue;
+#pragma unroll
+          for (uint32_t j = 0; j < flight; ++j)
+            if (i + j * 32 < vectors) storeVec(to + static_cast<uint64_t>(i + j * 32) * 16, v[j]);
+        }
       }
-    }
-    for (uint32_t at = r.data + laneOf() * 8; at < r.bytes; at += 32 * 8) {
-      const uint2 v = rest(at);
+      rows.tail(item, [&](uint32_t at, uint2 v) {
 #pragma unroll 1
-      for (uint32_t k = 0; k < count; ++k)
-        if (uint8_t* to = place(k)) storeVec2(to + at, v);
+        for (uint32_t k = 0; k < count; ++k)
+          if (uint8_t* to = rows.place(item, k)) storeVec2(to + at, v);
+      });
+      __syncwarp();
+      rows.done(item);
     }
-    return true;
   }
 
-  // receive stores the elements of a row of `bytes` bytes. word(offset) is then 8 bytes of it, until the next row.
-  template <class Place>
-  GOCCL_DEVICE bool receive(const uint8_t* from, const Row& r, uint32_t, uint32_t count, Place place) {
-    row = from;
+  // receive moves the elements of rows, and lets keep(item, word) have the rest: word(offset) is 8 bytes of it.
+  template <class Rows>
+  GOCCL_DEVICE bool receive(const Row& r, Rows& rows) {
+    for (Item item;;) {
+      const Next next = rows.next(item, true);
+      if (next != Next::row) return next == Next::end;
+      const uint8_t* from = rows.from(item);
 #pragma unroll 1
-    for (uint32_t k = 0; k < count; ++k)
-      if (uint8_t* to = place(k)) copyVectors<4>(to, from, r.data / 16, laneOf(), 32);
-    return true;
+      for (uint32_t k = 0; k < rows.places(item); ++k)
+        if (uint8_t* to = rows.place(item, k)) copyVectors<4>(to, from, r.data / 16, laneOf(), 32);
+      rows.keep(item, [&](uint32_t offset) {
+        return rows.apart(item) ? rows.rest(item, offset) : loadVec2(from + offset);
+      });
+    }
   }
-  GOCCL_DEVICE uint2 word(uint32_t offset) const { return loadVec2(row + offset); }
-
-  // Call acquired() after an acquire and before reading the data, settle() before lane 0 releases what the warp wrote.
-  // All lanes call them.
-  GOCCL_DEVICE void acquired() const { __syncwarp(); }
-  GOCCL_DEVICE void settle() { __syncwarp(); }
 };
 
 // byWarps calls work(mover, part) on each warp of a block that moves rows, and returns to all threads of the block
@@ -67,10 +82,10 @@ struct Plain {
 template <class Mover, class Work>
 GOCCL_DEVICE bool byWarps(const Row& r, AbortBlock* abort, uint32_t block, uint32_t blocks, Work work) {
   bool ok = true;
-  if (threadIdx.x / 32 < Mover::warps(r)) {
+  const uint32_t warps = Mover::warps(r);
+  if (threadIdx.x / 32 < warps) {
     Mover mover(r, abort);
-    ok = work(mover, partOf(Mover::warps(r), block, blocks));
-    mover.settle();
+    ok = work(mover, partOf(warps, block, blocks));
   }
   return !__syncthreads_or(!ok);
 }

@@ -2,7 +2,7 @@
 //
 //   receiver   1. spans of the lines of sources of few tokens: wait for the packets, store their payload
 //              2. pieces of the other sources, the own ones first, then in the order in which they are sent: wait for
-//                 the flag, copy the rows
+//                 the flag, where the piece has a row for this rank, copy the rows
 //              3. lists behind the last row are empty
 //
 // The own rows are taken from where the caller has them.
@@ -17,17 +17,19 @@ namespace moe {
 struct Target {
   const DispatchArgs& a;
   uint32_t source;
-  int32_t base;  // place of the source's first row
+  uint32_t base;  // place of the source's first row
+
+  GOCCL_DEVICE Target(const DispatchArgs& args, uint32_t s, uint32_t first) : a(args), source(s), base(first) {}
 
   GOCCL_DEVICE Target(const DispatchArgs& args, uint32_t s) : a(args), source(s), base(0) {
 #pragma unroll 1
-    for (uint32_t q = 0; q < s; ++q) base += a.counts[q];
+    for (uint32_t q = 0; q < s; ++q) base += static_cast<uint32_t>(a.counts[q]);
   }
 
   // rowOf is the caller's row for a place, or -1 if RecvX has no room.
   GOCCL_DEVICE int64_t rowOf(int32_t place) const {
     if (!a.byExpert) {
-      const int64_t row = base + place;
+      const int64_t row = static_cast<int64_t>(base) + place;
       return row < static_cast<int64_t>(a.recvRows) ? row : -1;
     }
     const uint32_t x = static_cast<uint32_t>(place) >> placeBits;
@@ -35,13 +37,14 @@ struct Target {
     return in < static_cast<int64_t>(a.recvRows) ? x * static_cast<int64_t>(a.recvRows) + in : -1;
   }
 
-  // forEach calls f with each row of a token.
-  template <class F>
-  GOCCL_DEVICE void forEach(const int32_t* places, F f) const {
+  // forEach calls f with each row of a token, whose places are at(0) and so on.
+  template <class At, class F>
+  GOCCL_DEVICE void forEach(At at, F f) const {
 #pragma unroll 1
     for (uint32_t k = 0; k < perToken(a); ++k) {
-      if (places[k] < 0) continue;
-      const int64_t row = rowOf(places[k]);
+      const int32_t place = at(k);
+      if (place < 0) continue;
+      const int64_t row = rowOf(place);
       if (row >= 0)
         f(static_cast<uint64_t>(row));
       else if (laneOf() == 0)
@@ -129,11 +132,12 @@ GOCCL_DEVICE uint32_t itemOf(const DispatchArgs& a, const uint8_t* lines, uint32
 GOCCL_DEVICE Status receiveSpan(const Target& to, uint32_t n, uint32_t token, uint32_t first, uint32_t end) {
   constexpr uint32_t flight = 8;
   const DispatchArgs& a = to.a;
-  const int32_t* places = placesOf(a, to.source, token);
-  if (!present(a, places)) return statusOk;
+  const int32_t* list = placesOf(a, to.source, token);
+  if (!present(a, list)) return statusOk;
+  auto places = [&](uint32_t k) { return list[k]; };
   const bool own = to.source == a.rank;
   const uint8_t* lines = linesAt(a, a.row, a.rank, to.source, token);
-  const uint32_t plain = plainUnits(a.row), list = listOffset(a);
+  const uint32_t plain = plainUnits(a.row), lists = listOffset(a);
   const uint32_t last = end < plain ? end : plain;
   for (uint32_t base = first; base < last; base += flight * 32) {
     uint4 v[flight];
@@ -163,8 +167,8 @@ GOCCL_DEVICE Status receiveSpan(const Target& to, uint32_t n, uint32_t token, ui
       if (s != statusOk) return s;
     }
     to.forEach(places, [&](uint64_t row) {
-      if (offset < list) to.storeWord8(row, offset, make_uint2(v[0].x, v[0].y));
-      if (offset + 8 < list && !ll128HasFlag(unit)) to.storeWord8(row, offset + 8, make_uint2(v[0].z, v[0].w));
+      if (offset < lists) to.storeWord8(row, offset, make_uint2(v[0].x, v[0].y));
+      if (offset + 8 < lists && !ll128HasFlag(unit)) to.storeWord8(row, offset + 8, make_uint2(v[0].z, v[0].w));
     });
   }
   if (end != lineUnits(a.row)) return statusOk;
@@ -199,51 +203,78 @@ GOCCL_DEVICE bool receiveLines(const DispatchArgs& a, Part part, uint32_t n) {
   return true;
 }
 
-// receivePiece copies the rows of a piece.
+// Incoming are the rows of a warp's pieces: the own ones first, then those of the sources in turn.
 template <class Mover>
-GOCCL_DEVICE bool receivePiece(const DispatchArgs& a, Mover& mover, uint32_t source, uint32_t piece, uint32_t n) {
-  const bool own = source == a.rank;
-  const Target to(a, source);
-  const uint32_t tokens = static_cast<uint32_t>(a.sourceTokens[source]), first = piece * pieceTokens;
-  const uint32_t count = tokens - first < pieceTokens ? tokens - first : pieceTokens;
-  const uint32_t here =
-      __ballot_sync(allLanes, laneOf() < count && present(a, placesOf(a, source, first + laneOf())));
-  if (!own && !awaitPiece(a, a.row, 1u << source, piece, n)) return false;
-  mover.acquired();
-  for (uint32_t t = 0; t < count; ++t) {
-    if ((here >> t & 1) == 0) continue;
-    const uint32_t token = first + t;
-    const int32_t* places = placesOf(a, source, token);
-    const uint8_t* from = own ? a.x + token * a.xStride : rowAt(a, a.row, a.rank, source, token);
-    auto place = [&](uint32_t k) {
-      const int64_t row = places[k] < 0 ? -1 : to.rowOf(places[k]);
-      return row < 0 ? nullptr : a.recvX + static_cast<uint64_t>(row) * a.row.data;
-    };
-    if (!mover.receive(from, a.row, own ? a.row.data : a.row.bytes, perToken(a), place)) return false;
-    auto word = [&](uint32_t offset) { return own ? wordOf(a, token, offset) : mover.word(offset); };
-    to.forEach(places, [&](uint64_t row) { storeRest(to, row, token, word); });
-  }
-  return true;
-}
+struct Incoming {
+  const DispatchArgs& a;
+  const uint32_t n;
+  Turns turns;
+  bool own = true;
+  uint32_t here = 0, left = 0;  // tokens of the piece that come here, until it is there; those still to be taken
+  int32_t mine = -1;            // lane t: the place of token t, in the layout Rows
 
-// receivePieces is step 2.
-template <class Mover>
-GOCCL_DEVICE bool receivePieces(const DispatchArgs& a, Mover& mover, Part part, uint32_t n) {
-  auto piecesOf = [&](uint32_t s) { return inLines(a, s) ? 0 : pieces(static_cast<uint32_t>(a.sourceTokens[s])); };
-  uint32_t most = 0;
-  for (uint32_t s = 0; s < a.nranks; ++s) {
-    const uint32_t p = s == a.rank ? 0 : piecesOf(s);
-    most = p > most ? p : most;
-  }
-  for (uint32_t piece = part.at; piece < piecesOf(a.rank); piece += part.of)
-    if (!receivePiece(a, mover, a.rank, piece, n)) return false;
-  for (uint32_t piece = part.at; piece < most; piece += part.of)
-    for (uint32_t k = 1; k < a.nranks; ++k) {
-      const uint32_t s = peerBefore(a, k);
-      if (piece < piecesOf(s) && !receivePiece(a, mover, s, piece, n)) return false;
+  GOCCL_DEVICE Incoming(const DispatchArgs& args, Part part, uint32_t number)
+      : a(args), n(number), turns(args, part, args.row.packets) {}
+
+  // An item has the token's row in the layout Rows, and its source.
+  GOCCL_DEVICE Next next(Item& item, bool wait) {
+    while (left == 0) {
+      if (here == 0) {
+        if (!(own ? turns.next(1, [&](uint32_t) { return a.rank; })
+                  : turns.next(a.nranks - 1, [&](uint32_t k) { return peerBefore(a, k); }))) {
+          if (!own) return Next::end;
+          own = false;
+          turns.again();
+          continue;
+        }
+        bool is = false;
+        if (laneOf() < turns.count()) {
+          const int32_t* places = placesOf(a, turns.source, turns.first() + laneOf());
+          mine = places[0];
+          is = present(a, places);
+        }
+        here = __ballot_sync(allLanes, is);
+        if (here == 0) continue;
+      }
+      if (!own) {
+        const Next there = awaitPiece(a, a.row, 1u << turns.source, turns.piece, n, wait);
+        if (there != Next::row) return there;
+        Mover::acquired();
+      }
+      left = here, here = 0;
     }
-  return true;
-}
+    const uint32_t t = lowest(left);
+    left &= left - 1;
+    const uint32_t place = static_cast<uint32_t>(__shfl_sync(allLanes, mine, static_cast<int>(t)));
+    item = {turns.first() + t, turns.baseOf() + place, turns.source};
+    return Next::row;
+  }
+
+  GOCCL_DEVICE bool apart(const Item& item) const { return item.what == a.rank; }
+  GOCCL_DEVICE const uint8_t* from(const Item& item) const {
+    return apart(item) ? a.x + item.token * a.xStride : rowAt(a, a.row, a.rank, item.what, item.token);
+  }
+  GOCCL_DEVICE uint2 rest(const Item& item, uint32_t at) const { return wordOf(a, item.token, at); }
+  GOCCL_DEVICE uint32_t places(const Item&) const { return perToken(a); }
+  GOCCL_DEVICE uint8_t* place(const Item& item, uint32_t k) const {
+    const int32_t p = placeOf(item, k);
+    for (uint32_t j = 0; j < k; ++j)
+      if (placeOf(item, j) == p) return nullptr;  // the list names the expert twice
+    const int64_t row = p < 0 ? -1 : Target(a, item.what, 0).rowOf(p);
+    return row < 0 ? nullptr : a.recvX + static_cast<uint64_t>(row) * a.row.data;
+  }
+  // keep stores what a row has behind its elements; word(offset) is 8 bytes of it.
+  template <class Word>
+  GOCCL_DEVICE void keep(const Item& item, Word word) const {
+    const Target to(a, item.what, 0);
+    to.forEach([&](uint32_t k) { return placeOf(item, k); }, [&](uint64_t row) { storeRest(to, row, item.token, word); });
+  }
+
+ private:
+  GOCCL_DEVICE int32_t placeOf(const Item& item, uint32_t k) const {
+    return a.byExpert ? placesOf(a, item.what, item.token)[k] : static_cast<int32_t>(item.where);
+  }
+};
 
 // noLists is step 3.
 GOCCL_DEVICE void noLists(const DispatchArgs& a, uint32_t block, uint32_t blocks) {
@@ -259,7 +290,9 @@ template <class Mover>
 GOCCL_DEVICE bool receive(const DispatchArgs& a, uint32_t n) {
   const uint32_t block = blockIdx.x - a.senders, blocks = gridDim.x - a.senders;
   const bool ok = byWarps<Mover>(a.row, a.abort, block, blocks, [&](Mover& mover, Part part) {
-    return receiveLines(a, part, n) && receivePieces(a, mover, part, n);
+    if (!receiveLines(a, part, n)) return false;
+    Incoming<Mover> rows(a, part, n);
+    return mover.receive(a.row, rows);
   });
   if (ok) noLists(a, block, blocks);
   return ok;
@@ -269,7 +302,7 @@ template <class Mover>
 GOCCL_DEVICE void dispatch(const DispatchArgs& a) {
   const uint32_t n = number(a);
   if (!current(a)) return;
-  if (blockIdx.x < a.senders ? send(a, n) : receive<Mover>(a, n)) end(a, n);
+  if (blockIdx.x < a.senders ? send<Mover>(a, n) : receive<Mover>(a, n)) end(a, n);
 }
 
 }  // namespace moe

@@ -48,10 +48,14 @@ struct Eight {
     uint32_t w[4];
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) {
+#if GOCCL_CUDA
+      asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w[i]) : "f"(v[2 * i + 1]), "f"(v[2 * i]));
+#else
       Bfloat16 a, b;
       fromFloat(v[2 * i], a);
       fromFloat(v[2 * i + 1], b);
       w[i] = a.bits | static_cast<uint32_t>(b.bits) << 16;
+#endif
     }
     return make_uint4(w[0], w[1], w[2], w[3]);
   }
@@ -64,6 +68,8 @@ struct Terms {
   float factor = 0;
   uint32_t rank = 0;  // where the row comes from
   uint32_t lanes = 0;
+
+  GOCCL_DEVICE uint32_t count() const { return bits(lanes); }
 
   // add adds what load(rows, own ranks, which, out) brings of up to `Together` terms at once: out[term][part], of
   // terms for which `which` has a bit. It returns false to all lanes when load does.
@@ -92,14 +98,6 @@ struct Terms {
           for (uint32_t u = 0; u < Parts; ++u) Weighted ? sum[u].addProduct(f[j], v[j][u]) : sum[u].add(v[j][u]);
     }
     return true;
-  }
-
-  static GOCCL_DEVICE uint32_t lowest(uint32_t bits) {
-#if GOCCL_CUDA
-    return static_cast<uint32_t>(__ffs(static_cast<int>(bits))) - 1;
-#else
-    return static_cast<uint32_t>(__builtin_ctz(bits));
-#endif
   }
 };
 

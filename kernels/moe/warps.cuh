@@ -30,6 +30,76 @@ GOCCL_DEVICE Part partOf(uint32_t warps, uint32_t block, uint32_t blocks) {
   return Part{threadIdx.x / 32 * blocks + block, warps * blocks};
 }
 
+// Item is a row that a warp moves, or a part of one. The object that it comes from says what the words are.
+struct Item {
+  uint32_t token, where, what;
+
+  // of is the item that a lane keeps.
+  GOCCL_DEVICE Item of(uint32_t lane) const {
+    const int from = static_cast<int>(lane);
+    return {__shfl_sync(allLanes, token, from), __shfl_sync(allLanes, where, from), __shfl_sync(allLanes, what, from)};
+  }
+};
+enum class Next : uint32_t { row, later, end, failed };
+
+// Turns are a warp's pieces of plain rows: piece after piece, and of each the sources in turn.
+struct Turns {
+  const Head& a;
+  const Part part;
+  uint32_t tokens = 0;  // lane s: of source s; 0 if it sends packets
+  uint32_t base = 0;    // lane s: the rows of the sources before s
+  uint32_t most, piece, turn = 0, source = 0;
+
+  GOCCL_DEVICE Turns(const Head& head, Part mine, uint32_t packets) : a(head), part(mine), piece(mine.at) {
+    const uint32_t rows = laneOf() < a.nranks ? static_cast<uint32_t>(a.counts[laneOf()]) : 0;
+    if (laneOf() < a.nranks) tokens = static_cast<uint32_t>(a.sourceTokens[laneOf()]);
+    if (tokens <= packets) tokens = 0;
+    for (uint32_t s = 0; s + 1 < a.nranks; ++s) {
+      const uint32_t before = __shfl_sync(allLanes, rows, static_cast<int>(s));
+      if (laneOf() > s) base += before;
+    }
+    most = pieces(__reduce_max_sync(allLanes, tokens));
+  }
+
+  // next goes to the warp's next piece. The sources of a piece are at(1) to at(turns).
+  template <class At>
+  GOCCL_DEVICE bool next(uint32_t turns, At at) {
+    for (; piece < most; piece += part.of, turn = 0)
+      while (turn < turns)
+        if (source = at(++turn), piece < pieces(tokensOf())) return true;
+    return false;
+  }
+  GOCCL_DEVICE void again() { piece = part.at, turn = 0; }
+
+  GOCCL_DEVICE uint32_t tokensOf() const { return __shfl_sync(allLanes, tokens, static_cast<int>(source)); }
+  GOCCL_DEVICE uint32_t baseOf() const { return __shfl_sync(allLanes, base, static_cast<int>(source)); }
+  GOCCL_DEVICE uint32_t first() const { return piece * pieceTokens; }
+  // count is the number of tokens of the piece.
+  GOCCL_DEVICE uint32_t count() const { return minOf(tokensOf() - first(), pieceTokens); }
+};
+
+// Entries are the entries of a piece's lists, `each` of a token, in the lanes' registers.
+struct Entries {
+  static_assert(pieceTokens * maxTopK <= 64, "a lane keeps two entries");
+  uint32_t each, kept[2] = {0, 0};
+
+  // load keeps what entry(token of the piece, k) returns.
+  template <class Entry>
+  GOCCL_DEVICE void load(uint32_t tokens, Entry entry) {
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i)
+      if (const uint32_t e = i * 32 + laneOf(); e < tokens * each) kept[i] = entry(e / each, e % each);
+  }
+  // of returns an entry; all lanes ask, each for its own.
+  GOCCL_DEVICE uint32_t of(uint32_t token, uint32_t k) const {
+    const uint32_t e = token * each + k;
+    const uint32_t low = __shfl_sync(allLanes, kept[0], static_cast<int>(e % 32));
+    if (each * pieceTokens <= 32) return low;
+    const uint32_t high = __shfl_sync(allLanes, kept[1], static_cast<int>(e % 32));
+    return e < 32 ? low : high;
+  }
+};
+
 // Spans are parts of tokens' lines, in whole groups of 32 units, one of each lane. If there are fewer tokens than
 // warps, several warps share a token.
 struct Spans {
@@ -96,14 +166,20 @@ GOCCL_DEVICE Status awaitUnits(const Head& a, const void* lines, uint32_t first,
       [&] { return __reduce_max_sync(allLanes, checkAbort(a.abort, start, lines, waitPacket, peer)); });
 }
 
-// awaitPiece waits, with all lanes, until a piece of plain rows is there, for the ranks of a set.
-GOCCL_DEVICE bool awaitPiece(const Head& a, const Row& r, uint32_t sources, uint32_t piece, uint32_t n) {
-  Status s = statusOk;
+// awaitPiece waits, with all lanes, until a piece of plain rows is there, of the ranks of a set. Without wait it looks
+// once, and says later.
+GOCCL_DEVICE Next awaitPiece(const Head& a, const Row& r, uint32_t sources, uint32_t piece, uint32_t n, bool wait) {
+  bool there = true, failed = false;
   if ((sources >> laneOf() & 1) != 0) {
     const uint32_t* word = flagAt(a, r, a.rank, laneOf(), piece);
-    s = waitUntil([&] { return loadAcquire<Scope::sys>(word) == n; }, a.abort, word, waitPacket, -1, laneOf());
+    auto arrived = [&] { return loadAcquire<Scope::sys>(word) == n; };
+    if (wait)
+      failed = waitUntil(arrived, a.abort, word, waitPacket, -1, laneOf()) != statusOk;
+    else
+      there = arrived();
   }
-  return !__any_sync(allLanes, s != statusOk);
+  if (__any_sync(allLanes, failed)) return Next::failed;
+  return __all_sync(allLanes, there) ? Next::row : Next::later;
 }
 
 }  // namespace moe

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "dc847388a4aebcc6d5606e02c3effab5dc67c7e2187f1d8512fc72eed9e4fea1",
+	Source:   "bbacee5ba2b352445deb671dbbd73fa1a8897568b2146eadf589231ba7f42a6f",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",

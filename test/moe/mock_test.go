@@ -163,7 +163,7 @@ func TestOnMockMask(t *testing.T) {
 	}
 }
 
-// A rank of more tokens than go as packets has kernels with stages: one stage for each warp of a block, or fewer if
+// A rank of more tokens than go as packets has kernels with stages: two stages for each warp of a block, or fewer if
 // shared memory has room for fewer. If too few fit, or there are few tokens, kernels without stages run.
 func TestOnMockStages(t *testing.T) {
 	all, comms := onMock(t)
@@ -179,7 +179,7 @@ func TestOnMockStages(t *testing.T) {
 	for _, c := range []struct {
 		hidden, tokens int
 		stages         uint32 // 0: plain kernels
-	}{{128, 257, 16}, {128, 100, 0}, {1 << 14, 8, 7}, {1 << 15, 5, 0}} {
+	}{{128, 257, 32}, {128, 100, 0}, {1 << 14, 8, 7}, {1 << 15, 5, 0}} {
 		h := moe.Handle{Shape: moe.Shape{Hidden: c.hidden, TopK: 2, Experts: 4}, Memory: memory.Ptr(),
 			Tokens: c.tokens}
 		trace.Start()
@@ -201,7 +201,7 @@ func TestOnMockStages(t *testing.T) {
 			_, name, _ := strings.Cut(call.Kernel, "moe_")
 			stage := binary.LittleEndian.Uint32(call.Params[264+84:]) // in Row, behind Head
 			stages := binary.LittleEndian.Uint32(call.Params[264+88:])
-			if len(names) == 0 || name != names[0] || stages != c.stages || stages*(stage+8) > call.Shared ||
+			if len(names) == 0 || name != names[0] || stages != c.stages || stages*(stage+16) > call.Shared ||
 				(stages == 0) != (call.Shared == 0) {
 				t.Errorf("%d tokens of %d elements: %s with %d stages of %d bytes, %d of shared memory; want %v with %d",
 					c.tokens, c.hidden, name, stages, stage, call.Shared, names, c.stages)

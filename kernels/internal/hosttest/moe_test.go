@@ -8,24 +8,34 @@ import (
 
 // moeEdits break the kernels of experts when the program is called with their names. Each must be noticed.
 var moeEdits = []breakage{
-	{"flag before the rows", edit{"moe/dispatch.cuh", "    mover.settle();\n",
-		`    if (!mutated("flag before the rows")) mover.settle();
+	{"flag before the stores", edit{"moe/plain.cuh", "      __syncwarp();\n      rows.done(item);",
+		`      if (!mutated("flag before the stores")) __syncwarp();
+      rows.done(item);`}},
+	{"flag before the copies", edit{"moe/stage.cuh", "if (lane == 0) bulkWait<lag>();",
+		`if (lane == 0 && !mutated("flag before the copies")) bulkWait<lag>();`}},
+	{"", edit{"moe/stage.cuh", "    if (lane == 0) bulkWait<0>();\n    if constexpr (Tells) {",
+		`    if (lane == 0) mutated("flag before the copies") ? bulkWaitSource<0>() : bulkWait<0>();
+    if constexpr (Tells) {`}},
+	{"flag before the piece", edit{"moe/dispatch.cuh", "left == 0 ? all : 0",
+		`left == 0 || mutated("flag before the piece") ? all : 0`}},
+	{"a row before the one before has left", edit{"moe/stage.cuh", "if (lane == 0) bulkWaitSource<0>();",
+		`if (lane == 0 && !mutated("a row before the one before has left")) bulkWaitSource<0>();`}},
+	{"stores before the lists", edit{"moe/stage.cuh", "__syncwarp();  // what lanes",
+		`if (!mutated("stores before the lists")) __syncwarp();  // what lanes`}},
+	{"lists not fenced", edit{"moe/stage.cuh", "          fenceProxyAsyncShared();\n",
+		`          if (!mutated("lists not fenced")) fenceProxyAsyncShared();
 `}},
-	{"flag before the results", edit{"moe/combine.cuh", "    mover.settle();\n",
-		`    if (!mutated("flag before the results")) mover.settle();
+	{"loads not fenced", edit{"moe/stage.cuh", "    __syncwarp();\n    fenceProxyAsync();\n",
+		`    __syncwarp();
+    if (!mutated("loads not fenced")) fenceProxyAsync();
 `}},
-	{"flag before the piece", edit{"moe/dispatch.cuh", "    publish();\n    sent = piece;\n",
-		`    if (!mutated("flag before the piece")) publish();
-    sent = piece;
-    if (mutated("flag before the piece") && laneOf() == 0) tellPiece(a, gone, piece + part.of, n);
-`}},
-	{"a row before the one before has left", edit{"moe/stage.cuh", "      copies.perform(memory);\n      copyVectors",
-		`      if (!mutated("a row before the one before has left")) copies.perform(memory);
-      copyVectors`}},
-	{"stores before the lists", edit{"moe/stage.cuh", "    fenceProxyAsync();\n#endif\n    __syncwarp();",
-		`    fenceProxyAsync();
-#endif
-    if (!mutated("stores before the lists")) __syncwarp();`}},
+	{"slot not empty", edit{"moe/gather.cuh", "return passes(shared->empty[at], phase ^ 1);",
+		`return mutated("slot not empty") || passes(shared->empty[at], phase ^ 1);`}},
+	{"slot not full", edit{"moe/gather.cuh", "if (!passes(shared->full[at], phase)) return false;",
+		`if (!mutated("slot not full") && !passes(shared->full[at], phase)) return false;`}},
+	{"slot empty before the lanes are", edit{"moe/gather.cuh", "      __syncwarp();\n      if (laneOf() == 0) shared->empty",
+		`      if (!mutated("slot empty before the lanes are")) __syncwarp();
+      if (laneOf() == 0) shared->empty`}},
 	{"ranks in ascending order", edit{"moe/notify.cuh",
 		"const int64_t x = expertOf(a, a.index[static_cast<uint64_t>(token) * a.topK + k]);\n",
 		`const int64_t x = expertOf(a, a.index[static_cast<uint64_t>(token) * a.topK +
@@ -33,12 +43,14 @@ var moeEdits = []breakage{
 `}},
 	{"piece of another launch", edit{"moe/warps.cuh", "loadAcquire<Scope::sys>(word) == n; }",
 		`loadAcquire<Scope::sys>(word) == n || mutated("piece of another launch"); }`}},
+	{"gathers pieces of another launch", edit{"moe/gather.cuh", "if (loadAcquire<Scope::sys>(word) != n) break;",
+		`if (loadAcquire<Scope::sys>(word) != n && !mutated("gathers pieces of another launch")) break;`}},
 	{"does not wait for the end", edit{"moe/memory.cuh", "(loadAcquire<Scope::sys>(word) - (n - 1)) >= 0",
 		`(loadAcquire<Scope::sys>(word) - (n - 1)) >= (mutated("does not wait for the end") ? -1 : 0)`}},
-	{"", edit{"moe/receive.cuh", "  const Target to(a, source);\n  const uint32_t tokens",
-		`  if (mutated("does not wait for the end") && a.rank == 1) sleepNs(3000000);
-  const Target to(a, source);
-  const uint32_t tokens`}},
+	{"", edit{"moe/receive.cuh", "  GOCCL_DEVICE Next next(Item& item, bool wait) {\n",
+		`  GOCCL_DEVICE Next next(Item& item, bool wait) {
+    if (mutated("does not wait for the end") && a.rank == 1) sleepNs(1000000);
+`}},
 	{"one parity of notes", edit{"moe/notify.cuh", "(n & 1) * a.parityStride",
 		`(mutated("one parity of notes") ? 0 : n & 1) * a.parityStride`}},
 	{"the first block ends the launch", edit{"moe/memory.cuh", "uint32_t{1}) + 1 == gridDim.x",
@@ -58,8 +70,15 @@ var moeEdits = []breakage{
 // their protocols broken, with GOCCL_FULL=1: a broken run may last for minutes.
 func TestExperts(t *testing.T) {
 	t.Parallel()
-	headers := brokenHeaders(t, []string{"moe/memory.cuh", "moe/warps.cuh", "moe/notify.cuh", "moe/dispatch.cuh",
-		"moe/receive.cuh", "moe/combine.cuh", "moe/stage.cuh"}, editsOf(moeEdits))
+	edits := append(editsOf(moeEdits), edit{"moe/stage.cuh", "extern __shared__ __align__(128) uint8_t stageMemory[];",
+		"#define stageMemory ::bulk::dynamicShared()"})
+	for _, e := range bulkEdits {
+		if e.file == "goccl/bulk.cuh" {
+			edits = append(edits, e)
+		}
+	}
+	headers := brokenHeaders(t, []string{"goccl/bulk.cuh", "moe/memory.cuh", "moe/warps.cuh", "moe/notify.cuh",
+		"moe/plain.cuh", "moe/dispatch.cuh", "moe/receive.cuh", "moe/combine.cuh", "moe/stage.cuh", "moe/gather.cuh"}, edits)
 	program := buildSanitized(t, "moe", "-I"+headers)
 	works(t, program)
 	if setting.Lenient().Full != "" {

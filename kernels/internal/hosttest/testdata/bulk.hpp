@@ -125,7 +125,7 @@ inline bool barrierPoll(uint32_t at, uint32_t parity) {
 
 inline Issuer& issuer() {
   if (member->issuer == nullptr) {
-    CHECK(block->issuing < Device::issuersPerBlock, "too many threads of a block issue copies");
+    CHECK(block->issuing < block->issuers.size(), "too many threads of a block issue copies");
     member->issuer = &block->issuers[block->issuing++];
   }
   return *member->issuer;

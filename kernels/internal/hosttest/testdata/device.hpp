@@ -92,10 +92,10 @@ inline void meet(::Group& group, bool after);
 // Device is where the blocks of a rank run. Devices are made before any rank begins: a fiber knows what its maker knew.
 class Device {
  public:
-  static constexpr uint32_t issuersPerBlock = 2;
-
-  Device(uint32_t blocks, uint32_t threads, uint32_t seed) : members_(blocks * threads), blocks_(blocks), dice_(seed) {
-    for (Block& b : blocks_) b.issuers = std::vector<Issuer>(issuersPerBlock);
+  // issuers is the number of threads of a block that issue copies.
+  Device(uint32_t blocks, uint32_t threads, uint32_t seed, uint32_t issuers = 2)
+      : members_(blocks * threads), blocks_(blocks), dice_(seed) {
+    for (Block& b : blocks_) b.issuers = std::vector<Issuer>(issuers);
     meeting = meet;
     engine_ = std::thread([this] { copyAll(); });
   }

@@ -121,6 +121,13 @@ inline int __any_sync(uint32_t, int p) {
 inline int __all_sync(uint32_t, int p) {
   return static_cast<int>(currentWarp->exchange(threadIdx.x % warpSize, p != 0, allOf));
 }
+inline uint32_t __reduce_or_sync(uint32_t, uint32_t v) {
+  return currentWarp->exchange(threadIdx.x % warpSize, v, [](const std::vector<uint32_t>& all) {
+    uint32_t r = 0;
+    for (uint32_t x : all) r |= x;
+    return r;
+  });
+}
 inline uint32_t __reduce_max_sync(uint32_t, uint32_t v) {
   return currentWarp->exchange(threadIdx.x % warpSize, v, maxOf);
 }

@@ -1,5 +1,6 @@
 // The kernels of experts on ranks that drift apart, against a plain reference:
 // moe [MUTATION...]. A mutation is a line of the kernels that moe_test.go has made breakable.
+#include "bulk.hpp"
 #include "ranks.hpp"
 
 #include <moe/adder.cuh>
@@ -15,7 +16,7 @@
 using namespace ranks;
 using namespace goccl::moe;
 
-constexpr uint32_t size = 3, most = 11, packets = 5, senders = 2, receivers = 2, local = 3, stages = 2;
+constexpr uint32_t size = 3, most = 11, packets = 5, senders = 2, receivers = 2, local = 3, stages = 4;
 
 // The layout of an arena.
 constexpr uint64_t endedAt[3] = {0, 1024, 2048};
@@ -119,12 +120,16 @@ struct Case {
   }
 };
 
+constexpr uint32_t stagedThreads = 5 * 32;  // two pipelines that add, and a warp for lists
+
 struct World {
   std::vector<std::unique_ptr<Memory>> arenas;
   std::vector<std::vector<uint32_t>> state;  // by rank: four words of each kind
+  std::vector<std::unique_ptr<bulk::Device>> devices;  // that make bulk copies
   std::barrier<> meet{size};
   World() {
     for (uint32_t r = 0; r < size; ++r) {
+      devices.push_back(std::make_unique<bulk::Device>(2, stagedThreads, r, size * 2));
       arenas.push_back(std::make_unique<Memory>(arenaBytes));
       state.emplace_back(12);
     }
@@ -155,7 +160,16 @@ struct Rank {
   const bool staged;  // rows go by stages; ranks choose by themselves
   Memory handle{32768};
 
-  uint32_t threads() const { return staged ? 32 * stages : 32; }
+  // launch runs a kernel, with bulk copies by one sender and one receiver where rows go by stages.
+  template <class Args, class Kernel>
+  void launch(bool byStages, Args& a, Kernel kernel) {
+    a.senders = byStages ? 1 : senders;
+    if (byStages)
+      w.devices[rank]->run(2, stagedThreads, kernel);
+    else
+      Launch(senders + receivers, 32, kernel).join();
+    ended();
+  }
 
   Head head(uint32_t kind) {
     Head a{};
@@ -237,11 +251,8 @@ struct Rank {
     a.recvX = x.data, a.recvScales = reinterpret_cast<float*>(scales.data);
     a.recvIndex = reinterpret_cast<int64_t*>(index.data), a.recvWeights = reinterpret_cast<float*>(lists.data);
     a.recvSource = reinterpret_cast<int32_t*>(source.data);
-    a.recvRows = room(), a.groups = c.groups(), a.senders = senders;
-    Launch(senders + receivers, threads(), [&] {
-      staged ? goccl::moe::dispatch<Stage>(a) : goccl::moe::dispatch<Plain>(a);
-    }).join();
-    ended();
+    a.recvRows = room(), a.groups = c.groups();
+    launch(staged, a, [&] { staged ? goccl::moe::dispatch<Stage>(a) : goccl::moe::dispatch<Plain>(a); });
     for (int g = 0; g < static_cast<int>(c.byExpert ? local : 1); ++g) {
       const auto got = c.got(rank, c.byExpert ? g : -1);
       for (uint32_t i = 0; i < got.size(); ++i) {
@@ -284,16 +295,15 @@ struct Rank {
     CombineArgs a{};
     static_cast<Head&>(a) = head(1);
     a.row = row(1, data, 0, c.byExpert ? 0 : (c.topK * 4 + 7) / 8 * 8);
-    a.x = x.data, a.rows = room(), a.bias[1] = bias.data, a.out = out.data, a.hidden = c.hidden, a.senders = senders;
+    a.x = x.data, a.rows = room(), a.bias[1] = bias.data, a.out = out.data, a.hidden = c.hidden;
     a.weights = c.byExpert ? c.weights[rank].data() : reinterpret_cast<float*>(lists.data);
     a.outWeights = c.byExpert ? nullptr : reinterpret_cast<float*>(outWeights.data);
     a.weightWords = weights;
     const bool byExpert = c.byExpert;
-    Launch(senders + receivers, threads(), [&] {
+    launch(staged && !byExpert, a, [&] {
       byExpert ? goccl::moe::combine<true, Plain>(a)
                : staged ? goccl::moe::combine<false, Stage>(a) : goccl::moe::combine<false, Plain>(a);
-    }).join();
-    ended();
+    });
     for (uint32_t t = 0; t < c.tokens[rank]; ++t) {
       for (uint32_t j = 0; j < c.hidden; ++j) {
         float sum = Case::wide(reinterpret_cast<uint16_t*>(bias.data)[t * c.hidden + j]);
