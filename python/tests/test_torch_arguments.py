@@ -269,7 +269,7 @@ def gpu(monkeypatch):
 
     for name, value in (("Stream", Stream), ("Event", Event), ("current_stream", current_stream), ("stream", stream)):
         monkeypatch.setattr(torch.cuda, name, value)
-    monkeypatch.setattr(device_queue, "_raw_stream", lambda index: state.current)
+    monkeypatch.setattr(device_queue, "raw_stream", lambda index: state.current)
     comm = SimpleNamespace(device=SimpleNamespace(id=0), error=None, get_async_error=lambda: comm.error)
     queue = DeviceQueue(comm, torch.device("cuda", 0))
     log.clear()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeviceQueue"]
 
-_raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
 class DeviceQueue:
@@ -68,7 +68,7 @@ class DeviceQueue:
 
     def current(self) -> Any:
         """The thread's current stream. Only another one than the last is made an object of again."""
-        raw, known = _raw_stream(self.index), self._known
+        raw, known = raw_stream(self.index), self._known
         if known[0] != raw:
             known = self._known = raw, torch.cuda.current_stream(self.index)
         return known[1]
@@ -84,7 +84,7 @@ class DeviceQueue:
                 if not self.cuda:
                     call(self.comm, self._side)
                 elif not asynchronous:  # the caller will wait at once, on this stream: no event is needed
-                    call(self.comm, _raw_stream(self.index))
+                    call(self.comm, raw_stream(self.index))
                     if finish is not None:
                         finish()
                     work._finish = work._tensors = None
