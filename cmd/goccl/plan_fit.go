@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/programs"
@@ -152,9 +153,5 @@ func appendTimes(file string, rows []planTime) error {
 			return fmt.Errorf("%s exists and is not a list of times (%s): choose another file", file, inJSON(err))
 		}
 	}
-	data, err = json.MarshalIndent(append(all, rows...), "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(data, '\n'), 0o644)
+	return perf.SaveJSON(file, append(all, rows...), os.Stdout)
 }

@@ -12,7 +12,6 @@ package decode
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +24,6 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/hostreduce"
-	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/job/bootstrap"
 )
 
@@ -82,15 +80,8 @@ func Run(ctx context.Context, o Options) error {
 		x := results[0][i]
 		fmt.Fprintf(o.Stdout, "%8d %10d  %-9s %8t %12.2f\n", x.Batch, x.Bytes, x.Algorithm, x.Captured, x.Micros)
 	}
-	if o.JSON == "" {
-		return nil
-	}
-	text, err := json.MarshalIndent(map[string]any{"schema": "goccl-decode/1", "ranks": o.Ranks, "layers": o.Layers,
-		"hidden": o.Hidden, "type": o.Type.String(), "results": results[0]}, "", "  ")
-	if err != nil {
-		return err
-	}
-	return regular.Save(o.JSON, append(text, '\n'), os.Stdout)
+	return perf.SaveJSON(o.JSON, map[string]any{"schema": "goccl-decode/1", "ranks": o.Ranks, "layers": o.Layers,
+		"hidden": o.Hidden, "type": o.Type.String(), "results": results[0]}, os.Stdout)
 }
 
 // rank is one rank's part.
