@@ -22,7 +22,6 @@ import (
 	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/hostreduce"
 	"github.com/goccl/goccl/job/bootstrap"
 )
@@ -156,9 +155,13 @@ func (k *rank) line(ctx context.Context, batch int64, name string) error {
 		}
 		return nil
 	}
-	run, captured, err := k.captured(layers)
-	if err != nil {
-		return err
+	run, captured := layers, k.Kind == device.CUDA
+	if captured {
+		g, err := perf.Capture(k.step, layers)
+		if err != nil {
+			return err
+		}
+		run = func() error { return g.Launch(k.step) }
 	}
 	var began time.Time
 	for i := range k.Steps + 2 {
@@ -193,19 +196,6 @@ func (k *rank) line(ctx context.Context, batch int64, name string) error {
 	}
 	k.norms = append(k.norms, norm...)
 	return nil
-}
-
-// captured captures do on a GPU and returns what replays it; on the host device it returns do.
-func (k *rank) captured(do func() error) (run func() error, captured bool, err error) {
-	s, ok := k.step.(*cuda.Stream)
-	if !ok {
-		return do, false, nil
-	}
-	x, err := s.Capture(do)
-	if err != nil {
-		return nil, false, err
-	}
-	return func() error { return x.Launch(s) }, true, nil
 }
 
 func (k *rank) wait(ctx context.Context) error {
