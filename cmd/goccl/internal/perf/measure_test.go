@@ -255,7 +255,8 @@ func TestEventsAndGraphs(t *testing.T) {
 		cfg := quick(t, "all_reduce")
 		cfg.MinBytes, cfg.MaxBytes, cfg.Warmup, cfg.Cycles, cfg.OutOfPlace, cfg.GraphOps, cfg.Iters = 4096, 4096, 1, 3, true,
 			graph, 2
-		rows, err := measureFakeOn(t, Rank{Device: &fakeDevice{kind: device.CUDA}, Capture: fakeCapturer{&replays}.Capture}, 2, cfg,
+		rows, err := measureFakeOn(t, Rank{Device: &fakeDevice{kind: device.CUDA},
+			Capture: fakeCapturer{&replays}.Capture}, 2, cfg,
 			lib)
 		if err != nil {
 			t.Fatal(err)
