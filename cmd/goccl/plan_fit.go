@@ -8,9 +8,10 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/programs"
@@ -92,16 +93,15 @@ func (c *planFit) Run(s *streams) error {
 
 // atOnce calls f for 0 … n − 1, on all processors.
 func atOnce(n int, f func(i int)) {
-	var next atomic.Int64
-	var done sync.WaitGroup
-	for range min(n, runtime.GOMAXPROCS(0)) {
-		done.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				f(i)
-			}
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range n {
+		g.Go(func() error {
+			f(i)
+			return nil
 		})
 	}
-	done.Wait()
+	_ = g.Wait() // f has no errors
 }
 
 func readTimes(file string, step float64) ([]simulate.Measurement, error) {
@@ -152,9 +152,5 @@ func appendTimes(file string, rows []planTime) error {
 			return fmt.Errorf("%s exists and is not a list of times (%s): choose another file", file, inJSON(err))
 		}
 	}
-	data, err = json.MarshalIndent(append(all, rows...), "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(data, '\n'), 0o644)
+	return perf.SaveJSON(file, append(all, rows...), os.Stdout)
 }

@@ -55,11 +55,12 @@ func openRemote(h *hostEngine) *remote {
 	f := &remote{h: h, number: e.network.plans, wake: func() { h.arenas[e.rank].door().Wake() },
 		begun: make([][2]atomic.Uint64, e.size)}
 	e.network.plans++
-	fixed := remoteMemory{f: f}
-	e.network.receiver.Register(f.name(remoteSignals, 0), &remoteSignal{fixed})
-	e.network.receiver.Register(f.name(remoteBegins, 0), &remoteBegin{fixed})
-	for k := range 2 {
-		e.network.receiver.Register(f.name(remoteInput+k, 0), &remoteBuffer{fixed, k})
+	e.network.receiver.Register(f.name(remoteSignals, 0),
+		&remoteMemory{f: f, size: 8 * int64(h.x.program.links), add: f.signalled})
+	e.network.receiver.Register(f.name(remoteBegins, 0), &remoteMemory{f: f, size: 16 * int64(e.size), store: f.hears})
+	for k := range 2 { // the size is no bound: writes knows the launch
+		e.network.receiver.Register(f.name(remoteInput+k, 0), &remoteMemory{f: f, size: 1 << 62,
+			write: func(p []byte, off int64) error { return f.writes(k, p, off) }})
 	}
 	for _, p := range h.x.program.distant {
 		for kind := remoteSignals; kind <= remoteOutput; kind++ {
@@ -83,10 +84,14 @@ func (f *remote) offer(ctx context.Context, s *scratch, failed error) error {
 		}
 	}
 	if failed == nil {
-		fixed := remoteMemory{f: f}
-		e.network.receiver.Register(f.name(remoteScratch, s.generation), &remoteScratchMemory{fixed, s})
+		e.network.receiver.Register(f.name(remoteScratch, s.generation),
+			&remoteMemory{f: f, size: s.layouts[e.rank].Size, write: func(p []byte, off int64) error {
+				copy(device.Bytes(s.arena.Ptr[e.rank].Add(off), int64(len(p))), p)
+				return nil
+			}})
 		for k := range 2 {
-			e.network.receiver.Register(f.name(remotePackets+k, s.generation), &remotePacket{fixed, s, k})
+			e.network.receiver.Register(f.name(remotePackets+k, s.generation), &remoteMemory{f: f, size: s.plain[e.rank],
+				store: func(off int64, value uint64) error { return f.packets(s, k, off, value) }})
 		}
 	}
 	word := append([]byte{1}, key...)
@@ -223,112 +228,89 @@ func (f *remote) close() error {
 	return err
 }
 
-// remoteMemory is what the memories have in common that links of other hosts' ranks change: each takes one kind of
-// command, applied on a goroutine of the network. A command that a plan should not send ends this rank's executor, with
-// a named reason, and then the link.
-type remoteMemory struct{ f *remote }
+// remoteMemory is a memory that links of other hosts' ranks change. It takes one kind of command, which is applied on a
+// goroutine of the network; the functions for other kinds are nil. A command that a plan should not send ends this
+// rank's executor, with a named reason, and then the link.
+type remoteMemory struct {
+	f          *remote
+	size       int64
+	write      func(p []byte, off int64) error
+	add, store func(off int64, value uint64) error
+}
 
-var (
-	_ link.Memory = (*remoteSignal)(nil)
-	_ link.Memory = (*remoteBegin)(nil)
-	_ link.Memory = (*remoteBuffer)(nil)
-	_ link.Memory = (*remoteScratchMemory)(nil)
-	_ link.Memory = (*remotePacket)(nil)
-)
+var _ link.Memory = (*remoteMemory)(nil)
+
+func (m *remoteMemory) Size() int64 { return m.size }
+
+func (m *remoteMemory) Write(p []byte, off int64) error {
+	if m.write == nil {
+		return m.f.wrong()
+	}
+	return m.write(p, off)
+}
+
+func (m *remoteMemory) Add(off int64, value uint64) error { return m.f.word64(m.add, off, value) }
+
+func (m *remoteMemory) Store(off int64, value uint64) error { return m.f.word64(m.store, off, value) }
+
+func (m *remoteMemory) Signal(int64) error { return m.f.wrong() }
+
+func (f *remote) word64(apply func(int64, uint64) error, off int64, value uint64) error {
+	if apply == nil {
+		return f.wrong()
+	}
+	return apply(off, value)
+}
 
 // refuse ends the executor.
-func (m remoteMemory) refuse(format string, args ...any) error {
-	err := m.f.h.x.fail(0, -1, mismatch("a rank of another host "+format, args...))
-	m.f.h.x.e.Abort(err)
+func (f *remote) refuse(format string, args ...any) error {
+	err := f.h.x.fail(0, -1, mismatch("a rank of another host "+format, args...))
+	f.h.x.e.Abort(err)
 	return fmt.Errorf("%w: %w", transport.ErrBounds, err)
 }
 
-func (m remoteMemory) wrong() error { return m.refuse("sends a command that no plan sends") }
+func (f *remote) wrong() error { return f.refuse("sends a command that no plan sends") }
 
-func (m remoteMemory) Write([]byte, int64) error { return m.wrong() }
-func (m remoteMemory) Add(int64, uint64) error   { return m.wrong() }
-func (m remoteMemory) Store(int64, uint64) error { return m.wrong() }
-func (m remoteMemory) Signal(int64) error        { return m.wrong() }
-
-// remoteSignal has a word for each link of this rank, to which a peer adds its signals.
-type remoteSignal struct{ remoteMemory }
-
-func (m *remoteSignal) Size() int64 { return 8 * int64(m.f.h.x.program.links) }
-
-func (m *remoteSignal) Add(off int64, n uint64) error {
-	m.f.h.arenas[m.f.h.x.e.rank].inbound(int(off / 8)).Add(n)
-	m.f.wake()
+// signalled adds a peer's signals. The memory has a word for each link of this rank.
+func (f *remote) signalled(off int64, n uint64) error {
+	f.h.arenas[f.h.x.e.rank].inbound(int(off / 8)).Add(n)
+	f.wake()
 	return nil
 }
 
-// remoteBegin has two words for each rank, for even and odd launches: remote.word.
-type remoteBegin struct{ remoteMemory }
-
-func (m *remoteBegin) Size() int64 { return 16 * int64(len(m.f.begun)) }
-
-func (m *remoteBegin) Store(off int64, value uint64) error {
-	m.f.begun[off/16][off/8%2].Store(value)
+// hears stores a peer's remote.word. The memory has two words for each rank, for even and odd launches.
+func (f *remote) hears(off int64, value uint64) error {
+	f.begun[off/16][off/8%2].Store(value)
 	return nil
 }
 
-// remoteBuffer is input or output of the launch that runs. The plan's own signals say that it runs.
-type remoteBuffer struct {
-	remoteMemory
-	k int
-}
-
-// Size is no bound: Write knows the launch.
-func (m *remoteBuffer) Size() int64 { return 1 << 62 }
-
-func (m *remoteBuffer) Write(p []byte, off int64) error {
-	f := m.f
+// writes stores to input (k 0) or output of the launch that runs. The plan's own signals say that it runs.
+func (f *remote) writes(k int, p []byte, off int64) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	switch {
 	case !f.granted && f.h.x.e.aborted.Load() != 0:
 		return transport.ErrClosed
 	case !f.granted:
-		return m.refuse("writes to a buffer although no launch of plan %s runs here", f.h.x.plan.Name)
+		return f.refuse("writes to a buffer although no launch of plan %s runs here", f.h.x.plan.Name)
 	}
-	s := f.h.run.bases[f.h.x.e.rank].buffer[m.k]
+	s := f.h.run.bases[f.h.x.e.rank].buffer[k]
 	if off > s.size-int64(len(p)) {
-		return m.refuse("writes %d bytes at offset %d of a buffer of %d", len(p), off, s.size)
+		return f.refuse("writes %d bytes at offset %d of a buffer of %d", len(p), off, s.size)
 	}
 	copy(unsafe.Slice((*byte)(s.base.at(off)), len(p)), p)
 	return nil
 }
 
-// remoteScratchMemory is a generation of scratch. Puts reach it directly; this is its name.
-type remoteScratchMemory struct {
-	remoteMemory
-	s *scratch
-}
-
-func (m *remoteScratchMemory) Size() int64 { return m.s.layouts[m.f.h.x.e.rank].Size }
-
-func (m *remoteScratchMemory) Write(p []byte, off int64) error {
-	copy(device.Bytes(m.s.arena.Ptr[m.f.h.x.e.rank].Add(off), int64(len(p))), p)
-	return nil
-}
-
-// remotePacket takes announcements: a store of epoch and n at off says that the packets of n bytes from off on are
-// there.
-type remotePacket struct {
-	remoteMemory
-	s      *scratch
-	parity int
-}
-
-func (m *remotePacket) Size() int64 { return m.s.plain[m.f.h.x.e.rank] }
-
-func (m *remotePacket) Store(off int64, value uint64) error {
-	rank := m.f.h.x.e.rank
+// packets takes an announcement: a store of epoch and n at off says that the packets of n bytes from off on are there.
+func (f *remote) packets(s *scratch, parity int, off int64, value uint64) error {
+	rank := f.h.x.e.rank
 	epoch, n := uint32(value>>32), int64(uint32(value))
-	if off > m.Size()-n {
-		return m.refuse("announces packets of %d bytes at offset %d of %d", n, off, m.Size())
+	if off > s.plain[rank]-n {
+		return f.refuse("announces packets of %d bytes at offset %d of %d", n, off, s.plain[rank])
 	}
-	at := m.s.layouts[rank].Packets[m.parity] + m.s.plain[rank]
-	packetFlags{pointerBytes(m.s.arena.Ptr[rank].Add(at))}.set(off, n, epoch)
-	m.f.wake()
+	at := s.layouts[rank].Packets[parity] + s.plain[rank]
+	packetFlags{pointerBytes(s.arena.Ptr[rank].Add(at))}.set(off, n, epoch)
+	f.wake()
 	return nil
 }

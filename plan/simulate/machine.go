@@ -129,32 +129,27 @@ func ParseMachine(data []byte) (*Machine, error) {
 
 // Validate checks that every parameter is in range.
 func (m *Machine) Validate() error {
-	if m.Block.Threads < 1 {
-		return fmt.Errorf("simulate: machine %q: block.threads is %d, want 1 or more: %w", m.Name, m.Block.Threads,
-			ErrMachine)
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("simulate: machine %q: %s: %w", m.Name, fmt.Sprintf(format, args...), ErrMachine)
 	}
-	if m.RanksPerHost < 1 || m.NICsPerHost < 1 {
-		return fmt.Errorf("simulate: machine %q: ranks_per_host %d, nics_per_host %d, want 1 or more: %w", m.Name,
-			m.RanksPerHost, m.NICsPerHost, ErrMachine)
+	odd := func(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }
+	switch {
+	case m.Block.Threads < 1:
+		return bad("block.threads is %d, want 1 or more", m.Block.Threads)
+	case m.RanksPerHost < 1 || m.NICsPerHost < 1:
+		return bad("ranks_per_host %d, nics_per_host %d, want 1 or more", m.RanksPerHost, m.NICsPerHost)
+	case m.Rail.HostsPerLeaf < 0 || odd(m.Rail.Oversubscription):
+		return bad("hosts_per_leaf %d, oversubscription %g", m.Rail.HostsPerLeaf, m.Rail.Oversubscription)
+	case odd(m.Hook):
+		return bad("hook_us is %g", m.Hook)
 	}
-	if o := m.Rail.Oversubscription; m.Rail.HostsPerLeaf < 0 || math.IsNaN(o) || math.IsInf(o, 0) || o < 0 {
-		return fmt.Errorf("simulate: machine %q: hosts_per_leaf %d, oversubscription %g: %w", m.Name, m.Rail.HostsPerLeaf, o,
-			ErrMachine)
-	}
-	if math.IsNaN(m.Hook) || math.IsInf(m.Hook, 0) || m.Hook < 0 {
-		return fmt.Errorf("simulate: machine %q: hook_us is %g: %w", m.Name, m.Hook, ErrMachine)
-	}
-	for _, name := range m.Parameters() {
-		v, err := m.Get(name)
-		if err != nil {
-			return err
-		}
-		rate := strings.HasSuffix(name, "_gbps") || strings.HasSuffix(name, "_efficiency")
+	for name, f := range m.fields {
+		v, efficiency := f.Float(), strings.HasSuffix(name, "_efficiency")
 		switch {
-		case math.IsNaN(v) || math.IsInf(v, 0) || v < 0 || rate && v == 0:
-			return fmt.Errorf("simulate: machine %q: %s is %g: %w", m.Name, name, v, ErrMachine)
-		case strings.HasSuffix(name, "_efficiency") && v > 1:
-			return fmt.Errorf("simulate: machine %q: %s is %g, an efficiency is at most 1: %w", m.Name, name, v, ErrMachine)
+		case odd(v) || v == 0 && (efficiency || strings.HasSuffix(name, "_gbps")):
+			return bad("%s is %g", name, v)
+		case efficiency && v > 1:
+			return bad("%s is %g, an efficiency is at most 1", name, v)
 		}
 	}
 	return nil
@@ -180,48 +175,51 @@ func (m *Machine) JSON() []byte {
 // Parameters returns the names of all parameters that Fit can adjust.
 func (m *Machine) Parameters() []string {
 	var out []string
-	m.fields(func(name string, _ reflect.Value) { out = append(out, name) })
+	for name := range m.fields {
+		out = append(out, name)
+	}
 	return out
 }
 
 // Get returns the value of a parameter.
 func (m *Machine) Get(name string) (float64, error) {
-	v, found := 0.0, false
-	m.fields(func(n string, f reflect.Value) {
-		if n == name {
-			v, found = f.Float(), true
-		}
-	})
-	if !found {
-		return 0, fmt.Errorf("simulate: no parameter %q: use one of %s: %w", name, strings.Join(m.Parameters(), ", "),
-			ErrMachine)
+	f, err := m.parameter(name)
+	if err != nil {
+		return 0, err
 	}
-	return v, nil
+	return f.Float(), nil
 }
 
 // Set changes a parameter.
 func (m *Machine) Set(name string, v float64) error {
-	if _, err := m.Get(name); err != nil {
-		return err
+	f, err := m.parameter(name)
+	if err == nil {
+		f.SetFloat(v)
 	}
-	m.fields(func(n string, f reflect.Value) {
-		if n == name {
-			f.SetFloat(v)
-		}
-	})
-	return nil
+	return err
 }
 
-func (m *Machine) fields(f func(name string, v reflect.Value)) {
-	var walk func(v reflect.Value)
-	walk = func(v reflect.Value) {
+func (m *Machine) parameter(name string) (reflect.Value, error) {
+	for n, f := range m.fields {
+		if n == name {
+			return f, nil
+		}
+	}
+	return reflect.Value{}, fmt.Errorf("simulate: no parameter %q: use one of %s: %w", name,
+		strings.Join(m.Parameters(), ", "), ErrMachine)
+}
+
+// fields is an iterator over the parameters.
+func (m *Machine) fields(yield func(name string, v reflect.Value) bool) {
+	var walk func(v reflect.Value) bool
+	walk = func(v reflect.Value) bool {
 		for i := range v.NumField() {
-			if v.Field(i).Kind() == reflect.Struct {
-				walk(v.Field(i))
-			} else if name := v.Type().Field(i).Tag.Get("fit"); name != "" {
-				f(name, v.Field(i))
+			f, name := v.Field(i), v.Type().Field(i).Tag.Get("fit")
+			if f.Kind() == reflect.Struct && !walk(f) || name != "" && !yield(name, f) {
+				return false
 			}
 		}
+		return true
 	}
 	walk(reflect.ValueOf(m).Elem())
 }

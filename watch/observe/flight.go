@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/watch/observe/pickle"
 	"github.com/goccl/goccl/watch/record"
 )
@@ -97,14 +98,11 @@ type flightEntry struct {
 var trailingNumber = regexp.MustCompile(`(\d+)(\.json|\.pkl)?$`)
 
 func readDump(file string) (*flight, error) {
-	st, err := os.Stat(file)
+	b, err := regular.Read(file, largestDump)
 	if err != nil {
 		return nil, err
 	}
-	if st.Size() > largestDump {
-		return nil, fmt.Errorf("%d MiB: the limit is %d", st.Size()>>20, largestDump>>20)
-	}
-	b, err := os.ReadFile(file)
+	st, err := os.Stat(file)
 	if err != nil {
 		return nil, err
 	}

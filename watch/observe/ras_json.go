@@ -106,10 +106,7 @@ func rasJSON(w io.Writer, s *Snapshot) error {
 		x.Ranks, x.Missing = len(x.Present), len(x.Absent)
 		out.Communicators = append(out.Communicators, x)
 	}
-	b, err := json.MarshalIndent(out, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(b, '\n'))
-	return err
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(out)
 }

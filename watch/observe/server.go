@@ -13,7 +13,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/sockets"
 )
 
 //go:embed page.html
@@ -99,7 +99,7 @@ func Listen(address string, shared bool) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bounded{Listener: l}, nil
+	return &bounded{l, sockets.NewLobby(mostConnections)}, nil
 }
 
 // mostConnections is how many connections a listener has. A new one ends the oldest, so that nobody can hold all of
@@ -109,8 +109,7 @@ const mostConnections = 128
 // bounded is a listener with a bounded number of connections.
 type bounded struct {
 	net.Listener
-	mu   sync.Mutex
-	open []net.Conn // the oldest first
+	lobby *sockets.Lobby
 }
 
 // Accept implements net.Listener.
@@ -119,26 +118,17 @@ func (b *bounded) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.open) >= mostConnections {
-		_ = b.open[0].Close()
-		b.open = b.open[1:]
-	}
-	b.open = append(b.open, c)
-	return &boundedConn{c, b}, nil
+	return &boundedConn{c, b.lobby.Enter(c)}, nil
 }
 
 type boundedConn struct {
 	net.Conn
-	b *bounded
+	place *sockets.Pending
 }
 
 // Close implements net.Conn.
 func (c *boundedConn) Close() error {
-	c.b.mu.Lock()
-	c.b.open = slices.DeleteFunc(c.b.open, func(o net.Conn) bool { return o == c.Conn })
-	c.b.mu.Unlock()
+	c.place.Leave()
 	return c.Conn.Close()
 }
 

@@ -118,13 +118,10 @@ func Of(pid int) (*Process, error) {
 
 // Processes lists the processes of this host whose records this user can read.
 func Processes() []int {
-	list, _ := os.ReadDir("/proc")
+	paths, _ := filepath.Glob("/proc/[0-9]*")
 	var pids []int
-	for _, e := range list {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
+	for _, path := range paths {
+		pid, _ := strconv.Atoi(filepath.Base(path))
 		if _, err := Of(pid); err == nil {
 			pids = append(pids, pid)
 		}

@@ -44,19 +44,13 @@ func Find(proc, name string, pids []int, known func(key string) bool, keep func(
 	found []*File, denied int,
 ) {
 	var dirs []string
-	for _, p := range pids {
-		dirs = append(dirs, strconv.Itoa(p))
-	}
 	if pids == nil {
-		entries, _ := os.ReadDir(proc)
-		for _, e := range entries {
-			if _, err := strconv.Atoi(e.Name()); err == nil {
-				dirs = append(dirs, e.Name())
-			}
-		}
+		dirs, _ = filepath.Glob(filepath.Join(proc, "[0-9]*", "fd"))
 	}
-	for _, pid := range dirs {
-		dir := filepath.Join(proc, pid, "fd")
+	for _, p := range pids {
+		dirs = append(dirs, filepath.Join(proc, strconv.Itoa(p), "fd"))
+	}
+	for _, dir := range dirs {
 		fds, err := os.ReadDir(dir)
 		if os.IsPermission(err) {
 			denied++
@@ -68,7 +62,7 @@ func Find(proc, name string, pids []int, known func(key string) bool, keep func(
 				continue
 			}
 			if f := open(path, known); f != nil {
-				f.PID, _ = strconv.Atoi(pid)
+				f.PID, _ = strconv.Atoi(filepath.Base(filepath.Dir(dir)))
 				if !f.owned(proc) || !keep(f) {
 					_ = f.Close()
 					continue

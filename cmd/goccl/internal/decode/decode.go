@@ -12,7 +12,6 @@ package decode
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,9 +22,7 @@ import (
 	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/hostreduce"
-	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/job/bootstrap"
 )
 
@@ -82,15 +79,8 @@ func Run(ctx context.Context, o Options) error {
 		x := results[0][i]
 		fmt.Fprintf(o.Stdout, "%8d %10d  %-9s %8t %12.2f\n", x.Batch, x.Bytes, x.Algorithm, x.Captured, x.Micros)
 	}
-	if o.JSON == "" {
-		return nil
-	}
-	text, err := json.MarshalIndent(map[string]any{"schema": "goccl-decode/1", "ranks": o.Ranks, "layers": o.Layers,
-		"hidden": o.Hidden, "type": o.Type.String(), "results": results[0]}, "", "  ")
-	if err != nil {
-		return err
-	}
-	return regular.Save(o.JSON, append(text, '\n'), os.Stdout)
+	return perf.SaveJSON(o.JSON, map[string]any{"schema": "goccl-decode/1", "ranks": o.Ranks, "layers": o.Layers,
+		"hidden": o.Hidden, "type": o.Type.String(), "results": results[0]}, os.Stdout)
 }
 
 // rank is one rank's part.
@@ -165,9 +155,13 @@ func (k *rank) line(ctx context.Context, batch int64, name string) error {
 		}
 		return nil
 	}
-	run, captured, err := k.captured(layers)
-	if err != nil {
-		return err
+	run, captured := layers, k.Kind == device.CUDA
+	if captured {
+		g, err := perf.Capture(k.step, layers)
+		if err != nil {
+			return err
+		}
+		run = func() error { return g.Launch(k.step) }
 	}
 	var began time.Time
 	for i := range k.Steps + 2 {
@@ -202,19 +196,6 @@ func (k *rank) line(ctx context.Context, batch int64, name string) error {
 	}
 	k.norms = append(k.norms, norm...)
 	return nil
-}
-
-// captured captures do on a GPU and returns what replays it; on the host device it returns do.
-func (k *rank) captured(do func() error) (run func() error, captured bool, err error) {
-	s, ok := k.step.(*cuda.Stream)
-	if !ok {
-		return do, false, nil
-	}
-	x, err := s.Capture(do)
-	if err != nil {
-		return nil, false, err
-	}
-	return func() error { return x.Launch(s) }, true, nil
 }
 
 func (k *rank) wait(ctx context.Context) error {

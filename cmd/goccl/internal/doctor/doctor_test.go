@@ -218,30 +218,6 @@ func TestEmptySource(t *testing.T) {
 	}
 }
 
-func TestMemoryLimit(t *testing.T) {
-	write := func(root, path, text string) {
-		p := filepath.Join(root, path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o755), os.WriteFile(p, []byte(text+"\n"), 0o644)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	v2 := t.TempDir()
-	write(v2, "proc/self/cgroup", "0::/a/b")
-	write(v2, "sys/fs/cgroup/a/b/memory.max", "max")
-	write(v2, "sys/fs/cgroup/a/memory.max", "4096000")
-	v1 := t.TempDir()
-	write(v1, "proc/self/cgroup", "3:cpu,cpuacct:/x\n2:memory:/y")
-	write(v1, "sys/fs/cgroup/memory/y/memory.limit_in_bytes", "9223372036854771712")
-	write(v1, "sys/fs/cgroup/memory/memory.limit_in_bytes", "8192000")
-	none := t.TempDir()
-	write(none, "proc/self/cgroup", "0::/")
-	for root, want := range map[string]uint64{v2: 4096000, v1: 8192000, none: Unlimited} {
-		if n, err := memoryLimit(root); n != want || err != nil {
-			t.Errorf("%d %v, want %d", n, err, want)
-		}
-	}
-}
-
 func TestHardware(t *testing.T) {
 	root := t.TempDir()
 	if hardware(root) {

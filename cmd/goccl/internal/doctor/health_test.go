@@ -38,7 +38,7 @@ func TestHealth(t *testing.T) {
 		"PCIe link":     {func(h *nvml.Health) { h.PCIeWidth = 4 }, Warn, "4 lanes of 16"},
 		"PCIe replays":  {func(h *nvml.Health) { h.PCIeReplays = 5000 }, Warn, "5000 packets"},
 		"NVLink errors": {func(h *nvml.Health) { h.LinkCRCFlit, h.LinkReplays = 3, 2 }, Warn, "2 replays, 3 CRC errors"},
-		"BAR1":          {func(h *nvml.Health) { h.BAR1Total = 256 << 20 }, Warn, "256 MiB of 141.0 GiB"},
+		"BAR1":          {func(h *nvml.Health) { h.BAR1Total = 256 << 20 }, Warn, "256 MiB of 141 GiB"},
 		"persistence":   {func(h *nvml.Health) { h.Persistence = 0 }, Warn, "is off"},
 		"clocks": {func(h *nvml.Health) {
 			h.Throttle, h.SMClock, h.SMClockMost = nvml.ThrottleHardwareHeat, 990, 1980

@@ -8,10 +8,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/links"
@@ -48,7 +48,7 @@ func Host() Source {
 		Share:       share,
 		Limit:       limit,
 		Shm:         shm,
-		MemoryLimit: func() (uint64, error) { return memoryLimit("/") },
+		MemoryLimit: memoryLimit,
 		CPUs:        runtime.NumCPU,
 	}
 }
@@ -142,43 +142,11 @@ func shm() (uint64, error) {
 	return st.Blocks * uint64(st.Bsize), nil
 }
 
-// memoryLimit returns the smallest limit from the process's cgroup up to the root: v2's memory.max, or v1's
-// memory.limit_in_bytes.
-func memoryLimit(root string) (uint64, error) {
-	text, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
-	if err != nil {
-		return 0, err
+// memoryLimit returns the smallest limit of the process's cgroup and of those above it.
+func memoryLimit() (uint64, error) {
+	n, err := memlimit.FromCgroup()
+	if errors.Is(err, memlimit.ErrNoLimit) {
+		return Unlimited, nil
 	}
-	least := Unlimited
-	take := func(file string) {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			return
-		}
-		// "max" does not parse; v1 uses a page-aligned 2⁶³ for no limit.
-		if n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64); err == nil && n < 1<<62 {
-			least = min(least, n)
-		}
-	}
-	for line := range strings.Lines(string(text)) {
-		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(f) != 3 {
-			continue
-		}
-		mount, file := "sys/fs/cgroup", "memory.max"
-		switch {
-		case f[1] == "":
-		case strings.Contains(","+f[1]+",", ",memory,"):
-			mount, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-		default:
-			continue
-		}
-		for dir := filepath.Clean("/" + f[2]); ; dir = filepath.Dir(dir) {
-			take(filepath.Join(root, mount, dir, file))
-			if dir == "/" {
-				break
-			}
-		}
-	}
-	return least, nil
+	return n, err
 }

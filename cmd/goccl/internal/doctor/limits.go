@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/goccl/goccl/internal/printable"
 	"github.com/goccl/goccl/job/topo"
 )
 
@@ -13,15 +14,10 @@ const (
 )
 
 func size(n uint64) string {
-	switch {
-	case n == Unlimited:
+	if n == Unlimited {
 		return "unlimited"
-	case n >= gib:
-		return fmt.Sprintf("%.1f GiB", float64(n)/gib)
-	case n >= mib:
-		return fmt.Sprintf("%d MiB", n/mib)
 	}
-	return fmt.Sprintf("%d KiB", n>>10)
+	return printable.Bytes(n)
 }
 
 // limits reports the resource limits of the process.

@@ -4,10 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,26 +13,35 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/prometheus/procfs"
+
 	"github.com/goccl/goccl/watch/observe/records"
 )
 
 // CheckProcess examines a running process below root ("/"): the libraries that it has really loaded, its limits and its
 // environment. It looks from outside, so the process may hang.
 func CheckProcess(ctx context.Context, root string, pid int) []Finding {
-	proc := filepath.Join(root, "proc", strconv.Itoa(pid))
 	r := &report{area: "process"}
-	comm, err := os.ReadFile(filepath.Join(proc, "comm"))
+	fs, err := procfs.NewFS(filepath.Join(root, "proc"))
+	var p procfs.Proc
+	if err == nil {
+		p, err = fs.Proc(pid)
+	}
+	var comm string
+	if err == nil {
+		comm, err = p.Comm()
+	}
 	if err != nil {
 		r.fail(strconv.Itoa(pid), "give the number of a process that runs: ps, nvidia-smi", "%v", err)
 		return r.findings
 	}
-	r.ok(strconv.Itoa(pid), "%s", strings.TrimSpace(string(comm)))
-	maps, err := os.ReadFile(filepath.Join(proc, "maps"))
+	r.ok(strconv.Itoa(pid), "%s", comm)
+	maps, err := p.ProcMaps()
 	if err != nil {
 		r.fail("libraries", "run goccl doctor --pid as the process's user or as root", "%v", err)
 		return r.findings
 	}
-	libraries(r, root, proc, loaded(string(maps)))
+	libraries(r, root, pid, loaded(maps))
 	unknown, keep := func(string) bool { return false }, func(*records.File) bool { return true }
 	files, _ := records.Find(filepath.Join(root, "proc"), records.Recorder, []int{pid}, unknown, keep)
 	plugin, _ := records.Find(filepath.Join(root, "proc"), records.Profiler, []int{pid}, unknown, keep)
@@ -49,10 +56,12 @@ func CheckProcess(ctx context.Context, root string, pid int) []Finding {
 		_ = f.Close()
 	}
 	all := r.findings
-	env, err := os.ReadFile(filepath.Join(proc, "environ"))
-	s := Source{Limit: func(name string) (uint64, error) { return processLimit(proc, name) }}
-	if err == nil {
-		s.Environment = func() []string { return strings.Split(strings.TrimRight(string(env), "\x00"), "\x00") }
+	s := Source{Limit: func(name string) (uint64, error) {
+		l, err := p.Limits()
+		return map[string]uint64{"nofile": l.OpenFiles, "memlock": l.LockedMemory}[name], err
+	}}
+	if env, err := p.Environ(); err == nil {
+		s.Environment = func() []string { return env }
 	}
 	return append(all, s.Check(ctx)...)
 }
@@ -62,15 +71,10 @@ var interesting = regexp.MustCompile(`^lib(nccl|cuda|cudart|nvidia-ml|nvrtc|gocc
 	`efa|fabric|ucp|mpi|torch_cuda|nvshmem_host|rccl)[-.\w]*\.so`)
 
 // loaded returns the paths of interesting libraries in a process's map of memory.
-func loaded(maps string) (paths []string) {
-	for line := range strings.Lines(maps) {
-		f := strings.SplitN(strings.TrimSpace(line), " ", 6)
-		if len(f) < 6 {
-			continue
-		}
-		path := strings.TrimSpace(f[5])
-		if interesting.MatchString(filepath.Base(path)) && !slices.Contains(paths, path) {
-			paths = append(paths, path)
+func loaded(maps []*procfs.ProcMap) (paths []string) {
+	for _, m := range maps {
+		if interesting.MatchString(filepath.Base(m.Pathname)) && !slices.Contains(paths, m.Pathname) {
+			paths = append(paths, m.Pathname)
 		}
 	}
 	return paths
@@ -78,7 +82,7 @@ func loaded(maps string) (paths []string) {
 
 // libraries reports each library with its version, two of a kind, deleted ones, and a driver library that is not the
 // kernel module's.
-func libraries(r *report, root, proc string, paths []string) {
+func libraries(r *report, root string, pid int, paths []string) {
 	kinds := map[string][]string{}
 	for _, path := range paths {
 		name := filepath.Base(path)
@@ -88,7 +92,7 @@ func libraries(r *report, root, proc string, paths []string) {
 		kind := kindOf(name)
 		kinds[kind] = append(kinds[kind], path)
 		text := path
-		if v := versionOf(filepath.Join(proc, "root", path)); v != "" {
+		if v := versionOf(filepath.Join(root, "proc", strconv.Itoa(pid), "root", path)); v != "" {
 			text += ", " + v
 		}
 		r.ok(name, "%s", text)
@@ -162,25 +166,4 @@ func versionOf(path string) string {
 		}
 		last = slices.Clone(window[max(0, len(window)-64):])
 	}
-}
-
-// processLimit reads a soft limit of a process.
-func processLimit(proc, name string) (uint64, error) {
-	title := map[string]string{"nofile": "Max open files", "memlock": "Max locked memory"}[name]
-	b, err := os.ReadFile(filepath.Join(proc, "limits"))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, title); ok {
-			f := strings.Fields(rest)
-			if len(f) > 0 && f[0] == "unlimited" {
-				return math.MaxUint64, nil
-			}
-			if len(f) > 0 {
-				return strconv.ParseUint(f[0], 10, 64)
-			}
-		}
-	}
-	return 0, fmt.Errorf("no limit %q in %s/limits", title, proc)
 }

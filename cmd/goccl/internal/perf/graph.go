@@ -7,12 +7,8 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 )
 
-// cudaCapturer captures CUDA streams.
-type cudaCapturer struct{}
-
-type cudaGraph struct{ exec *cuda.Exec }
-
-func (cudaCapturer) Capture(s device.Stream, enqueue func() error) (Graph, error) {
+// Capture captures what enqueue does on a CUDA stream.
+func Capture(s device.Stream, enqueue func() error) (Graph, error) {
 	stream, ok := s.(*cuda.Stream)
 	if !ok {
 		return nil, fmt.Errorf("perf: cannot capture a %T", s)
@@ -21,8 +17,9 @@ func (cudaCapturer) Capture(s device.Stream, enqueue func() error) (Graph, error
 	if err != nil {
 		return nil, err
 	}
-	return &cudaGraph{exec}, nil
+	return cudaGraph{exec}, nil
 }
 
-func (g *cudaGraph) Launch(s device.Stream) error { return g.exec.Launch(s.(*cuda.Stream)) }
-func (g *cudaGraph) Close() error                 { return g.exec.Close() }
+type cudaGraph struct{ *cuda.Exec }
+
+func (g cudaGraph) Launch(s device.Stream) error { return g.Exec.Launch(s.(*cuda.Stream)) }

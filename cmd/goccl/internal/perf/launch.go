@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/netns"
 	"github.com/goccl/goccl/internal/setting"
@@ -233,20 +235,10 @@ func (e *ErrorWriter) Write(line []byte) (int, error) {
 // the others is cancelled; it returns the first error.
 func RanksAsThreads(ctx context.Context, n int,
 	rank func(ctx context.Context, boot bootstrap.Bootstrap, i int) error) error {
-	boots := bootstrap.NewLocalGroup(n)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	done := make(chan error, n)
-	for i := range n {
-		go func() { done <- rank(ctx, boots[i], i) }()
-	}
-	var first error
-	for range n {
+	g, ctx := errgroup.WithContext(ctx)
+	for i, boot := range bootstrap.NewLocalGroup(n) {
 		// A rank that fails unblocks the others: its bootstrap is closed, and the context is cancelled.
-		if err := <-done; err != nil && first == nil {
-			first = err
-			cancel(err)
-		}
+		g.Go(func() error { return rank(ctx, boot, i) })
 	}
-	return first
+	return g.Wait()
 }

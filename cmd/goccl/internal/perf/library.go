@@ -39,9 +39,3 @@ type Graph interface {
 	Launch(s device.Stream) error
 	Close() error
 }
-
-// Capturer captures the work of a stream in a graph. Only CUDA has one.
-type Capturer interface {
-	// Capture runs enqueue with the stream in capture mode and returns the instantiated graph.
-	Capture(s device.Stream, enqueue func() error) (Graph, error)
-}

@@ -1,11 +1,9 @@
 package perf
 
 import (
-	"bytes"
 	"math"
-	"os"
-	"strconv"
-	"strings"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/printable"
@@ -66,15 +64,13 @@ func (c *Config) fits(kind device.Kind, n, local int) error {
 
 // availableMemory returns the memory that the kernel reports as available to programs.
 func availableMemory() (int64, bool) {
-	text, err := os.ReadFile("/proc/meminfo")
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return 0, false
 	}
-	for line := range bytes.Lines(text) {
-		if rest, ok := strings.CutPrefix(string(line), "MemAvailable:"); ok {
-			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			return kib << 10, err == nil
-		}
+	m, err := fs.Meminfo()
+	if err != nil || m.MemAvailableBytes == nil {
+		return 0, false
 	}
-	return 0, false
+	return int64(*m.MemAvailableBytes), true
 }

@@ -18,10 +18,11 @@ type Rank struct {
 	Device    device.Device
 	Stream    device.Stream
 	Libraries []Library
-	Capturer  Capturer // needed for graphs only
-	Limits    Limits
-	Crowded   bool     // the ranks of this host are processes, do the work themselves, and outnumber its processors
-	Reporter  Reporter // of rank 0; may be nil
+	// Capture runs enqueue with the stream in capture mode and returns the graph; nil: there are no graphs.
+	Capture  func(s device.Stream, enqueue func() error) (Graph, error)
+	Limits   Limits
+	Crowded  bool     // the ranks of this host are processes, do the work themselves, and outnumber its processors
+	Reporter Reporter // of rank 0; may be nil
 }
 
 // measurement is the state of one rank during Measure.
@@ -43,7 +44,7 @@ func Measure(ctx context.Context, cfg Config, r Rank) (rows []Row, err error) {
 	if err := cfg.normalize(n); err != nil {
 		return nil, err
 	}
-	if cfg.GraphOps != 0 && r.Capturer == nil {
+	if cfg.GraphOps != 0 && r.Capture == nil {
 		return nil, invalid("%v has no graphs: leave --graph out or measure on CUDA", r.Device.ID())
 	}
 	if len(r.Libraries) == 0 {
@@ -266,7 +267,7 @@ func (m *measurement) runners(ctx context.Context, c *call, ops int, out []outco
 	for i, comm := range m.comms {
 		r := runner{comm: comm, submit: func() error { return comm.Submit(c.requests...) }, ops: ops}
 		if m.cfg.GraphOps != 0 {
-			if r.graph, err = m.Capturer.Capture(m.Stream,
+			if r.graph, err = m.Capture(m.Stream,
 				m.counted(&out[i], func() error { return repeat(ctx, ops, r.submit) })); err != nil {
 				return list, fmt.Errorf("capture %s: %w", m.Libraries[i].Name(), err)
 			}

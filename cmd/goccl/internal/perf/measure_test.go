@@ -214,7 +214,7 @@ func TestInterleavedLibrariesAndRecord(t *testing.T) {
 	dir := t.TempDir()
 	rec := Record{Schema: Schema, Command: []string{"goccl"}, Rows: rows, Summary: s}
 	path := filepath.Join(dir, "r.json")
-	if err := writeJSON(path, &rec, nil); err != nil {
+	if err := SaveJSON(path, &rec, nil); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := os.ReadFile(path)
@@ -225,7 +225,7 @@ func TestInterleavedLibrariesAndRecord(t *testing.T) {
 	if err := json.Unmarshal(raw, &back); err != nil || len(back.Rows) != len(rows) || back.Rows[0] != rows[0] {
 		t.Errorf("the record does not read back: %v", err)
 	}
-	if err := writeJSON(filepath.Join(dir, "no", "such", "folder.json"), &rec, nil); err == nil {
+	if err := SaveJSON(filepath.Join(dir, "no", "such", "folder.json"), &rec, nil); err == nil {
 		t.Error("writing into a missing folder succeeds")
 	}
 	svg := filepath.Join(dir, "p.svg")
@@ -255,7 +255,8 @@ func TestEventsAndGraphs(t *testing.T) {
 		cfg := quick(t, "all_reduce")
 		cfg.MinBytes, cfg.MaxBytes, cfg.Warmup, cfg.Cycles, cfg.OutOfPlace, cfg.GraphOps, cfg.Iters = 4096, 4096, 1, 3, true,
 			graph, 2
-		rows, err := measureFakeOn(t, Rank{Device: &fakeDevice{kind: device.CUDA}, Capturer: fakeCapturer{&replays}}, 2, cfg,
+		rows, err := measureFakeOn(t, Rank{Device: &fakeDevice{kind: device.CUDA},
+			Capture: fakeCapturer{&replays}.Capture}, 2, cfg,
 			lib)
 		if err != nil {
 			t.Fatal(err)

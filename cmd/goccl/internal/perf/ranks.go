@@ -70,7 +70,7 @@ func withRank(boot bootstrap.Bootstrap, at place, f func(r Rank) error) (err err
 		r.Stream, err = dev.WrapStream(0)
 	} else {
 		r.Stream, err = dev.NewStream()
-		r.Capturer = cudaCapturer{}
+		r.Capture = Capture
 	}
 	if err != nil {
 		return fail(err)

@@ -238,7 +238,7 @@ func (r *reporter) end(ctx context.Context, o *Options, err error) error {
 		if err != nil {
 			rec.Error = err.Error()
 		}
-		err = errors.Join(err, writeJSON(o.JSON, rec, o.files))
+		err = errors.Join(err, SaveJSON(o.JSON, rec, o.files))
 	}
 	if o.Plot != "" && err == nil {
 		setup := &r.record.Setup

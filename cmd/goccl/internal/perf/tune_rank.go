@@ -85,8 +85,8 @@ func (t *tuning) save(table any) error {
 	if !t.leads() {
 		return nil
 	}
-	if err := writeJSON(t.Rows, t.measured, t.files); err != nil || table == nil {
+	if err := SaveJSON(t.Rows, t.measured, t.files); err != nil || table == nil {
 		return err
 	}
-	return writeJSON(t.Out, table, t.files)
+	return SaveJSON(t.Out, table, t.files)
 }

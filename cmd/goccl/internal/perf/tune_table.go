@@ -64,8 +64,8 @@ func writable(paths ...string) error {
 	return nil
 }
 
-// writeJSON saves v at path, if that is not empty; stdout is for "-".
-func writeJSON(path string, v any, stdout io.Writer) error {
+// SaveJSON saves v at path, if that is not empty; stdout is for "-".
+func SaveJSON(path string, v any, stdout io.Writer) error {
 	if path == "" {
 		return nil
 	}

@@ -34,7 +34,7 @@ func TestFastest(t *testing.T) {
 	}
 	// The written file is read again.
 	path := filepath.Join(t.TempDir(), "table.json")
-	if err := writeJSON(path, nvlink.Table{GPU: "some GPU", Ranks: 3,
+	if err := SaveJSON(path, nvlink.Table{GPU: "some GPU", Ranks: 3,
 		Collectives: map[string][]nvlink.Row{"all_reduce": got}}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestTuneTable(t *testing.T) {
 				t.Errorf("%+v", table)
 			}
 			path := filepath.Join(t.TempDir(), "table.json")
-			if err := writeJSON(path, table, nil); err != nil {
+			if err := SaveJSON(path, table, nil); err != nil {
 				t.Fatal(err)
 			}
 			if loaded, err := nvlink.LoadTable(path, nvlink.GPU{Name: "another"}, 8); err != nil || !reflect.DeepEqual(loaded,

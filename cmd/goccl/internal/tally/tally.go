@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/procfs"
 
 	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/watch/metrics"
@@ -190,21 +191,10 @@ func retries(root string) map[[2]string]float64 {
 			}
 		}
 	}
-	b, _ := os.ReadFile(filepath.Join(root, "proc/net/snmp"))
-	var names []string
-	for line := range strings.Lines(string(b)) {
-		f := strings.Fields(line)
-		if len(f) == 0 || f[0] != "Tcp:" {
-			continue
-		}
-		if names == nil {
-			names = f
-			continue
-		}
-		for i, name := range names {
-			if name == "RetransSegs" && i < len(f) {
-				n, _ := strconv.ParseFloat(f[i], 64)
-				all[[2]string{"tcp", "retransmitted_segments"}] = n
+	if fs, err := procfs.NewFS(filepath.Join(root, "proc")); err == nil {
+		if self, err := fs.Self(); err == nil {
+			if tcp, err := self.Snmp(); err == nil && tcp.RetransSegs != nil {
+				all[[2]string{"tcp", "retransmitted_segments"}] = *tcp.RetransSegs
 			}
 		}
 	}
