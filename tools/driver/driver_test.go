@@ -40,9 +40,11 @@ func TestCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("verbs/a.c", "static int own(void) { return 0; }\n\nint gocclverbs_open(const char *name,\n\tint *fd) {\n\treturn 0;\n}\n"+
+	write("verbs/a.c", "static int own(void) { return 0; }\n\n"+
+		"int gocclverbs_open(const char *name,\n\tint *fd) {\n\treturn 0;\n}\n"+
 		"const char *gocclverbs_text(int r) { return \"\"; }\n")
-	write("ncclabi/abi.h", "R(ncclGetUniqueId, (ncclUniqueId *)) \\\nO(ncclGather, (const void *, comm_t,\\\n\tstream_t))\n")
+	write("ncclabi/abi.h", "R(ncclGetUniqueId, (ncclUniqueId *)) \\\n"+
+		"O(ncclGather, (const void *, comm_t,\\\n\tstream_t))\n")
 	write("api.h", "R(cuCount, (int *)) \\\nO(cuPut, \\\n\t(CUstream, \\\n\tCUdeviceptr, unsigned))\n")
 	write("a.go", `package driver
 
