@@ -38,7 +38,7 @@ func FuzzAddress(f *testing.F) {
 		if a, err := parseAddress(in); err == nil && (a.sockets < 1 || a.sockets > maxSockets || !a.at.IsValid()) {
 			t.Errorf("%+v is accepted", a)
 		}
-		if r, err := peer.ParseKey(kindRegion, in); err == nil && r.Size() < 0 {
+		if r, err := peer.ParseKey("tcp", kindRegion, in); err == nil && r.Size() < 0 {
 			t.Errorf("%+v is accepted", r)
 		}
 	})
