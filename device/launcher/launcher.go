@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/abort"
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/kernels"
 )
 
@@ -235,7 +236,7 @@ func (l *Launcher) Passed() (mark uint64, all, ok bool) {
 }
 
 // Raw views a structure that kernels read as bytes. It holds no Go pointers.
-func Raw[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }
+func Raw[T any](p *T) []byte { return plain.Bytes(p) }
 
 // Watch calls look at intervals, on a goroutine, until it returns false or Quiesce is called.
 func (l *Launcher) Watch(every time.Duration, look func() bool) {

@@ -1,6 +1,10 @@
 package driver
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
 
 // Code is a CUresult.
 type Code int32
@@ -52,27 +56,7 @@ func (e *Error) Is(target error) bool {
 }
 
 // IsCode reports whether err is, or wraps, a driver error with that code.
-func IsCode(err error, code Code) bool {
-	for err != nil {
-		if e, ok := err.(*Error); ok {
-			return e.Code == code
-		}
-		switch u := err.(type) {
-		case interface{ Unwrap() error }:
-			err = u.Unwrap()
-		case interface{ Unwrap() []error }:
-			for _, x := range u.Unwrap() {
-				if IsCode(x, code) {
-					return true
-				}
-			}
-			return false
-		default:
-			return false
-		}
-	}
-	return false
-}
+func IsCode(err error, code Code) bool { return err != nil && errors.Is(err, &Error{Code: code}) }
 
 // JITError is an image that the driver refused, with the log of its compiler.
 type JITError struct {
@@ -82,15 +66,13 @@ type JITError struct {
 }
 
 func (e *JITError) Error() string {
-	for i := range len(e.Log) {
-		if e.Log[i] == '\n' {
-			return e.Err.Error() + ": " + e.Log[:i] + " …"
-		}
+	switch line, _, more := strings.Cut(e.Log, "\n"); {
+	case more:
+		return e.Err.Error() + ": " + line + " …"
+	case line != "":
+		return e.Err.Error() + ": " + line
 	}
-	if e.Log == "" {
-		return e.Err.Error()
-	}
-	return e.Err.Error() + ": " + e.Log
+	return e.Err.Error()
 }
 
 // Unwrap returns the driver's error.

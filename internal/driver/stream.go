@@ -39,7 +39,7 @@ func done(err error) (bool, error) {
 	if err == nil {
 		return true, nil
 	}
-	if IsCode(err, NotReady) {
+	if err == errNotReady {
 		return false, nil
 	}
 	return false, err

@@ -189,8 +189,7 @@ func Parse(get func(name string) string, names ...string) (*Config, error) {
 		VerdictAfter: 2 * time.Second, Overlap: true, MoEStages: true, CopyEngine: CopyLarge,
 		IB: DefaultIB}
 	var errs []error
-	for i := range table {
-		v := &table[i]
+	for _, v := range table(c) {
 		name, value := v.Name, get(v.Name)
 		if value == "" && v.Alias != "" {
 			name, value = v.Alias, get(v.Alias)
@@ -198,7 +197,7 @@ func Parse(get func(name string) string, names ...string) (*Config, error) {
 		if value == "" || v.set == nil {
 			continue
 		}
-		if !v.set(c, value) && (len(names) == 0 || slices.Contains(names, v.Name)) {
+		if !v.set(value) && (len(names) == 0 || slices.Contains(names, v.Name)) {
 			errs = append(errs, fmt.Errorf("%s=%q: want %s", name, value, v.Want))
 		}
 	}
@@ -214,8 +213,8 @@ func Lenient() *Config {
 // Wanted names the allowed values of a variable, by either of its names, if value is not one of them; else it is "".
 // Variables that are not in the table, or that Go does not read, have no bad values.
 func Wanted(name, value string) string {
-	for i := range table {
-		if v := &table[i]; (v.Name == name || v.Alias == name) && v.set != nil && value != "" && !v.set(new(Config), value) {
+	for _, v := range Variables() {
+		if (v.Name == name || v.Alias == name) && v.set != nil && value != "" && !v.set(value) {
 			return v.Want
 		}
 	}

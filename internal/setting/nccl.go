@@ -30,5 +30,5 @@ func Unread(environ []string) (names []string) {
 
 // read reports whether the table has a name of NCCL's: a pattern of unread names may cover it too.
 func read(name string) bool {
-	return slices.ContainsFunc(table, func(v Variable) bool { return v.Alias == name })
+	return slices.ContainsFunc(Variables(), func(v Variable) bool { return v.Alias == name })
 }

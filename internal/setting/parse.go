@@ -1,13 +1,31 @@
 package setting
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// setter parses a value, which is not empty, into a field. It reports whether the value is allowed.
-type setter func(c *Config, value string) bool
+// rule says what a variable may be.
+type rule struct {
+	// Want names the allowed values, for errors: "want …".
+	Want string
+
+	// set parses a value, which is not empty, into a field of a Config. It reports whether the value is allowed. nil: C
+	// code, Python or scripts read the variable, not Go.
+	set func(value string) bool
+}
+
+func parsed[T any](field *T, want string, parse func(string) (T, bool)) rule {
+	return rule{want, func(s string) bool {
+		v, ok := parse(s)
+		if ok {
+			*field = v
+		}
+		return ok
+	}}
+}
 
 // ParseDuration parses a Go duration such as 30s, or seconds. It must not be negative.
 func ParseDuration(s string) (time.Duration, bool) {
@@ -18,51 +36,72 @@ func ParseDuration(s string) (time.Duration, bool) {
 	return d, err == nil && d >= 0
 }
 
-func text(field func(*Config) *string) setter {
-	return func(c *Config, s string) bool {
-		*field(c) = s
-		return true
-	}
+func text(field *string) rule {
+	return parsed(field, "", func(s string) (string, bool) { return s, true })
 }
 
-const wantDuration = "a duration such as 30s, or seconds"
+func duration(field *time.Duration) rule {
+	return parsed(field, "a duration such as 30s, or seconds", ParseDuration)
+}
 
-func duration(field func(*Config) *time.Duration) setter {
-	return func(c *Config, s string) bool {
+func positive(field *time.Duration) rule {
+	return parsed(field, "a duration of more than nothing, such as 30s, or seconds", func(s string) (time.Duration, bool) {
 		d, ok := ParseDuration(s)
-		if ok {
-			*field(c) = d
-		}
-		return ok
-	}
+		return d, ok && d > 0
+	})
 }
 
-func signalOf(field func(*Config) *string) setter {
-	return func(c *Config, s string) bool {
+func signalOf(field *string) rule {
+	return parsed(field, "USR1, USR2, HUP, WINCH or a number from 1 to 64", func(s string) (string, bool) {
 		name := strings.TrimPrefix(strings.ToUpper(s), "SIG")
-		n, err := strconv.Atoi(name)
 		switch name {
 		case "USR1", "USR2", "HUP", "WINCH":
-		default:
-			if err != nil || n < 1 || n > 64 {
-				return false
-			}
+			return name, true
 		}
-		*field(c) = name
-		return true
-	}
+		n, err := strconv.Atoi(name)
+		return name, err == nil && n >= 1 && n <= 64
+	})
 }
 
-const wantPositive = "a duration of more than nothing, such as 30s, or seconds"
+func flag(field *bool) rule {
+	return parsed(field, "1 or 0", func(s string) (bool, bool) {
+		on, err := strconv.ParseBool(s)
+		return on, err == nil
+	})
+}
 
-func positive(field func(*Config) *time.Duration) setter {
-	return func(c *Config, s string) bool {
-		d, ok := ParseDuration(s)
-		if ok = ok && d > 0; ok {
-			*field(c) = d
-		}
-		return ok
-	}
+func choice[T any](field *T, want string, values map[string]T) rule {
+	return parsed(field, want, func(s string) (T, bool) {
+		v, ok := values[s]
+		return v, ok
+	})
+}
+
+func number(field *int, least, most int) rule {
+	return parsed(field, fmt.Sprintf("a number from %d to %d", least, most), func(s string) (int, bool) {
+		n, err := strconv.Atoi(s)
+		return n, err == nil && n >= least && n <= most
+	})
+}
+
+func blocks(field *uint16) rule {
+	return parsed(field, "a number of thread blocks, from 1 to 65535", func(s string) (uint16, bool) {
+		n, err := strconv.ParseUint(s, 10, 16)
+		return uint16(n), err == nil && n > 0
+	})
+}
+
+// given is a variable whose value does not matter.
+func given(field *bool) rule {
+	return parsed(field, "", func(string) (bool, bool) { return true, true })
+}
+
+// ncclSwitch is on for every number except 0, as in NCCL. Text that is no number changes nothing, as in NCCL.
+func ncclSwitch(field *bool) rule {
+	return parsed(field, "", func(s string) (bool, bool) {
+		n, err := strconv.ParseInt(strings.TrimSpace(s), 0, 64)
+		return err == nil && n != 0, true
+	})
 }
 
 // WantQuorum names the values that ParseQuorum takes.
@@ -78,11 +117,6 @@ func ParseQuorum(s string) (q Quorum, ok bool) {
 	return q, ok
 }
 
-func quorum(c *Config, s string) (ok bool) {
-	c.Quorum, ok = ParseQuorum(s)
-	return ok
-}
-
 func (q Quorum) String() string {
 	if q >= QuorumRank {
 		return "rank " + strconv.Itoa(int(q-QuorumRank))
@@ -90,41 +124,8 @@ func (q Quorum) String() string {
 	return [...]string{QuorumOff: "off", QuorumMajority: "majority"}[q]
 }
 
-const wantSwitch = "1 or 0"
-
-func flag(field func(*Config) *bool) setter {
-	return func(c *Config, s string) bool {
-		on, err := strconv.ParseBool(s)
-		if err == nil {
-			*field(c) = on
-		}
-		return err == nil
-	}
-}
-
-func choice[T any](field func(*Config) *T, values map[string]T) setter {
-	return func(c *Config, s string) bool {
-		v, ok := values[s]
-		if ok {
-			*field(c) = v
-		}
-		return ok
-	}
-}
-
-func blocks(field func(*Config) *uint16) setter {
-	return func(c *Config, s string) bool {
-		n, err := strconv.ParseUint(s, 10, 16)
-		if err != nil || n == 0 {
-			return false
-		}
-		*field(c) = uint16(n)
-		return true
-	}
-}
-
 // setCTAPolicy reads a number or names joined by "|", of which the one that spares most holds, as in NCCL.
-func setCTAPolicy(c *Config, s string) bool {
+func (c *Config) setCTAPolicy(s string) bool {
 	for name := range strings.SplitSeq(strings.ToUpper(s), "|") {
 		switch strings.TrimSpace(name) {
 		case "0", "DEFAULT":
@@ -140,36 +141,24 @@ func setCTAPolicy(c *Config, s string) bool {
 	return true
 }
 
-// number parses a number from least to most.
-func number(field func(*Config) *int, least, most int) setter {
-	return func(c *Config, s string) bool {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < least || n > most {
-			return false
-		}
-		*field(c) = n
-		return true
-	}
-}
-
 // setGraphMixing obeys NCCL's variable as NCCL does: only 0 means anything.
-func setGraphMixing(c *Config, s string) bool {
+func (c *Config) setGraphMixing(s string) bool {
 	c.SeparateGraphs = strings.TrimSpace(s) == "0"
 	return true
 }
 
-func addToolkit(c *Config, s string) bool {
+func (c *Config) addToolkit(s string) bool {
 	c.Toolkits = append(c.Toolkits, s)
 	return true
 }
 
 // setTerm obeys TERM=dumb: such a terminal has neither a cursor that moves nor colours.
-func setTerm(c *Config, s string) bool {
+func (c *Config) setTerm(s string) bool {
 	c.NoProgress, c.NoColor = c.NoProgress || s == "dumb", c.NoColor || s == "dumb"
 	return true
 }
 
-func setRAS(c *Config, s string) bool {
+func (c *Config) setRAS(s string) bool {
 	n, err := strconv.Atoi(s)
 	if c.RASEnable = 1; n == 0 {
 		c.RASEnable = -1
@@ -177,33 +166,16 @@ func setRAS(c *Config, s string) bool {
 	return err == nil
 }
 
-// given is a variable whose value does not matter.
-func given(field func(*Config) *bool) setter {
-	return func(c *Config, _ string) bool {
-		*field(c) = true
-		return true
-	}
-}
-
-// ncclSwitch is on for every number except 0, as in NCCL. Text that is no number changes nothing, as in NCCL.
-func ncclSwitch(field func(*Config) *bool) setter {
-	return func(c *Config, s string) bool {
-		n, err := strconv.ParseInt(strings.TrimSpace(s), 0, 64)
-		*field(c) = err == nil && n != 0
-		return true
-	}
-}
-
 // setP2PDirect can only turn registration off: GOCCL_REGISTER stands earlier in the table.
-func setP2PDirect(c *Config, s string) bool {
+func (c *Config) setP2PDirect(s string) bool {
 	var off bool
-	ncclSwitch(func(*Config) *bool { return &off })(c, s)
+	ncclSwitch(&off).set(s)
 	c.NoRegister = c.NoRegister || off
 	return true
 }
 
 // setAllocator turns registration off where PyTorch's memory cannot be mapped by other processes.
-func setAllocator(c *Config, s string) bool {
+func (c *Config) setAllocator(s string) bool {
 	s = strings.ReplaceAll(s, " ", "")
 	c.NoRegister = c.NoRegister || strings.Contains(s, "expandable_segments:True") ||
 		strings.Contains(s, "backend:cudaMallocAsync")
@@ -218,7 +190,7 @@ var (
 )
 
 // setP2PLevel obeys NCCL's variable. NCCL warns about another text and goes on; so does goccl doctor here.
-func setP2PLevel(c *Config, s string) bool {
+func (c *Config) setP2PLevel(s string) bool {
 	s = strings.TrimSpace(s)
 	if n, err := strconv.Atoi(s); err == nil && n >= 0 {
 		c.P2PLevel = oldP2PLevels[min(n, len(oldP2PLevels)-1)]

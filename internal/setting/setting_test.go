@@ -49,7 +49,7 @@ func cmpOr(a, b time.Duration) time.Duration {
 // The error of a bad value names the variable, by the name that was set, the value and the allowed values. All bad
 // values are in one error.
 func TestBadValues(t *testing.T) {
-	for _, v := range table {
+	for _, v := range Variables() {
 		if v.Want == "" {
 			continue
 		}
@@ -159,7 +159,7 @@ func TestWithoutColors(t *testing.T) {
 // Every name is in the table once, and goccl's own variables have a purpose.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
-	for _, v := range table {
+	for _, v := range Variables() {
 		if seen[v.Name] || seen[v.Alias] && v.Alias != "" {
 			t.Errorf("%s or %s is there twice", v.Name, v.Alias)
 		}

@@ -5,13 +5,11 @@ type Variable struct {
 	Name string
 	// Alias is NCCL's variable that is read when this one is not set.
 	Alias string
-	// Want names the allowed values, for errors: "want …".
-	Want string
 	// Brief is the purpose in a few words, for `goccl doctor`.
 	Brief string
 
-	set setter // nil: C code, Python or scripts read it, not Go
+	rule
 }
 
 // Variables returns the table.
-func Variables() []Variable { return table }
+func Variables() []Variable { return table(new(Config)) }

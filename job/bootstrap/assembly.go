@@ -2,11 +2,13 @@ package bootstrap
 
 import (
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"unsafe"
+
+	"github.com/goccl/goccl/internal/plain"
 )
 
 // assembly brings the ranks of one job together. It is a pure state machine: root passes it what ranks send, and sends
@@ -243,13 +245,13 @@ func (a *assembly) place() {
 		if a.isLarge() {
 			p := &a.free[0]
 			if m.parent = p.parent; p.parent != nil {
-				way.rank, way.member = p.parent.rank, *p.parent.info
+				way.rank, way.member = int32(p.parent.rank), *p.parent.info
 			}
 			if p.places--; p.places == 0 {
 				a.free = a.free[1:]
 			}
 		}
-		a.out = append(a.out, rootSend{m.rank, frameParent, way.encode()})
+		a.out = append(a.out, rootSend{m.rank, frameParent, plain.Bytes(&way)})
 	}
 }
 
@@ -361,28 +363,20 @@ func (a *assembly) untold() int {
 	}))
 }
 
-// treeParent tells a rank its parent (rank -1: the root) and the session of the job.
+// treeParent tells a rank its parent (rank -1: the root) and the session of the job, in the form that it has on the
+// wire.
 type treeParent struct {
 	session [16]byte
-	rank    int
+	rank    int32
 	member  member
 }
 
-func (p *treeParent) encode() []byte {
-	b := append([]byte(nil), p.session[:]...)
-	b = binary.LittleEndian.AppendUint32(b, uint32(int32(p.rank)))
-	return p.member.append(b)
-}
-
 func decodeParent(b []byte, world int) (p treeParent, err error) {
-	if len(b) != 20+memberSize {
+	if len(b) != int(unsafe.Sizeof(p)) {
 		return p, fmt.Errorf("%w: a parent of %d bytes", ErrProtocol, len(b))
 	}
-	copy(p.session[:], b)
-	p.rank = int(int32(binary.LittleEndian.Uint32(b[16:])))
-	if p.rank < -1 || p.rank >= world {
+	if p = plain.Read[treeParent](b); p.rank < -1 || int(p.rank) >= world {
 		return p, fmt.Errorf("%w: rank %d as a parent", ErrProtocol, p.rank)
 	}
-	p.member, err = decodeMember(b[20:])
-	return p, err
+	return p, nil
 }

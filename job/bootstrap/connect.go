@@ -48,7 +48,11 @@ func openListeners(c *config, ips []netip.Addr) (*listeners, error) {
 		l, err := sockets.Listen("tcp", netip.AddrPortFrom(ip, 0).String())
 		switch {
 		case err == nil:
-			m.self.tcp[len(m.tcp)] = wireOf(l.Addr())
+			if n := len(m.tcp); n == 0 {
+				m.self.tcp = wireOf(l.Addr())
+			} else {
+				m.self.more[n-1] = wireOf(l.Addr())
+			}
 			m.tcp = append(m.tcp, l)
 		case ip == ips[0]:
 			m.close()
@@ -108,7 +112,7 @@ func (d *dialer) dialMember(ctx context.Context, c *config, me greeting, p *memb
 // addresses lists where a member listens: first the address most like the one from which this rank has reached another
 // host.
 func (m *member) addresses(local netip.Addr) (list []netip.AddrPort) {
-	for _, w := range m.tcp {
+	for _, w := range append([]wireAddr{m.tcp}, m.more[:]...) {
 		if ap, ok := w.addrPort(); ok {
 			list = append(list, ap)
 		}

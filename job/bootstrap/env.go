@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -134,16 +135,12 @@ var launchers = []launcher{
 
 func (l launcher) read(v environment) (e Env, err error) {
 	e = Env{Launcher: l.name, LocalRank: -1}
-	if e.Rank, err = number(v, l.rank); err != nil {
-		return e, err
-	}
-	if e.WorldSize, err = firstNumber(v, 0, l.size); err != nil {
-		return e, err
-	}
-	if e.LocalRank, err = firstNumber(v, -1, l.local); err != nil {
-		return e, err
-	}
-	if e.LocalSize, err = firstNumber(v, 0, l.localSize); err != nil {
+	var errs [4]error
+	e.Rank, errs[0] = number(v, l.rank)
+	e.WorldSize, errs[1] = firstNumber(v, 0, l.size)
+	e.LocalRank, errs[2] = firstNumber(v, -1, l.local)
+	e.LocalSize, errs[3] = firstNumber(v, 0, l.localSize)
+	if err := cmp.Or(errs[:]...); err != nil {
 		return e, err
 	}
 	if e.WorldSize == 0 && !l.optional {

@@ -3,7 +3,6 @@ package bootstrap
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,8 +10,10 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/goccl/goccl/internal/aead"
+	"github.com/goccl/goccl/internal/plain"
 )
 
 // A frame, little endian:
@@ -59,30 +60,22 @@ const (
 	frameKinds
 )
 
+// header has the form that it has on the wire.
 type header struct {
 	kind       frameKind
+	reserved   [3]byte
 	length     uint32
 	space, tag uint64
 	counter    uint64
 }
 
-func (h header) encode(b []byte) {
-	_ = b[headerSize-1]
-	b[0], b[1], b[2], b[3] = byte(h.kind), 0, 0, 0
-	binary.LittleEndian.PutUint32(b[4:], h.length)
-	binary.LittleEndian.PutUint64(b[8:], h.space)
-	binary.LittleEndian.PutUint64(b[16:], h.tag)
-	binary.LittleEndian.PutUint64(b[24:], h.counter)
-}
+var _ = [1]struct{}{}[unsafe.Sizeof(header{})-headerSize]
 
 // decodeHeader makes all checks that are possible before the payload is read.
 func decodeHeader(b *[headerSize]byte, counter uint64) (header, error) {
-	h := header{
-		kind: frameKind(b[0]), length: binary.LittleEndian.Uint32(b[4:]), space: binary.LittleEndian.Uint64(b[8:]),
-		tag: binary.LittleEndian.Uint64(b[16:]), counter: binary.LittleEndian.Uint64(b[24:]),
-	}
+	h := plain.Read[header](b[:])
 	switch {
-	case h.kind == 0 || h.kind >= frameKinds || b[1]|b[2]|b[3] != 0:
+	case h.kind == 0 || h.kind >= frameKinds || h.reserved != [3]byte{}:
 		return h, fmt.Errorf("%w: frame of unknown kind %d", ErrProtocol, b[0])
 	case h.length > maxPayload:
 		return h, fmt.Errorf("%w: frame of %d bytes, at most %d", ErrProtocol, h.length, maxPayload)
@@ -141,7 +134,7 @@ func noEOF(err error) error {
 func appendFrame(buf []byte, out *aead.Cipher, h header, data []byte) []byte {
 	h.length = uint32(len(data))
 	var head [headerSize]byte
-	h.encode(head[:])
+	copy(head[:], plain.Bytes(&h))
 	buf = append(buf, head[:]...)
 	return out.Seal(buf, h.counter, data, head[:])
 }

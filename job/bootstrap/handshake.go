@@ -14,8 +14,10 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/goccl/goccl/internal/aead"
+	"github.com/goccl/goccl/internal/plain"
 )
 
 // The handshake, dialer D and acceptor A, who share a secret:
@@ -47,12 +49,15 @@ const (
 	roleAcceptor
 )
 
+// greeting has the form that it has on the wire.
 type greeting struct {
+	magic         [4]byte
 	version       uint16
 	role          role
 	purpose       purpose // of a rank that dials another one
 	world         uint32
 	rank, target  int32 // target -1: the root; rank -1: a root that knows no rank of its process
+	reserved      [4]byte
 	nonce         [32]byte
 	local, remote wireAddr
 	session       [16]byte // between ranks the session of the table, between a rank and the root the attempt
@@ -60,20 +65,11 @@ type greeting struct {
 	public        [32]byte // X25519, made for this connection
 }
 
-func (g *greeting) encode() (b [greetingSize]byte) {
-	copy(b[0:], protocolMagic)
-	binary.LittleEndian.PutUint16(b[4:], g.version)
-	b[6], b[7] = byte(g.role), byte(g.purpose)
-	binary.LittleEndian.PutUint32(b[8:], g.world)
-	binary.LittleEndian.PutUint32(b[12:], uint32(g.rank))
-	binary.LittleEndian.PutUint32(b[16:], uint32(g.target))
-	copy(b[24:], g.nonce[:])
-	copy(b[56:], g.local[:])
-	copy(b[76:], g.remote[:])
-	copy(b[96:], g.session[:])
-	copy(b[112:], g.from[:])
-	copy(b[144:], g.public[:])
-	return b
+var _ = [1]struct{}{}[unsafe.Sizeof(greeting{})-greetingSize]
+
+func (g greeting) encode() [greetingSize]byte {
+	copy(g.magic[:], protocolMagic)
+	return [greetingSize]byte(plain.Bytes(&g))
 }
 
 // errNotGoccl means that the other side does not use the goccl protocol.
@@ -83,17 +79,8 @@ func decodeGreeting(b *[greetingSize]byte) (g greeting, err error) {
 	if g.version, err = checkVersion(b[:]); err != nil {
 		return g, err
 	}
-	g.role, g.purpose = role(b[6]), purpose(b[7])
-	g.world = binary.LittleEndian.Uint32(b[8:])
-	g.rank = int32(binary.LittleEndian.Uint32(b[12:]))
-	g.target = int32(binary.LittleEndian.Uint32(b[16:]))
-	copy(g.nonce[:], b[24:])
-	copy(g.local[:], b[56:])
-	copy(g.remote[:], b[76:])
-	copy(g.session[:], b[96:])
-	copy(g.from[:], b[112:])
-	copy(g.public[:], b[144:])
-	if g.role < roleJoiner || g.role > roleAcceptor || g.purpose >= purposes || g.encode() != *b {
+	g = plain.Read[greeting](b[:])
+	if g.role < roleJoiner || g.role > roleAcceptor || g.purpose >= purposes || g.reserved != [4]byte{} {
 		return g, errNotGoccl
 	}
 	return g, nil

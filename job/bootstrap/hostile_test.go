@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/test/testutil"
+
+	"github.com/goccl/goccl/internal/plain"
 )
 
 // logBuffer collects log lines.
@@ -231,9 +233,7 @@ func waitJoined(t *testing.T, id UniqueID, n int) {
 // must get an error at once.
 func TestInsiders(t *testing.T) {
 	huge := func(fc *frameConn) {
-		var b [headerSize]byte
-		header{kind: frameJoin, length: 1 << 31}.encode(b[:])
-		_, _ = fc.c.Write(b[:])
+		_, _ = fc.c.Write(plain.Bytes(&header{kind: frameJoin, length: 1 << 31}))
 	}
 	for name, f := range map[string]func(fc *frameConn){
 		"huge frame": huge,

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/goccl/goccl/internal/netif"
+	"github.com/goccl/goccl/internal/plain"
 )
 
 // joiner is a rank that joins.
@@ -111,7 +112,7 @@ func (j *joiner) connect(ctx context.Context, cancel context.CancelCauseFunc, c 
 	} else {
 		c.log.Debug("bootstrap: peers will notice our death by our sockets alone", "rank", j.rank, "error", err)
 	}
-	if err := rc.send(frameJoin, 0, ls.self.append(nil)); err != nil {
+	if err := rc.send(frameJoin, 0, plain.Bytes(&ls.self)); err != nil {
 		return nil, hungUp(ctx)
 	}
 

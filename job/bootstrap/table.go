@@ -3,52 +3,33 @@ package bootstrap
 import (
 	"encoding/binary"
 	"fmt"
+	"unsafe"
 
 	"github.com/goccl/goccl/internal/fdshare"
+	"github.com/goccl/goccl/internal/plain"
 )
 
-// member is a rank's description of itself, memberSize bytes: TCP address, unix socket name, host (zero: where its unix
-// socket can be reached), process, twelve zero bytes, liveness page (zero: none), further TCP addresses (zero: none).
+// member is a rank's description of itself, in the form that it has on the wire.
 type member struct {
-	tcp      [maxMeshAddrs]wireAddr
+	tcp      wireAddr
 	unix     socketName
-	host     [32]byte
+	host     [32]byte // zero: where its unix socket can be reached
 	process  [16]byte
-	liveness fdshare.Ticket
+	_        [12]byte
+	liveness fdshare.Ticket             // zero: no page
+	more     [maxMeshAddrs - 1]wireAddr // further TCP addresses; zero: none
 }
 
 // maxMeshAddrs bounds the interfaces on which a rank listens.
 const maxMeshAddrs = 4
 
-const memberSize = memberMore + 20*(maxMeshAddrs-1)
-const memberMore = 96 + fdshare.TicketSize
-
-func (m *member) append(b []byte) []byte {
-	b = append(b, m.tcp[0][:]...)
-	b = append(b, m.unix[:]...)
-	b = append(b, m.host[:]...)
-	b = append(b, m.process[:]...)
-	b = append(b, make([]byte, 12)...)
-	b = append(b, m.liveness[:]...)
-	for _, a := range m.tcp[1:] {
-		b = append(b, a[:]...)
-	}
-	return b
-}
+const memberSize = int(unsafe.Sizeof(member{}))
 
 func decodeMember(b []byte) (m member, err error) {
 	if len(b) != memberSize {
 		return m, fmt.Errorf("%w: a member of %d bytes", ErrProtocol, len(b))
 	}
-	copy(m.tcp[0][:], b[0:])
-	copy(m.unix[:], b[20:])
-	copy(m.host[:], b[36:])
-	copy(m.process[:], b[68:])
-	copy(m.liveness[:], b[96:])
-	for i := range m.tcp[1:] {
-		copy(m.tcp[1+i][:], b[memberMore+20*i:])
-	}
-	return m, nil
+	return plain.Read[member](b), nil
 }
 
 // table is sent by the root to all ranks: a random session, which ties the connections to this job, and all members in
@@ -62,7 +43,7 @@ func (t *table) encode() []byte {
 	b := append([]byte(nil), t.session[:]...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(t.members)))
 	for i := range t.members {
-		b = t.members[i].append(b)
+		b = append(b, plain.Bytes(&t.members[i])...)
 	}
 	return b
 }

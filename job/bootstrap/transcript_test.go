@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/goccl/goccl/internal/plain"
 )
 
 // rewriteVariable makes the transcripts in testdata say what the code does now. Read the difference before it is kept.
@@ -276,7 +278,7 @@ func TestAssemblyTranscripts(t *testing.T) {
 				}
 			case "join":
 				m := member{process: [16]byte{byte(num(w[3]))}}
-				h.kind, data = frameJoin, m.append(nil)
+				h.kind, data = frameJoin, plain.Bytes(&m)
 			case "attached":
 				h.kind = frameAttached
 			case "ready":

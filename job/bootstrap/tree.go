@@ -150,18 +150,18 @@ func (b *branch) attach(ctx context.Context, o *overlay, rc *rootClient) (*rootC
 		return nil, rc.giveUp(err)
 	}
 	up := rc
-	if parent.rank >= 0 {
+	if above := int(parent.rank); above >= 0 {
 		me := greeting{role: roleDialer, purpose: purposeBelow, world: uint32(world), rank: int32(rank),
-			target: int32(parent.rank), session: parent.session}
+			target: parent.rank, session: parent.session}
 		fc, err := o.d.dialMember(ctx, o.c, me, &parent.member, o.ls)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil, rc.giveUp(contextError(ctx))
 			}
-			_ = rc.pass(frameLost, uint64(parent.rank)+1, 0, fmt.Appendf(nil, "rank %d cannot reach it: %v", rank, err))
-			return nil, &blame{parent.rank, err}
+			_ = rc.pass(frameLost, uint64(above)+1, 0, fmt.Appendf(nil, "rank %d cannot reach it: %v", rank, err))
+			return nil, &blame{above, err}
 		}
-		up = newRootClient(fc, parent.rank, rc.timeout, rc.note, rc.fail, b)
+		up = newRootClient(fc, above, rc.timeout, rc.note, rc.fail, b)
 	} else {
 		rc.below.Store(b)
 	}

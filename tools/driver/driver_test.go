@@ -35,9 +35,14 @@ func TestCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(root, "ncclabi"), 0o700); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"ncclabi", "verbs"} {
+		if err := os.Mkdir(filepath.Join(root, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
+	write("verbs/a.c", "static int own(void) { return 0; }\n\n"+
+		"int gocclverbs_open(const char *name,\n\tint *fd) {\n\treturn 0;\n}\n"+
+		"const char *gocclverbs_text(int r) { return \"\"; }\n")
 	write("ncclabi/abi.h", "R(ncclGetUniqueId, (ncclUniqueId *)) \\\n"+
 		"O(ncclGather, (const void *, comm_t,\\\n\tstream_t))\n")
 	write("api.h", "R(cuCount, (int *)) \\\nO(cuPut, \\\n\t(CUstream, \\\n\tCUdeviceptr, unsigned))\n")
@@ -87,6 +92,7 @@ func find(name string) int               { return 0 }
 		"zz_nocgo.go": {"var errNoCgo = fmt.Errorf(\"no %s\",\n\t\"cgo\")\n", "type Library struct{}",
 			"func Open(string) (r0 *Library, r1 error) { return r0, errNoCgo }",
 			"func (*Library) Size(int, int) (r0 int) { return r0 }", "func find(string) (r0 int) { return r0 }"},
+		"verbs/zz_declared.h":     {"int gocclverbs_open(const char *name, int *fd);\nconst char *gocclverbs_text(int r);\n"},
 		"ncclabi/zz_functions.go": {"fGetUniqueID Function = iota\n\tGather\n", "\"ncclGetUniqueId\",\n\t\"ncclGather\",\n"},
 	} {
 		for _, part := range parts {

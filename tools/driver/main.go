@@ -1,7 +1,11 @@
-// Command driver writes what repeats the calls of package internal/driver: the Go functions (zz_calls.go), and the
-// numbers of the operations and the C code that makes them (zz_calls.h); and what stands for
-// them, and for the packages below, in builds without cgo (zz_nocgo.go). It also writes the numbers of the functions of
-// ncclabi/abi.h. `go generate ./internal/driver` runs it.
+// Command driver writes what repeats other code of package internal/driver and of the packages below it. `go generate
+// ./internal/driver` runs it.
+//
+//	zz_calls.go     the Go functions of the calls
+//	zz_calls.h      the numbers of the operations, and the C code that makes the calls
+//	zz_nocgo.go     what stands for a package in builds without cgo
+//	zz_functions.go the numbers and the names of the functions of ncclabi/abi.h
+//	zz_declared.h   the C functions of a folder that Go calls
 //
 // A call is one line of a Go comment, behind the documentation of the function:
 //
@@ -64,6 +68,11 @@ func generate(root string) (map[string][]byte, error) {
 	}
 	if files["ncclabi/zz_functions.go"], err = writeFunctions(string(abi)); err != nil {
 		return nil, err
+	}
+	for _, folder := range []string{"verbs", "ncclnet"} {
+		if files[folder+"/zz_declared.h"], err = declarations(filepath.Join(root, folder)); err != nil {
+			return nil, err
+		}
 	}
 	files["zz_calls.go"], err = writeGo(calls)
 	return files, err

@@ -19,7 +19,7 @@ import (
 //
 //	//cu:nocgo fmt.Errorf("%w: …", ErrUnavailable)
 //
-// which may go on in further lines. What is not exported is left out, unless files without cgo use it.
+// which may go on in further lines. Unexported declarations are left out, unless files without cgo use them.
 func noCgo(root string) (map[string][]byte, error) {
 	folders := map[string][]string{}
 	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {

@@ -28,18 +28,18 @@ func Key(kind uint8, id uint64, size int64) []byte {
 	return w.Seal(kind, keyVersion)
 }
 
-// ParseKey decodes a Key.
-func ParseKey(kind uint8, key []byte) (*RemoteRegion, error) {
+// ParseKey decodes a Key of a network.
+func ParseKey(network string, kind uint8, key []byte) (transport.RemoteRegion, error) {
 	r, err := wire.Open(key, kind, keyVersion)
 	if err != nil {
-		return nil, fmt.Errorf("key of a region: %w", err)
+		return nil, fmt.Errorf("%s: key of a region: %w", network, err)
 	}
 	rr := &RemoteRegion{ID: r.U64(), bytes: int64(r.U64())}
 	if rr.bytes < 0 {
 		r.Fail("size %d", rr.bytes)
 	}
 	if err := r.Done(); err != nil {
-		return nil, fmt.Errorf("key of a region: %w", err)
+		return nil, fmt.Errorf("%s: key of a region: %w", network, err)
 	}
 	return rr, nil
 }

@@ -208,11 +208,7 @@ func (p *Peer) join(ctx context.Context, handles [2][]byte) error {
 
 // Import decodes a key.
 func (p *Peer) Import(key []byte) (transport.RemoteRegion, error) {
-	r, err := peer.ParseKey(kindRegion, key)
-	if err != nil {
-		return nil, fmt.Errorf("plugin: %w", err)
-	}
-	return r, nil
+	return peer.ParseKey("plugin", kindRegion, key)
 }
 
 // Put queues the pieces.

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -23,7 +24,7 @@ type segment struct {
 
 // batch holds the packets that a lane is sending. It does not change until it is sent or its connection is lost.
 type batch struct {
-	heads    [batchPackets][packetSize]byte
+	heads    [batchPackets]packet
 	used     int
 	segments [2 * batchPackets]segment
 	n, at    int // segments at … n-1 are to be sent; the slice of the first one is its unsent part
@@ -38,10 +39,9 @@ func (b *batch) reset() { b.used, b.n, b.at, b.sealed = 0, 0, 0, b.sealed[:0] }
 
 // add appends a packet. src and off locate its payload.
 func (b *batch) add(p *packet, src *netRegion, off int64) {
-	head := &b.heads[b.used]
-	p.put(head)
+	b.heads[b.used] = *p
+	b.segments[b.n] = segment{b: plain.Bytes(&b.heads[b.used])}
 	b.used++
-	b.segments[b.n] = segment{b: head[:]}
 	b.n++
 	if p.length > 0 {
 		b.segments[b.n] = segment{src.mem[off : off+int64(p.length)], src}

@@ -1,10 +1,12 @@
 package tcp
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
 	"github.com/goccl/goccl/internal/aead"
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/test/mutate"
 	"github.com/goccl/goccl/test/nettest"
 )
@@ -12,11 +14,9 @@ import (
 // Whatever packets an authenticated peer sends, the guard bytes around the region do not change. The input is headers,
 // each followed by its payload, or by what the input has of it.
 func FuzzReader(f *testing.F) {
-	var b [packetSize]byte
-	(&packet{kind: packetPut, length: 4, region: 1, offset: 60, parts: 1}).put(&b)
-	f.Add(append(b[:], 1, 2, 3, 4))
-	(&packet{kind: packetPut, imm: 3, region: 1, value: 9, parts: 2}).put(&b)
-	f.Add(b[:])
+	short := &packet{kind: packetPut, length: 4, region: 1, offset: 60, parts: 1}
+	f.Add(append(bytes.Clone(plain.Bytes(short)), 1, 2, 3, 4))
+	f.Add(plain.Bytes(&packet{kind: packetPut, imm: 3, region: 1, value: 9, parts: 2}))
 	_, all := nettest.Memory(f, 4096)
 	mutate.Fuzz(f, func(t *testing.T, in []byte) {
 		clear(all)

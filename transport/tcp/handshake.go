@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/internal/aead"
+	"github.com/goccl/goccl/internal/plain"
 )
 
 // ErrAuth means that the other end does not know the endpoint's secret.
@@ -203,9 +204,7 @@ func (s *stream) receive() ([]byte, error) {
 
 // sendPacket and receivePacket carry the join of a lane.
 func (s *stream) sendPacket(p packet) error {
-	var b [packetSize]byte
-	p.put(&b)
-	return s.send(b[:])
+	return s.send(plain.Bytes(&p))
 }
 
 func (s *stream) receivePacket() (packet, error) {

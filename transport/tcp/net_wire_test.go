@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/test/mutate"
 	"github.com/goccl/goccl/test/nettest"
 	"github.com/goccl/goccl/transport/peer"
@@ -13,11 +14,8 @@ import (
 
 // Any bytes of a peer are parsed without a panic, and an accepted packet is encoded to the same bytes.
 func FuzzPacket(f *testing.F) {
-	var b [packetSize]byte
-	(&packet{kind: packetPut, imm: 5, length: 9, region: 1, offset: 2, value: 3, parts: 4}).put(&b)
-	f.Add(b[:])
-	(&packet{kind: packetAck, value: 3}).put(&b)
-	f.Add(b[:])
+	f.Add(plain.Bytes(&packet{kind: packetPut, imm: 5, length: 9, region: 1, offset: 2, value: 3, parts: 4}))
+	f.Add(plain.Bytes(&packet{kind: packetAck, value: 3}))
 	mutate.Fuzz(f, func(t *testing.T, in []byte) {
 		if len(in) != packetSize {
 			return
@@ -26,8 +24,7 @@ func FuzzPacket(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var out [packetSize]byte
-		if p.put(&out); string(out[:]) != string(in) {
+		if out := plain.Bytes(&p); string(out) != string(in) {
 			t.Errorf("%x is encoded as %x", in, out)
 		}
 	})
@@ -41,7 +38,7 @@ func FuzzAddress(f *testing.F) {
 		if a, err := parseAddress(in); err == nil && (a.sockets < 1 || a.sockets > maxSockets || !a.at.IsValid()) {
 			t.Errorf("%+v is accepted", a)
 		}
-		if r, err := peer.ParseKey(kindRegion, in); err == nil && r.Size() < 0 {
+		if r, err := peer.ParseKey("tcp", kindRegion, in); err == nil && r.Size() < 0 {
 			t.Errorf("%+v is accepted", r)
 		}
 	})

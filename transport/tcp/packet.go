@@ -1,10 +1,11 @@
 package tcp
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"unsafe"
 
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -75,6 +76,7 @@ func inBounds(off, n uint64, size int64) bool {
 	return size >= 0 && n <= uint64(size) && off <= uint64(size)-n
 }
 
+// packet is a header as it is sent.
 type packet struct {
 	kind           packetKind
 	status         uint8
@@ -83,31 +85,18 @@ type packet struct {
 	region, offset uint64
 	value          uint64
 	parts          uint32
+	reserved       uint32
 }
 
-func (p *packet) put(b *[packetSize]byte) {
-	b[0], b[1] = byte(p.kind), p.status
-	binary.LittleEndian.PutUint16(b[2:], p.imm)
-	binary.LittleEndian.PutUint32(b[4:], p.length)
-	binary.LittleEndian.PutUint64(b[8:], p.region)
-	binary.LittleEndian.PutUint64(b[16:], p.offset)
-	binary.LittleEndian.PutUint64(b[24:], p.value)
-	binary.LittleEndian.PutUint32(b[32:], p.parts)
-	binary.LittleEndian.PutUint32(b[36:], 0)
-}
+var _ = [1]struct{}{}[unsafe.Sizeof(packet{})-packetSize]
 
 // parsePacket makes all checks that are possible without the region.
 func parsePacket(b []byte) (packet, error) {
-	p := packet{
-		kind: packetKind(b[0]), status: b[1], imm: binary.LittleEndian.Uint16(b[2:]),
-		length: binary.LittleEndian.Uint32(b[4:]), region: binary.LittleEndian.Uint64(b[8:]),
-		offset: binary.LittleEndian.Uint64(b[16:]), value: binary.LittleEndian.Uint64(b[24:]),
-		parts: binary.LittleEndian.Uint32(b[32:]),
-	}
+	p := plain.Read[packet](b)
 	switch {
 	case p.kind == 0 || p.kind >= numPackets:
 		return p, fmt.Errorf("%w: packet of kind %d", errFrame, b[0])
-	case binary.LittleEndian.Uint32(b[36:]) != 0:
+	case p.reserved != 0:
 		return p, fmt.Errorf("%w: reserved bytes are set", errFrame)
 	case p.imm >= transport.NumImmediates:
 		return p, fmt.Errorf("%w: immediate %d", errFrame, p.imm)

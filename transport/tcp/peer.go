@@ -154,11 +154,7 @@ func (p *Peer) dialAll(ctx context.Context) error {
 
 // Import decodes a region's key.
 func (p *Peer) Import(key []byte) (transport.RemoteRegion, error) {
-	r, err := peer.ParseKey(kindRegion, key)
-	if err != nil {
-		return nil, fmt.Errorf("tcp: %w", err)
-	}
-	return r, nil
+	return peer.ParseKey("tcp", kindRegion, key)
 }
 
 // put is a put that has begun.

@@ -26,13 +26,7 @@ type Executor struct {
 }
 
 // Close ends the executor, then closes its bootstrap.
-func (e *Executor) Close() error {
-	err := e.Executor.Close()
-	if cerr := e.boot.Close(); err == nil {
-		err = cerr
-	}
-	return err
-}
+func (e *Executor) Close() error { return errors.Join(e.Executor.Close(), e.boot.Close()) }
 
 // Loaded is a plan of an executor. It ends with the executor.
 type Loaded struct {
@@ -57,11 +51,8 @@ func ExecutorCreate(b *Bootstrap, d *Device, opTimeout time.Duration) (*Executor
 	if err != nil {
 		return nil, err
 	}
-	ranks := make([]int, b.WorldSize())
-	for i := range ranks {
-		ranks[i] = i
-	}
-	sub, err := b.Sub(ctx, ranks, tags.SpaceOfExecutors+int(binary.LittleEndian.Uint32(all[0])))
+	space := tags.SpaceOfExecutors + int(binary.LittleEndian.Uint32(all[0]))
+	sub, err := b.Sub(ctx, bootstrap.Everyone(b.WorldSize()), space)
 	if err != nil {
 		return nil, err
 	}

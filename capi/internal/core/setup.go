@@ -32,10 +32,9 @@ func UniqueIDClose(id bootstrap.UniqueID) error { return id.Close() }
 // begin allocates the handle of a communicator and starts its set-up. connect joins the ranks; it runs in the
 // background.
 func begin(rank, size int, d *Device, cfg Config, job string,
-	connect func(context.Context, *comm) (*goccl.Comm, error)) (*comm, error) {
-	var c *comm
-	_, err := comms.add(func(h Handle) *comm {
-		c = &comm{handle: h, rank: rank, size: size, dev: d, cfg: cfg, job: job, child: rank < 0}
+	connect func(context.Context, *comm) (*goccl.Comm, error)) (Handle, error) {
+	return comms.add(func(h Handle) *comm {
+		c := &comm{handle: h, rank: rank, size: size, dev: d, cfg: cfg, job: job, child: rank < 0}
 		local.enter(job)
 		c.setup = start(func(ctx context.Context) error {
 			warnOfUnread()
@@ -55,7 +54,6 @@ func begin(rank, size int, d *Device, cfg Config, job string,
 		c.last.Store(c.setup)
 		return c
 	})
-	return c, err
 }
 
 func (c *comm) config(b bootstrap.Bootstrap) goccl.Config {
@@ -97,17 +95,13 @@ func CommStart(id bootstrap.UniqueID, rank, size int, d *Device, cfg Config) (Ha
 	if err != nil {
 		return 0, err
 	}
-	c, err := begin(rank, size, d, cfg, string(id[:]), func(ctx context.Context, c *comm) (*goccl.Comm, error) {
+	return begin(rank, size, d, cfg, string(id[:]), func(ctx context.Context, c *comm) (*goccl.Comm, error) {
 		b, err := bootstrap.JoinID(ctx, id, rank, size, bootstrap.WithTimeout(cfg.Timeout))
 		if err != nil {
 			return nil, err
 		}
 		return c.over(ctx, b)
 	})
-	if err != nil {
-		return 0, err
-	}
-	return c.handle, nil
 }
 
 // CommCreate sets up a communicator on a bootstrap that the caller owns.
@@ -116,13 +110,13 @@ func CommCreate(b *Bootstrap, d *Device, cfg Config) (Handle, error) {
 	if err != nil {
 		return 0, err
 	}
-	c, err := begin(b.Rank(), b.WorldSize(), d, cfg, b.job, func(ctx context.Context, c *comm) (*goccl.Comm, error) {
+	h, err := begin(b.Rank(), b.WorldSize(), d, cfg, b.job, func(ctx context.Context, c *comm) (*goccl.Comm, error) {
 		return goccl.NewComm(ctx, c.config(b.Bootstrap))
 	})
 	if err != nil {
 		return 0, err
 	}
-	return c.handle, awaitAll([]Handle{c.handle}, cfg)
+	return h, awaitAll([]Handle{h}, cfg)
 }
 
 // awaitAll waits for communicators that are being set up, unless cfg is non-blocking. All end if one fails.
@@ -171,16 +165,14 @@ func startAll(handles []Handle, cfg Config) ([]Handle, error) {
 	job := nextJob()
 	out := make([]Handle, len(devs))
 	for i, d := range devs {
-		c, err := begin(i, len(devs), d, cfg, job, func(ctx context.Context, c *comm) (*goccl.Comm, error) {
+		if out[i], err = begin(i, len(devs), d, cfg, job, func(ctx context.Context, c *comm) (*goccl.Comm, error) {
 			return c.over(ctx, boots[i])
-		})
-		if err != nil {
+		}); err != nil {
 			for _, h := range out[:i] {
 				_ = CommAbort(h)
 			}
 			return nil, err
 		}
-		out[i] = c.handle
 	}
 	return out, nil
 }
@@ -255,7 +247,7 @@ func (c *comm) descend(cfg *Config, make func(context.Context) (*goccl.Comm, err
 	if err != nil {
 		return 0, err
 	}
-	k, err := begin(-1, 0, c.dev, own, c.nextChild(), func(ctx context.Context, k *comm) (*goccl.Comm, error) {
+	h, err := begin(-1, 0, c.dev, own, c.nextChild(), func(ctx context.Context, k *comm) (*goccl.Comm, error) {
 		inner, err := make(ctx)
 		if err == nil {
 			k.rank, k.size = inner.Rank(), inner.WorldSize()
@@ -265,8 +257,9 @@ func (c *comm) descend(cfg *Config, make func(context.Context) (*goccl.Comm, err
 	if err != nil {
 		return 0, err
 	}
+	k, err := comms.get(h)
 	c.last.Store(&task{cancel: k.setup.cancel, done: k.setup.done, child: true, before: c.last.Load().pending()})
-	return k.handle, nil
+	return h, err
 }
 
 // nextChild returns the job name of a child. Ranks of this process make the same calls, so they give a child the same

@@ -13,6 +13,7 @@ import (
 	"github.com/goccl/goccl/engine/hosts/links"
 	"github.com/goccl/goccl/engine/hosts/wire"
 	"github.com/goccl/goccl/internal/hostreduce"
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/internal/wait"
 )
 
@@ -254,7 +255,7 @@ func (x *exchange) from(rank int) *incoming {
 
 // expect compares the header of a piece with what this rank waits for.
 func (x *exchange) expect(p *peer, b []byte, total, n int64) error {
-	h := decode(b)
+	h := plain.Read[header](b)
 	if h.op == x.op.Tag && h.total == uint64(total) && h.piece == uint64(n) {
 		return nil
 	}

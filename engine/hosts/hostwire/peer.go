@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport"
 )
@@ -97,7 +98,7 @@ func (p *peer) put(h header, data []byte) error {
 	k := p.sent % slots
 	at := int64(k) * p.remoteSlot
 	b := p.out.slot(k, p.remoteSlot)[:headerBytes+len(data)]
-	h.encode(b)
+	copy(b, plain.Bytes(&h))
 	copy(b[headerBytes:], data)
 	if err := p.t.Put(p.out.region, at, p.remote, at, int64(len(b)), uint32(k), nil); err != nil {
 		return err
@@ -132,14 +133,4 @@ type header struct {
 	op    uint64 // the hash of the collective and its number; 0 for messages between pairs, which are numbered locally
 	total uint64 // of the message
 	piece uint64
-}
-
-func (h header) encode(b []byte) {
-	binary.LittleEndian.PutUint64(b, h.op)
-	binary.LittleEndian.PutUint64(b[8:], h.total)
-	binary.LittleEndian.PutUint64(b[16:], h.piece)
-}
-
-func decode(b []byte) header {
-	return header{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])}
 }

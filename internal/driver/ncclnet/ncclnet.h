@@ -26,24 +26,6 @@ struct gocclnet_properties {
 // Each call returns 0 or an error of ncclResult_t. open writes a message of at most n bytes and returns -1 if the file
 // is no plugin. Functions that finish later return a NULL object or request: call again. Of the requests of a comm only
 // the oldest may be tested; its size is -1 if the plugin does not tell.
-int gocclnet_open(struct goccl_net *net, const char *file, char *message, size_t n);
-const char *gocclnet_name(struct goccl_net *net);
-int gocclnet_devices(struct goccl_net *net, int *n);
-int gocclnet_get_properties(struct goccl_net *net, int dev, struct gocclnet_properties *p);
-int gocclnet_listen(struct goccl_net *net, int dev, void *handle, uintptr_t *listener);
-int gocclnet_connect(struct goccl_net *net, int dev, void *handle, uintptr_t *comm);
-int gocclnet_accept(struct goccl_net *net, uintptr_t listener, uintptr_t *comm);
-int gocclnet_register(struct goccl_net *net, uintptr_t comm, uintptr_t data, size_t size, int type, uintptr_t *handle);
-int gocclnet_deregister(struct goccl_net *net, uintptr_t comm, uintptr_t handle);
-int gocclnet_send(struct goccl_net *net, uintptr_t comm, uintptr_t data, size_t size, uintptr_t handle,
-	uintptr_t *req);
-int gocclnet_receive(struct goccl_net *net, uintptr_t comm, uintptr_t data, size_t size, uintptr_t handle,
-	uintptr_t *req);
-int gocclnet_flush(struct goccl_net *net, uintptr_t comm, uintptr_t data, size_t size, uintptr_t handle,
-	uintptr_t *req);
-int gocclnet_test(struct goccl_net *net, uintptr_t req, int *done, int *size);
-int gocclnet_close_send(struct goccl_net *net, uintptr_t comm);
-int gocclnet_close_receive(struct goccl_net *net, uintptr_t comm);
-int gocclnet_close_listener(struct goccl_net *net, uintptr_t listener);
+#include "zz_declared.h"
 
 #endif
