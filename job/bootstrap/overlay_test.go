@@ -19,7 +19,7 @@ func pinnedLinks(n int) int { return 2 * bits.Len(uint(n-1)) }
 // connections.
 func TestSparse(t *testing.T) {
 	if testing.Short() {
-		t.Skip("TestThousand has as many ranks")
+		t.Skip("TestThousand makes more ranks")
 	}
 	const n = sparseFrom + 3
 	bs := tcpGroup(t, n, WithTimeout(time.Minute))
