@@ -18,6 +18,9 @@ func pinnedLinks(n int) int { return 2 * bits.Len(uint(n-1)) }
 // A job of sparseFrom ranks has a sparse overlay: collectives, messages between any two ranks in order, and few
 // connections.
 func TestSparse(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestThousand makes more ranks")
+	}
 	const n = sparseFrom + 3
 	bs := tcpGroup(t, n, WithTimeout(time.Minute))
 	ctx := context.Background()

@@ -101,11 +101,14 @@ func (c *countedRank) check(launch int, table []uint64) error {
 // behind a count stay as they were, since the buffers are registered where peers touch them.
 func (j *job) counts(t *testing.T, p *plan.Plan, graph bool) {
 	t.Helper()
-	n := len(j.execs)
+	n, most := len(j.execs), uint64(300_000)
+	if testing.Short() {
+		most = 30_000
+	}
 	xs := j.load(t, p, executor.Registered())
 	ctx := bounded(t)
 	if err := j.each(func(r int) (err error) {
-		c, err := newCountedRank(xs[r], j.devs[r], r, n, 300_000)
+		c, err := newCountedRank(xs[r], j.devs[r], r, n, most)
 		if err != nil {
 			return err
 		}
@@ -115,7 +118,7 @@ func (j *job) counts(t *testing.T, p *plan.Plan, graph bool) {
 				return err
 			}
 		}
-		for _, c.block = range []uint64{1, 37, 4096, 300_000} {
+		for _, c.block = range []uint64{1, 37, 4096, most} {
 			if err := c.launches(ctx, j.boots[r], graph); err != nil {
 				return err
 			}
