@@ -6,6 +6,7 @@ else
   step moe.measure 400 torchrun --nproc_per_node="$n" "$work/bench/moe/measure.py" --json "$out/moe.json"
   at moe.plain.test 200 "$work/test/moe" env GOCCL_MOE_STAGES=0 ./pkg.test -test.v -test.timeout 190s \
     -test.run '^TestGPU'
+  step moe.steps 100 torchrun --nproc_per_node="$n" "$work/bench/moe/steps.py" --json "$out/moe.steps.json"
   step moe.plain.measure 200 env GOCCL_MOE_STAGES=0 DEEP_EP= torchrun --nproc_per_node="$n" \
     "$work/bench/moe/measure.py" --tokens 4096 --json "$out/moe.plain.json"
   if [ -e "${DEEP_EP-}/tests/test_intranode.py" ]; then

@@ -139,8 +139,9 @@ struct Gather {
   // bring gathers the rows of the token of a lane.
   GOCCL_DEVICE bool bring(const Batch& b, int lane) {
     const uint32_t token = __shfl_sync(allLanes, b.token, lane), place = __shfl_sync(allLanes, b.place, lane);
-    const uint64_t order = static_cast<uint64_t>(__shfl_sync(allLanes, static_cast<uint32_t>(b.route.order >> 32), lane))
-                               << 32 | __shfl_sync(allLanes, static_cast<uint32_t>(b.route.order), lane);
+    const uint32_t high = __shfl_sync(allLanes, static_cast<uint32_t>(b.route.order >> 32), lane);
+    const uint32_t low = __shfl_sync(allLanes, static_cast<uint32_t>(b.route.order), lane);
+    const uint64_t order = static_cast<uint64_t>(high) << 32 | low;
     const uint32_t count = bits(__shfl_sync(allLanes, b.route.mask, lane));
     const uint8_t* mine = nullptr;
     if (laneOf() < count) {

@@ -203,7 +203,7 @@ GOCCL_DEVICE bool receiveLines(const DispatchArgs& a, Part part, uint32_t n) {
   return true;
 }
 
-// Incoming are the rows of a warp's pieces: the own ones first, then those of the sources in turn.
+// Incoming are the rows of a warp's pieces: the own ones first, then the rows of the sources in turn.
 template <class Mover>
 struct Incoming {
   const DispatchArgs& a;
@@ -267,7 +267,8 @@ struct Incoming {
   template <class Word>
   GOCCL_DEVICE void keep(const Item& item, Word word) const {
     const Target to(a, item.what, 0);
-    to.forEach([&](uint32_t k) { return placeOf(item, k); }, [&](uint64_t row) { storeRest(to, row, item.token, word); });
+    to.forEach([&](uint32_t k) { return placeOf(item, k); },
+               [&](uint64_t row) { storeRest(to, row, item.token, word); });
   }
 
  private:

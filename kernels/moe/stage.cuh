@@ -7,7 +7,7 @@
 //   1. the next row is loaded into a slot whose stores have left it, while the rows before it are on their way;
 //      what the row has from elsewhere is put behind its elements meanwhile
 //   2. the oldest row that has come is stored, to one place or to several, or added
-//   3. the row two before it is done: its stores are performed, and what it tells peers follows
+//   3. the row two before it is done: its stores are performed, and the flag of its piece follows
 //
 // # Memory order
 //
@@ -88,7 +88,7 @@ struct Stage {
         });
   }
 
-  // acquired comes between an acquire and the loads of what it has published.
+  // acquired comes between an acquire and the loads of the data that were published.
   static GOCCL_DEVICE void acquired() {
     __syncwarp();
     fenceProxyAsync();

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "bbacee5ba2b352445deb671dbbd73fa1a8897568b2146eadf589231ba7f42a6f",
+	Source:   "49e0abe5bb53ce0d025fc8bf953eef214d9d9bbc94dad54179a8095c33656f81",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",
