@@ -48,14 +48,10 @@ struct Eight {
     uint32_t w[4];
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) {
-#if GOCCL_CUDA
-      asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w[i]) : "f"(v[2 * i + 1]), "f"(v[2 * i]));
-#else
       Bfloat16 a, b;
       fromFloat(v[2 * i], a);
       fromFloat(v[2 * i + 1], b);
       w[i] = a.bits | static_cast<uint32_t>(b.bits) << 16;
-#endif
     }
     return make_uint4(w[0], w[1], w[2], w[3]);
   }

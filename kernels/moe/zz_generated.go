@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "49e0abe5bb53ce0d025fc8bf953eef214d9d9bbc94dad54179a8095c33656f81",
+	Source:   "026aa4a6185985b22457d5502c9e3957216dd7d4913bd539245b3b29101ef73b",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",
