@@ -116,7 +116,7 @@ const packetSenders = 3. / 8
 
 // Of n ranks' plain rows, (n-1)/n are sent, and all are received or added. The factors weigh the two. Nine blocks fill
 // the links, and more take longer. Measured on two H200 with the traffic of two and of four ranks
-// (bench/results/2026-11-30-2xH200-939686cc).
+// (bench/results/2026-11-30-2xH200-b22919ef).
 const (
 	dispatchSenders = 1.05
 	combineSenders  = 1.3

@@ -33,7 +33,8 @@ var moeEdits = []breakage{
 		`return mutated("slot not empty") || passes(shared->empty[at], phase ^ 1);`}},
 	{"slot not full", edit{"moe/gather.cuh", "if (!passes(shared->full[at], phase)) return false;",
 		`if (!mutated("slot not full") && !passes(shared->full[at], phase)) return false;`}},
-	{"slot empty before the lanes are", edit{"moe/gather.cuh", "      __syncwarp();\n      if (laneOf() == 0) shared->empty",
+	{"slot empty before the lanes are", edit{"moe/gather.cuh",
+		"      __syncwarp();\n      if (laneOf() == 0) shared->empty",
 		`      if (!mutated("slot empty before the lanes are")) __syncwarp();
       if (laneOf() == 0) shared->empty`}},
 	{"ranks in ascending order", edit{"moe/notify.cuh",
