@@ -230,13 +230,7 @@ struct Returning {
     while (left == 0) {
       if (!turns.next(ByExpert ? a.nranks : a.nranks - 1, [&](uint32_t k) { return peerAfter(a, k); }))
         return Next::end;
-      bool is = false;
-      if (laneOf() < turns.count()) {
-        const int32_t* places = placesOf(a, turns.source, turns.first() + laneOf());
-        mine = places[0];
-        is = present(a, places);
-      }
-      left = __ballot_sync(allLanes, is);
+      left = turns.tokensHere(mine);
       if (ByExpert || a.row.lists == 0) continue;
       const uint32_t base = turns.baseOf();
       weights.load(turns.count(), [&](uint32_t t, uint32_t k) {

@@ -227,13 +227,7 @@ struct Incoming {
           turns.again();
           continue;
         }
-        bool is = false;
-        if (laneOf() < turns.count()) {
-          const int32_t* places = placesOf(a, turns.source, turns.first() + laneOf());
-          mine = places[0];
-          is = present(a, places);
-        }
-        here = __ballot_sync(allLanes, is);
+        here = turns.tokensHere(mine);
         if (here == 0) continue;
       }
       if (!own) {

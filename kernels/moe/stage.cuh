@@ -6,7 +6,7 @@
 //
 //   1. the next row is loaded into a slot whose stores have left it, while the rows before it are on their way;
 //      what the row has from elsewhere is put behind its elements meanwhile
-//   2. the oldest row that has come is stored, to one place or to several, or added
+//   2. the oldest row that has come is stored, to one place or to several
 //   3. the row two before it is done: its stores are performed, and the flag of its piece follows
 //
 // # Memory order

@@ -76,6 +76,17 @@ struct Turns {
   GOCCL_DEVICE uint32_t first() const { return piece * pieceTokens; }
   // count is the number of tokens of the piece.
   GOCCL_DEVICE uint32_t count() const { return minOf(tokensOf() - first(), pieceTokens); }
+  // tokensHere is the set of the piece's tokens that have places on this rank. place becomes the first place of the
+  // token of each lane.
+  GOCCL_DEVICE uint32_t tokensHere(int32_t& place) const {
+    bool is = false;
+    if (laneOf() < count()) {
+      const int32_t* places = placesOf(a, source, first() + laneOf());
+      place = places[0];
+      is = present(a, places);
+    }
+    return __ballot_sync(allLanes, is);
+  }
 };
 
 // Entries are the entries of a piece's lists, `each` of a token, in the lanes' registers.

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "026aa4a6185985b22457d5502c9e3957216dd7d4913bd539245b3b29101ef73b",
+	Source:   "21f32157825aa6b702fe9d8e966b45ff6a932a858810a4c21b157abbaf192c08",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",
