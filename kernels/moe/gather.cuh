@@ -148,8 +148,8 @@ struct Gather {
       const uint32_t p = static_cast<uint32_t>(order >> (4 * laneOf())) & 15;
       mine = p == a.rank ? own.rowOf(static_cast<int32_t>(place)) : rowAt(a, a.row, a.rank, p, token);
     }
-    const uint32_t fits = room / (count == 0 ? 1 : count) / 16 * 16, parts = (a.row.data + fits - 1) / fits;
-    const uint32_t most = (a.row.data / 16 + parts - 1) / parts * 16;  // at most what fits
+    uint32_t most = a.row.data;
+    if (most * (count == 0 ? 1 : count) > room) most = room / (count == 0 ? 1 : count) / 16 * 16;
     for (uint32_t from = 0; from < a.row.data; from += most) {
       const uint32_t bytes = minOf(most, a.row.data - from);
       if (!empty()) return false;

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "21f32157825aa6b702fe9d8e966b45ff6a932a858810a4c21b157abbaf192c08",
+	Source:   "38867c3102cf3203ac86fadd08d8cea162729a8b64a32efeaf15a630992f50a3",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",
