@@ -38,7 +38,7 @@
 #
 # GOCCL_AGAINST=PATH       a libnccl.so.2 to measure beside (default: the one that pip installed, if there is one)
 # GOCCL_PEERS=DIR          a folder of peers of inference (bench/inference/contender.py has their interface)
-# DEEP_EP=DIR, MSCCLPP=DIR the folders of DeepEP and MSCCL++: see bench/moe/buffers.py, bench/channels.sh
+# DEEP_EP=DIR, MSCCLPP=DIR the folders of DeepEP and MSCCL++: see bench/moe/measure.py, bench/channels.sh
 # NCCL_TESTS=DIR           the folder of nccl-tests' programs
 # GOCCL_BENCH=quick        fewer sizes and types
 # GOCCL_ORDER_OPERATIONS=N operations of each step of order (default: 100000)

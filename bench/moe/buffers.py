@@ -74,3 +74,6 @@ class Buffers:
         _, name, config = min(trials, key=lambda t: t[0])
         yield {"library": self.name, "operation": operation, "type": kind, "sms": sms, "configuration": name,
                "rows": rows, "call": lambda: call(config)}
+
+    def destroy(self) -> None:
+        self.buffer.destroy()

@@ -1,11 +1,12 @@
-"""Dispatch and combine of a mixture of experts on all GPUs of a host: DeepEP's intranode kernels, goccl's, and
+"""Dispatch and combine of a mixture of experts on all GPUs of a host: goccl's kernels, DeepEP's, NCCL EP's, and
 all_to_all_single of the same rows on NCCL and on goccl. Each result is checked before it is timed.
 
     torchrun --nproc_per_node=N bench/moe/measure.py --json FILE
 
-$DEEP_EP is a folder with DeepEP's package deep_ep and its extension, built without NVSHMEM; without it DeepEP is left
-out. A library that fails on all ranks is left out of the rest, and the file says why. Without GPUs the host device
-runs goccl's part, which says nothing about GPUs.
+$DEEP_EP is a folder with DeepEP's package deep_ep and its extension, built without NVSHMEM, $DEEP_EP_V2 one with
+DeepEP V2's; without them they are left out. DeepEP V2 and NCCL EP (--nccl-ep) need NCCL 2.30 in the process, by
+LD_PRELOAD where PyTorch brings an older one. A library that fails on all ranks is left out of the rest, and the file
+says why. Without GPUs the host device runs goccl's part, which says nothing about GPUs.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ import torch
 import torch.distributed as dist
 
 import buffers
+import elastic
 import exchange
 import goccl
 import goccl.moe
 import goccl.torch
+import nccl_ep
 from clock import Clock
 from routing import Routing
 
@@ -44,6 +47,8 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--sms", type=int, nargs="+", default=[12, 16, 20, 24, 64], help="of goccl's kernels; 16 "
                    "and, of few tokens, 64 are its defaults")
     p.add_argument("--deep-ep-sms", type=int, nargs="+", default=[12, 16, 20, 24, 64], help="its default is 20")
+    p.add_argument("--peer-sms", type=int, nargs="+", default=[16, 24], help="of DeepEP V2 and NCCL EP")
+    p.add_argument("--nccl-ep", action="store_true", help="measure the package nccl.ep, too")
     p.add_argument("--calls", type=int, default=20, help="in a graph, and between two events")
     p.add_argument("--repeats", type=int, default=20)
     p.add_argument("--json", help="where the figures go")
@@ -78,7 +83,8 @@ def noting(failures: dict[str, str], name: str, clock: Clock) -> Iterator[None]:
         failures[name] = "; ".join(found)
 
 
-def libraries(args: argparse.Namespace, ranks: int, clock: Clock, failures: dict[str, str]) -> list[buffers.Buffers]:
+def libraries(args: argparse.Namespace, ranks: int, clock: Clock, device: torch.device,
+              failures: dict[str, str]) -> list[buffers.Buffers | elastic.Elastic | nccl_ep.NCCLEP]:
     size = goccl.moe.Config().get_nvl_buffer_size_hint(2 * args.hidden, ranks)
     if max(args.tokens) > 4096:
         size = size * max(args.tokens) // 4096
@@ -88,6 +94,16 @@ def libraries(args: argparse.Namespace, ranks: int, clock: Clock, failures: dict
         if peer is not None:
             buffer = peer.Buffer(dist.group.WORLD, 2_000_000_000, explicitly_destroy=True)
             all_.append(buffers.Buffers("DeepEP", peer, buffer, args.deep_ep_sms, tuned=True))
+    with noting(failures, elastic.Elastic.name, clock):
+        peer = elastic.deep_ep() if clock.cuda else None
+        if peer is not None:
+            all_.append(elastic.Elastic(peer, args.peer_sms, max(args.tokens), args.hidden, args.top_k))
+    with noting(failures, nccl_ep.NCCLEP.name, clock):
+        if args.nccl_ep and clock.cuda:
+            import nccl.ep as peer
+
+            communicator = dist.group.WORLD._get_backend(device)._comm_ptr()
+            all_.append(nccl_ep.NCCLEP(peer, communicator, args.peer_sms))
     return all_
 
 
@@ -96,7 +112,7 @@ def figures(args: argparse.Namespace, rank: int, ranks: int, clock: Clock, devic
     groups = {"goccl": dist.new_group(backend="goccl")}
     if clock.cuda:
         groups["NCCL"] = dist.group.WORLD
-    used = libraries(args, ranks, clock, failures)
+    used = libraries(args, ranks, clock, device, failures)
     for tokens in args.tokens:
         r = Routing(tokens, args.hidden, args.top_k, args.experts, ranks, rank, device)
         ready: dict[tuple, list[dict]] = {}  # by what compares: libraries take turns
@@ -113,7 +129,7 @@ def figures(args: argparse.Namespace, rank: int, ranks: int, clock: Clock, devic
             for f, eager, graph in zip(turn, clock.eager_turns(calls), clock.graph_turns(calls)):
                 yield {**f, "eager": eager, "graph": graph}
     for library in [u for u in used if u.name not in failures]:
-        library.buffer.destroy()
+        library.destroy()
 
 
 def main() -> None:
