@@ -5,7 +5,8 @@
 //                 the flag, where the piece has a row for this rank, copy the rows
 //              3. lists behind the last row are empty
 //
-// The own rows are taken from where the caller has them.
+// The own rows are taken from where the caller has them. In the layout ZeroCopy the elements of step 2 are where they
+// belong, and what follows them is taken from there.
 #pragma once
 
 #include <moe/dispatch.cuh>
@@ -271,6 +272,45 @@ struct Incoming {
   }
 };
 
+// eachItem calls f(row, token, i) with `items` items of each of count tokens. Lane t has the row of token t, or -1.
+template <class F>
+GOCCL_DEVICE void eachItem(int64_t row, uint32_t count, uint32_t items, F f) {
+  for (uint32_t i = laneOf(); i - laneOf() < items * count; i += 32) {
+    const uint32_t t = minOf(i / items, count - 1);
+    const int32_t r = __shfl_sync(allLanes, static_cast<int32_t>(row), static_cast<int>(t));
+    if (r >= 0 && i < items * count) f(static_cast<uint64_t>(r), t, i % items);
+  }
+}
+
+// settle is step 2 in the layout ZeroCopy. A warp takes a piece at a time.
+GOCCL_DEVICE bool settle(const DispatchArgs& a, Part part, uint32_t n) {
+  const uint32_t scales = a.row.scales / 4;
+  for (Turns turns(a, part, a.row.packets); turns.next(a.nranks, [&](uint32_t k) { return peerBefore(a, k); });) {
+    int32_t place = -1;
+    if (turns.tokensHere(place) == 0) continue;
+    if (awaitPiece(a, a.row, 1u << turns.source, turns.piece, n, true) != Next::row) return false;
+    __syncwarp();
+    const Target to(a, turns.source, turns.baseOf());
+    const uint32_t count = turns.count(), first = turns.first();
+    const int64_t row = place < 0 ? -1 : to.rowOf(place);  // lane t: of token t
+    if (place >= 0 && row < 0)
+      report(a.abort, statusInvalid, reinterpret_cast<const void*>(a.recvRows), 0, turns.source);
+    auto rest = [&](uint32_t t) {
+      return reinterpret_cast<const uint32_t*>(restAt(a, a.row, a.rank, turns.source, first + t));
+    };
+    if (a.groups != 0)
+      eachItem(row, count, a.groups, [&](uint64_t r, uint32_t t, uint32_t g) {
+        a.recvScales[r * a.groups + g] = bitsFloat(loadRelaxed<Scope::gpu>(rest(t) + g));
+      });
+    if (a.row.lists != 0)
+      eachItem(row, count, a.topK, [&](uint64_t r, uint32_t t, uint32_t k) {
+        to.storeList(r, k, [&](uint32_t i) { return loadRelaxed<Scope::gpu>(rest(t) + scales + i); });
+      });
+    if (a.recvSource != nullptr && row >= 0) a.recvSource[row] = static_cast<int32_t>(first + laneOf());
+  }
+  return true;
+}
+
 // noLists is step 3.
 GOCCL_DEVICE void noLists(const DispatchArgs& a, uint32_t block, uint32_t blocks) {
   if (a.row.lists == 0) return;
@@ -286,6 +326,7 @@ GOCCL_DEVICE bool receive(const DispatchArgs& a, uint32_t n) {
   const uint32_t block = blockIdx.x - a.senders, blocks = gridDim.x - a.senders;
   const bool ok = byWarps<Mover>(a.row, a.abort, block, blocks, [&](Mover& mover, Part part) {
     if (!receiveLines(a, part, n)) return false;
+    if (a.zeroCopy != 0) return settle(a, part, n);
     Incoming<Mover> rows(a, part, n);
     return mover.receive(a.row, rows);
   });
@@ -297,7 +338,10 @@ template <class Mover>
 GOCCL_DEVICE void dispatch(const DispatchArgs& a) {
   const uint32_t n = number(a);
   if (!current(a)) return;
-  if (blockIdx.x < a.senders ? send<Mover>(a, n) : receive<Mover>(a, n)) end(a, n);
+  if (blockIdx.x == 0 && loadRelaxed<Scope::gpu>(a.state + 4) != 0) tellPeers(a, 0, n - 1);
+  if (!(blockIdx.x < a.senders ? send<Mover>(a, n) : receive<Mover>(a, n))) return;
+  if (a.zeroCopy == 0) return end(a, n);
+  if (last(a)) finished(a, n, true);
 }
 
 }  // namespace moe

@@ -110,7 +110,7 @@ func (c *Case) combined(s, t, j int, bias [2]uint16) uint16 {
 	sum := wide(bias[0])
 	sum += wide(bias[1])
 	for _, p := range c.on(s, t) {
-		if c.Shape.Layout == moe.Rows {
+		if c.Shape.Layout != moe.Experts {
 			sum += wide(c.result(p, copyOf{s, t, -1}, j))
 			continue
 		}
