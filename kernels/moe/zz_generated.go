@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "38867c3102cf3203ac86fadd08d8cea162729a8b64a32efeaf15a630992f50a3",
+	Source:   "bc9ecb572b8c6c27fc4b700b1a8f89db0c43d67ea68b5b628663b395481069c1",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",
