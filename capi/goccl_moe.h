@@ -40,8 +40,8 @@ typedef struct goccl_moe_offsets { /* of a handle */
 	uint64_t prefix; /* [ranks][ranks] int32: rows that ranks 0 to i send to rank j */
 	uint64_t totals; /* [experts of this rank] int32: rows for each */
 	uint64_t ranges; /* GOCCL_MOE_EXPERTS: [experts of this rank][ranks] int64, begin << 32 | count */
-	/* GOCCL_MOE_ZERO_COPY: the addresses of recv_x of a dispatch and of x of a combine, in the buffer. What is received
-	 * there stays until the buffer's next dispatch; a combine with another layout overwrites the results. */
+	/* GOCCL_MOE_ZERO_COPY: addresses in the buffer: recv_x of a dispatch, whose rows stay until the buffer's next
+	 * dispatch, and x of a combine, which a combine with another layout overwrites. */
 	void *received, *results;
 } goccl_moe_offsets;
 

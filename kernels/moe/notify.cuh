@@ -72,8 +72,8 @@ GOCCL_DEVICE uint32_t* scratch() {
 }
 static_assert(maxWarps * maxRanks <= 1024, "counts fit");
 
-// placeInBlock counts the threads before this one for which `here` is true, and adds those of the block to all. All
-// threads of the block call it.
+// placeInBlock counts the threads before this one for which `here` is true, and adds the number in the block to all.
+// All threads of the block call it.
 GOCCL_DEVICE int32_t placeInBlock(bool here, uint32_t* shared, int32_t& all) {
   const uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   const uint32_t ballot = __ballot_sync(0xffffffffu, here);

@@ -389,17 +389,3 @@ func (r *Rank) combine(c *Case, d *moe.DispatchArgs, index device.Ptr) error {
 	}
 	return nil
 }
-
-func rowBytes(d *moe.DispatchArgs) int {
-	if d.Quantize || d.Type == datatype.Float8E4M3 {
-		return d.Hidden
-	}
-	return 2 * d.Hidden
-}
-
-func scaleBytes(d *moe.DispatchArgs) int {
-	if d.Quantize || d.Type == datatype.Float8E4M3 {
-		return d.Hidden / 128 * 4
-	}
-	return 0
-}

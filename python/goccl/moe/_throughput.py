@@ -95,7 +95,7 @@ class Throughput(Base):
             behind = (offsets.totals - offsets.total) // 4
             counts = a.view(memory, offsets.total, "int32", behind + experts // ranks).tolist()
             rows, each = counts[0], [-(-c // alignment) * alignment for c in counts[behind:]]
-        parts = [self._part(a, at, max(16, rows * hidden * 2)) for at in (offsets.received, offsets.results)] if zero_copy else ()
+        parts = [self._part(a, at, max(16, rows * hidden * 2)) for at in (offsets.received, offsets.results) if at]
         made = DispatchHandle(prefix, a.empty((rows,), "int32"), in_rank, memory, (hidden, k, experts), tokens, rows,
                               *parts)
         return *self._rows(a, made, raw, given, stream, topk_weights is not None), made, each
@@ -115,7 +115,8 @@ class Throughput(Base):
         rows, (hidden, k, _), eight = handle.rows, handle.shape, given[2] == _calls.FLOAT8
         k = k if given[3] else 0
         kind = "float8" if eight else "bfloat16"
-        recv_x = a.empty((rows, hidden), kind) if handle.received is None else a.view(handle.received, 0, kind, rows, hidden)
+        recv_x = (a.empty((rows, hidden), kind) if handle.received is None
+                  else a.view(handle.received, 0, kind, rows, hidden))
         recv_scales = a.empty((rows, (hidden + 127) // 128), "float32") if eight else None
         recv_idx = a.empty((rows, k), "int64") if k else None
         recv_weights = a.empty((rows, k), "float32") if k and weights else None
