@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "bc9ecb572b8c6c27fc4b700b1a8f89db0c43d67ea68b5b628663b395481069c1",
+	Source:   "13bed900a48f59b9fcdcef4c18b3754dd24f18adeb2141cb244970f4e08884cf",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",
