@@ -24,7 +24,7 @@ typedef struct goccl_moe_size { /* the same on all ranks; 0: a default */
 	uint32_t blocks;        /* thread blocks of a kernel; 0: 16, and 64 for ranks of few tokens */
 } goccl_moe_size;
 
-enum { GOCCL_MOE_ROWS = 0, GOCCL_MOE_EXPERTS = 1 };
+enum { GOCCL_MOE_ROWS = 0, GOCCL_MOE_EXPERTS = 1, GOCCL_MOE_ZERO_COPY = 2 };
 
 typedef struct goccl_moe_shape { /* the same on all ranks */
 	uint32_t layout;
@@ -40,6 +40,9 @@ typedef struct goccl_moe_offsets { /* of a handle */
 	uint64_t prefix; /* [ranks][ranks] int32: rows that ranks 0 to i send to rank j */
 	uint64_t totals; /* [experts of this rank] int32: rows for each */
 	uint64_t ranges; /* GOCCL_MOE_EXPERTS: [experts of this rank][ranks] int64, begin << 32 | count */
+	/* GOCCL_MOE_ZERO_COPY: addresses in the buffer: recv_x of a dispatch, whose rows stay until the buffer's next
+	 * dispatch, and x of a combine, which a combine with another layout overwrites. */
+	void *received, *results;
 } goccl_moe_offsets;
 
 typedef struct goccl_moe_handle {

@@ -1695,6 +1695,8 @@ var (
 	_ [unsafe.Offsetof(C.goccl_moe_offsets{}.prefix)]struct{}             = [unsafe.Offsetof(core.MoEOffsets{}.Prefix)]struct{}{}
 	_ [unsafe.Offsetof(C.goccl_moe_offsets{}.totals)]struct{}             = [unsafe.Offsetof(core.MoEOffsets{}.Totals)]struct{}{}
 	_ [unsafe.Offsetof(C.goccl_moe_offsets{}.ranges)]struct{}             = [unsafe.Offsetof(core.MoEOffsets{}.Ranges)]struct{}{}
+	_ [unsafe.Offsetof(C.goccl_moe_offsets{}.received)]struct{}           = [unsafe.Offsetof(core.MoEOffsets{}.Received)]struct{}{}
+	_ [unsafe.Offsetof(C.goccl_moe_offsets{}.results)]struct{}            = [unsafe.Offsetof(core.MoEOffsets{}.Results)]struct{}{}
 	_ [C.sizeof_goccl_moe_count_args]struct{}                             = [unsafe.Sizeof(core.MoECountArgs{})]struct{}{}
 	_ [unsafe.Offsetof(C.goccl_moe_count_args{}.handle)]struct{}          = [unsafe.Offsetof(core.MoECountArgs{}.Handle)]struct{}{}
 	_ [unsafe.Offsetof(C.goccl_moe_count_args{}.top_k_index)]struct{}     = [unsafe.Offsetof(core.MoECountArgs{}.TopKIndex)]struct{}{}

@@ -33,8 +33,10 @@ def deep_ep() -> ModuleType | None:
 class Buffers:
     """A library's buffer, the configurations in which it is measured, and a routing."""
 
-    def __init__(self, name: str, module: ModuleType, buffer: object, blocks: list[int], tuned: bool) -> None:
+    def __init__(self, name: str, module: ModuleType, buffer: object, blocks: list[int], tuned: bool,
+                 zero_copy: bool = False) -> None:
         self.name, self.module, self.buffer, self.blocks, self.tuned = name, module, buffer, blocks, tuned
+        self.zero_copy = {"zero_copy": True} if zero_copy else {}
 
     def configurations(self, sms: int, most: int) -> Iterator[tuple[str, object]]:
         """Names and configurations for a number of SMs. DeepEP's pieces are tried, as its own test does."""
@@ -52,7 +54,7 @@ class Buffers:
             config = self.module.Config(sms, 8, RING)
             for eight in (False, True):
                 x = r.input(eight)
-                rows, _, _, _, handle, _ = self.buffer.dispatch(x, config=config, **first)
+                rows, _, _, _, handle, _ = self.buffer.dispatch(x, config=config, **first, **self.zero_copy)
                 sources = handle[1] if not self.tuned else handle[3]
                 r.check_dispatched(rows, sources)
                 for part in parts(rows):
@@ -64,6 +66,8 @@ class Buffers:
                 if eight:
                     continue
                 results = r.results(again)
+                if self.zero_copy:
+                    results = self.buffer.get_combine_buffer(handle).copy_(results)
                 r.check_combined(self.buffer.combine(results, handle, config=config)[0])
                 yield from self._time(clock, "combine", "bfloat16", sms, 16, len(sources),
                                       lambda c, x=results, h=handle: self.buffer.combine(x, h, config=c))

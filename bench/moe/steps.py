@@ -26,7 +26,7 @@ CASES = (  # tokens, hidden, SMs, float8, part of the steps
     (1000, 7168, 7, False, 0.02), (4096, 7168, 16, False, 0.02))
 
 
-def wrong(buffer: goccl.moe.Buffer, r: Routing, sms: int, eight: bool, steps: int, each: int) -> int:
+def wrong(buffer: goccl.moe.Buffer, r: Routing, sms: int, eight: bool, steps: int, each: int, zero_copy: bool) -> int:
     """The number of wrong elements of this rank. Values are small integers, so that each sum is exact."""
     tokens, hidden = r.x[0].shape
     layout = buffer.get_dispatch_layout(r.index, r.experts)
@@ -41,12 +41,15 @@ def wrong(buffer: goccl.moe.Buffer, r: Routing, sms: int, eight: bool, steps: in
         return (x.to(torch.float8_e4m3fn), scales) if eight else x
 
     handle = buffer.dispatch(sent(), config=config, num_tokens_per_rank=layout[0], num_tokens_per_expert=layout[2],
-                             is_token_in_rank=layout[3])[4]
+                             is_token_in_rank=layout[3], zero_copy=zero_copy)[4]
 
     def step() -> None:
         x.copy_((x + 1).remainder_(most))
         rows = buffer.dispatch(sent(), handle=handle, config=config)[0]
-        out = buffer.combine(rows[0].to(torch.bfloat16) if eight else rows, handle, config=config)[0]
+        results = rows[0].to(torch.bfloat16) if eight else rows
+        if zero_copy:
+            results = buffer.get_combine_buffer(handle).copy_(results)
+        out = buffer.combine(results, handle, config=config)[0]
         bad.add_((out != x * ranks).sum())
 
     with torch.cuda.stream(torch.cuda.Stream()):
@@ -68,6 +71,7 @@ def wrong(buffer: goccl.moe.Buffer, r: Routing, sms: int, eight: bool, steps: in
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--steps", type=int, default=100000, help="of the first case; the others have a part of them")
+    p.add_argument("--zero-copy", action="store_true", help="rows and results in the buffer")
     p.add_argument("--json", help="where the cases go")
     args = p.parse_args()
     rank, ranks, gpus = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), torch.cuda.device_count()
@@ -81,9 +85,10 @@ def main() -> None:
         steps = 60 if ranks > gpus else int(args.steps * part) // each * each
         begin = time.time()
         found = torch.tensor(wrong(buffer, Routing(tokens, hidden, TOP_K, EXPERTS, ranks, rank, device), sms, eight,
-                                   steps, each))
+                                   steps, each, args.zero_copy))
         dist.all_reduce(found)
         report["cases"].append({"tokens": tokens, "hidden": hidden, "sms": sms, "float8": eight, "steps": steps,
+                                "zero copy": args.zero_copy,
                                 "wrong": int(found), "seconds": round(time.time() - begin, 1)})
         if rank == 0:
             print(json.dumps(report["cases"][-1]), flush=True)

@@ -121,6 +121,7 @@ const (
 	dispatchSenders = 1.05
 	combineSenders  = 1.3
 	fullSenders     = 9
+	settlers        = 8 // one of so many blocks takes what rows of the layout ZeroCopy have behind their elements
 )
 
 // shared returns the blocks of a kernel, and how many of them send.
@@ -158,6 +159,9 @@ func (e *cudaEngine) dispatch(seq uint64, a *DispatchArgs) error {
 	}
 	row := e.row(r, kindDispatch)
 	blocks, senders := e.shared(a.Blocks, a.Tokens <= int(row.packets), dispatchSenders)
+	if a.Layout == ZeroCopy && a.Tokens > int(row.packets) {
+		senders = blocks - max(1, blocks/settlers)
+	}
 	k := dispatchArgs{headArgs: e.head(&a.Handle, kindDispatch), row: row, x: uint64(a.X),
 		scales: uint64(a.Scales), xStride: uint64(r.data), scaleStride: uint64(groups) * 4, index: uint64(a.Index),
 		weights: uint64(a.Weights), recvX: uint64(a.RecvX), recvScales: uint64(a.RecvScales),
@@ -184,13 +188,16 @@ func (e *cudaEngine) dispatch(seq uint64, a *DispatchArgs) error {
 func (e *cudaEngine) combine(seq uint64, a *CombineArgs) error {
 	row := e.row(a.returned(), kindCombine)
 	blocks, senders := e.shared(a.Blocks, a.Tokens <= int(row.packets), combineSenders)
+	if a.Layout == ZeroCopy {
+		senders = 0
+	}
 	k := combineArgs{headArgs: e.head(&a.Handle, kindCombine), row: row, x: uint64(a.X),
 		rows: uint64(a.Rows), weights: uint64(a.Weights), bias: [2]uint64{uint64(a.Bias[0]), uint64(a.Bias[1])},
 		out: uint64(a.Out), outWeights: uint64(a.OutWeights),
 		weightWords: region{uint64(e.b.arena.weights(0)), uint64(e.b.arena.weightStride())}, hidden: uint32(a.Hidden),
 		senders: uint32(senders)}
 	f := e.moved.experts
-	if a.Layout == Rows {
+	if a.Layout != Experts {
 		f = e.staged.kernel(e.moved.rows, e.staged.rows, &k.row, a.Tokens)
 	}
 	return e.launch("moe_combine", seq, a.Stream, f, blocks, workThreads, launcher.Raw(&k))

@@ -15,12 +15,13 @@ type headArgs struct {
 	byExpert, entries, topK, local      uint32
 	sourceTokens, counts, total, prefix uint64
 	totals, ranges, routes, place       uint64
-	ended, replicas                     uint64
+	ended, replicas, sent               uint64
+	zeroCopy, _                         uint32
 }
 
 type rowArgs struct {
 	data, scales, lists, bytes uint32
-	rows, lines, flags         region
+	rows, lines, flags, rests  region
 	slot, lineSlot             uint64
 	packets, stage, stages, _  uint32
 }
@@ -68,11 +69,11 @@ type countArgs struct {
 }
 
 var (
-	_ = [1]struct{}{}[unsafe.Sizeof(headArgs{})-264]
-	_ = [1]struct{}{}[unsafe.Sizeof(rowArgs{})-96]
-	_ = [1]struct{}{}[unsafe.Sizeof(notifyArgs{})-320]
-	_ = [1]struct{}{}[unsafe.Sizeof(dispatchArgs{})-464]
-	_ = [1]struct{}{}[unsafe.Sizeof(combineArgs{})-440]
+	_ = [1]struct{}{}[unsafe.Sizeof(headArgs{})-280]
+	_ = [1]struct{}{}[unsafe.Sizeof(rowArgs{})-112]
+	_ = [1]struct{}{}[unsafe.Sizeof(notifyArgs{})-336]
+	_ = [1]struct{}{}[unsafe.Sizeof(dispatchArgs{})-496]
+	_ = [1]struct{}{}[unsafe.Sizeof(combineArgs{})-472]
 	_ = [1]struct{}{}[unsafe.Sizeof(quantizeArgs{})-48]
 	_ = [1]struct{}{}[unsafe.Sizeof(countArgs{})-72]
 )
@@ -84,13 +85,15 @@ func (e *cudaEngine) head(h *Handle, kind int) headArgs {
 	a := headArgs{abort: uint64(e.launcher.Block()),
 		state: e.state(kind), replicas: e.replicas(),
 		rank: uint32(b.rank), nranks: uint32(b.size), tokens: uint32(h.Tokens), places: uint32(l.tokens),
-		byExpert: uint32(h.Layout), entries: uint32(h.entries()), topK: uint32(h.TopK), local: uint32(l.local())}
+		byExpert: uint32(count(h.Layout == Experts, 1)), zeroCopy: uint32(count(h.Layout == ZeroCopy, 1)),
+		entries: uint32(h.entries()), topK: uint32(h.TopK), local: uint32(l.local())}
 	for r := range b.size {
 		a.arena[r] = uint64(b.memory.Ptr[r])
 	}
 	at := func(offset int64) uint64 { return uint64(h.Memory.Add(offset)) }
 	a.sourceTokens, a.counts, a.total, a.prefix = at(offTokens), at(offCounts), at(offTotal), at(offPrefix)
 	a.totals, a.ranges, a.routes, a.place = at(offTotals), at(l.ranges()), at(l.routes()), at(l.places())
+	a.sent = at(l.sent())
 	if kind < kinds {
 		a.ended = uint64(b.arena.ended(kind, 0))
 	}
@@ -103,5 +106,6 @@ func (e *cudaEngine) row(r row, kind int) rowArgs {
 		rows:  region{uint64(a.rows(kind, 0)), uint64(a.rowStride)},
 		lines: region{uint64(a.lines(kind, 0)), uint64(a.lineStride)},
 		flags: region{uint64(a.flags(kind, 0)), uint64(a.flagStride())},
+		rests: region{uint64(a.rest(r, 0)), uint64(a.rest(r, 1) - a.rest(r, 0))},
 		slot:  uint64(r.slot()), lineSlot: uint64(r.lines()), packets: uint32(a.packets(r))}
 }

@@ -18,6 +18,12 @@
 // once for each of its experts there: by expert, by source rank, in the order of the tokens. Combine then multiplies
 // with the weights and adds the rows of a token before one row returns.
 //
+// The layout ZeroCopy is the layout Rows without copies at the receiver. A sender stores a row where the receiver's
+// caller reads it, in the receiver's arena (HandleOffsets.Received), and a combine reads the results where the callers
+// have put them (HandleOffsets.Results). So a caller's work on received rows must be enqueued before the next dispatch
+// of the Buffer, in any layout, and a combine of another layout overwrites the results. A combine starts and ends
+// together with the peers', which read this rank's results.
+//
 // # Order of the sums
 //
 // Both sums are of float32, in the order of the token's top-k list: first a rank adds its experts and rounds once to

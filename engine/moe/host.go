@@ -30,6 +30,7 @@ type hostEngine struct {
 	running sync.Mutex    // held while an operation runs; guards the fields below
 	notes   uint32        // operations that have exchanged notes
 	moved   [kinds]uint32 // operations of a kind
+	owed    bool          // the latest dispatch, of the layout ZeroCopy, has not told its end: callers use its rows
 	sums    []float32     // of one row
 	mask    word
 	experts []int32 // replicas of the mask
@@ -109,23 +110,34 @@ func (t *task) begin(kind int, h *Handle) (uint32, error) {
 	}
 	t.moved[kind]++
 	n := t.moved[kind]
-	for p := range t.peers() {
-		w := t.word(t.b.rank, t.b.arena.ended(kind, p))
-		ended := func() bool { return int32(w.Load()-(n-1)) >= 0 }
-		if err := t.await(p, "the end of the operation before", ended); err != nil {
-			return 0, err
-		}
+	if kind == kindDispatch && t.owed {
+		t.tell(t.b.arena.ended(kind, t.b.rank), n-1)
+		t.owed = false
 	}
-	return n, nil
+	return n, t.awaitPeers(t.b.arena.ended(kind, 0), n-1, "the end of the operation before")
 }
 
-// end publishes to all ranks that this one has ended an operation.
-func (t *task) end(kind int, n uint32) {
+// awaitPeers waits until a word of all peers is n or later. first is the word of rank 0.
+func (t *task) awaitPeers(first int64, n uint32, what string) error {
 	for p := range t.peers() {
-		t.word(p, t.b.arena.ended(kind, t.b.rank)).Store(n)
+		w := t.word(t.b.rank, first+int64(p)*64)
+		if err := t.await(p, what, func() bool { return int32(w.Load()-n) >= 0 }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tell publishes a word of this rank to all ranks.
+func (t *task) tell(at int64, n uint32) {
+	for p := range t.peers() {
+		t.word(p, at).Store(n)
 		t.door(p).Wake()
 	}
 }
+
+// end publishes to all ranks that this one has ended an operation.
+func (t *task) end(kind int, n uint32) { t.tell(t.b.arena.ended(kind, t.b.rank), n) }
 
 func (e *hostEngine) exit(rank int) fault.Exit {
 	if rank >= e.b.size { // an error of the caller's blames it
@@ -180,7 +192,7 @@ func (e *hostEngine) latest() (uint32, error) {
 func (e *hostEngine) restart(n uint32, w word, replicas []int32) error {
 	e.running.Lock()
 	defer e.running.Unlock()
-	e.notes, e.moved, e.mask, e.experts = n, [kinds]uint32{n, n}, w, replicas
+	e.notes, e.moved, e.owed, e.mask, e.experts = n, [kinds]uint32{n, n}, false, w, replicas
 	for p := range e.b.size {
 		for kind := range kinds {
 			e.word(e.b.rank, e.b.arena.ended(kind, p)).Store(n)

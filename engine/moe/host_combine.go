@@ -28,6 +28,9 @@ func (e *hostEngine) combine(seq uint64, args *CombineArgs) error {
 //  3. return   to each rank, in the order of its tokens, a row for each that came; after a piece, its flag
 //  4. add      for each own token: the bias, then the ranks' rows, in the order of the token's list
 //  5. end      publish the number
+//
+// In the layout ZeroCopy nothing is sent: step 3 waits until the peers' results are there, step 4 reads them there, and
+// step 5 waits until the peers have read the own ones.
 func (t *task) combine(a *CombineArgs) error {
 	n, err := t.begin(kindCombine, &a.Handle)
 	if err != nil {
@@ -38,6 +41,9 @@ func (t *task) combine(a *CombineArgs) error {
 		for p := range t.peers() {
 			t.sendWeights(a, p, n)
 		}
+	}
+	if a.Layout == ZeroCopy {
+		return t.pull(a, v, r, n)
 	}
 	for s := range t.peers() {
 		for i := range int(v.tokens[s]) {
@@ -67,6 +73,20 @@ func (t *task) combine(a *CombineArgs) error {
 	return nil
 }
 
+// pull is steps 3 to 5 in the layout ZeroCopy.
+func (t *task) pull(a *CombineArgs, v *view, r row, n uint32) error {
+	ended, started := t.b.arena.ended(kindCombine, 0), t.b.arena.ended(kindCombine, 0)+4
+	t.tell(started+int64(t.b.rank)*64, n)
+	if err := t.awaitPeers(started, n, "results"); err != nil {
+		return err
+	}
+	for i := range a.Tokens {
+		t.add(a, v, r, i)
+	}
+	t.end(kindCombine, n)
+	return t.awaitPeers(ended, n, "the end of its combine")
+}
+
 // sendWeights is step 2: words of a value below and the number of the combine above, which is stored last.
 func (t *task) sendWeights(a *CombineArgs, p int, n uint32) {
 	to := t.b.arena.weights(t.b.rank)
@@ -89,7 +109,7 @@ func (t *task) weight(source, i, k, topK int, n uint32) (float32, error) {
 
 // giveBack makes the row that returns for a token: the caller's, or the weighted sum over the experts.
 func (t *task) giveBack(a *CombineArgs, v *view, r row, source, i int, n uint32, places []int32, out []byte) error {
-	if a.Layout == Rows {
+	if a.Layout != Experts {
 		rowAt := int64(v.base[source] + places[0])
 		copy(out, at[byte](a.X, rowAt*int64(r.data), r.data))
 		if r.lists > 0 {
@@ -145,6 +165,9 @@ func (t *task) add(a *CombineArgs, v *view, r row, i int) {
 	var weights [MaxTopK]float32
 	for order, mask := v.routes[i].order, v.routes[i].mask; mask != 0; order, mask = order>>4, mask&(mask-1) {
 		from := t.slot(t.b.rank, kindCombine, int(order&15), r, i)
+		if a.Layout == ZeroCopy {
+			from = t.sentRow(v, kindCombine, int(order&15), r, i)
+		}
 		for j := range sums {
 			sums[j] += hostreduce.Float32(binary.LittleEndian.Uint16(from[2*j:]))
 		}

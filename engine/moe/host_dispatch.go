@@ -30,6 +30,15 @@ func (t *task) view(h *Handle) *view {
 	return v
 }
 
+// sentRow is where a rank has the elements of token i of this rank, in the layout ZeroCopy.
+func (t *task) sentRow(v *view, kind, p int, r row, i int) []byte {
+	place := int64(at[int32](v.memory, v.sent()+int64(p*v.handle.tokens+i)*4, 1)[0])
+	if t.b.rank > 0 {
+		place += int64(at[int32](v.memory, offPrefix+int64((t.b.rank-1)*t.b.size+p)*4, 1)[0])
+	}
+	return device.Bytes(t.b.memory.Ptr[p].Add(t.b.arena.rows(kind, 0)+place*int64(r.data)), int64(r.data))
+}
+
 // places returns the expert slots of token i of a source.
 func (v *view) places(source, i int) []int32 {
 	n := v.entries()
@@ -44,16 +53,17 @@ func (e *hostEngine) dispatch(seq uint64, args *DispatchArgs) error {
 // dispatch:
 //
 //  1. begin    wait until the peers have ended the dispatch before
-//  2. send     each row to the peers of its token; after a piece, its flag
+//  2. send     each row to the peers of its token; after a piece, its flag. Layout ZeroCopy: its elements to where the
+//     peers' callers get them, also the own ones
 //  3. receive  the rows of each source, piece by piece; the own ones directly
-//  4. end      publish the number
+//  4. end      publish the number, in the layout ZeroCopy when the next dispatch begins
 func (t *task) dispatch(a *DispatchArgs) error {
 	n, err := t.begin(kindDispatch, &a.Handle)
 	if err != nil {
 		return err
 	}
 	b, v := t.b, t.view(&a.Handle)
-	if total := int(v.base[b.size]); a.Layout == Rows && total > a.RecvRows {
+	if total := int(v.base[b.size]); a.Layout != Experts && total > a.RecvRows {
 		return t.error(-1, fmt.Errorf("%w: %d rows come, and RecvX has room for %d", collective.ErrInvalidArgument, total,
 			a.RecvRows))
 	}
@@ -64,7 +74,12 @@ func (t *task) dispatch(a *DispatchArgs) error {
 			t.load(a, r, i, rows)
 		}
 		for p := range t.peers() {
-			if p != b.rank && v.routes[i].mask>>p&1 != 0 {
+			switch {
+			case v.routes[i].mask>>p&1 == 0:
+			case a.Layout == ZeroCopy:
+				copy(t.sentRow(v, kindDispatch, p, r, i), rows)
+				copy(t.rest(p, b.rank, r, i), rows[r.data:])
+			case p != b.rank:
 				copy(t.slot(p, kindDispatch, b.rank, r, i), rows)
 			}
 		}
@@ -87,7 +102,11 @@ func (t *task) dispatch(a *DispatchArgs) error {
 				t.load(a, r, i, rows)
 				from = rows
 			}
-			if err := t.deliver(a, v, r, s, i, places, from); err != nil {
+			elements, rest := from[:r.data], from[r.data:]
+			if a.Layout == ZeroCopy {
+				elements, rest = nil, t.rest(b.rank, s, r, i)
+			}
+			if err := t.deliver(a, v, r, s, i, places, elements, rest); err != nil {
 				return err
 			}
 		}
@@ -95,13 +114,21 @@ func (t *task) dispatch(a *DispatchArgs) error {
 	if a.Lists {
 		t.pad(a, int(v.base[b.size]))
 	}
-	t.end(kindDispatch, n)
+	if t.owed = a.Layout == ZeroCopy; !t.owed {
+		t.end(kindDispatch, n)
+	}
 	return nil
 }
 
 // slot is the place of a row in a rank's arena.
 func (t *task) slot(rank, kind, source int, r row, i int) []byte {
 	return device.Bytes(t.b.memory.Ptr[rank].Add(t.b.arena.rows(kind, source)+int64(i)*r.slot()), int64(r.bytes()))
+}
+
+// rest is what a source's row has behind its elements, in the layout ZeroCopy.
+func (t *task) rest(rank, source int, r row, i int) []byte {
+	at := t.b.arena.rest(r, source) + int64(i)*(r.slot()-int64(r.data))
+	return device.Bytes(t.b.memory.Ptr[rank].Add(at), int64(r.bytes()-r.data))
 }
 
 // flag publishes to all peers that a piece is there, once token i is the last of it.
@@ -175,7 +202,7 @@ func powerAbove(f float32) (power, inverse float32) {
 }
 
 // deliver copies a row to where the caller gets it.
-func (t *task) deliver(a *DispatchArgs, v *view, r row, source, i int, places []int32, from []byte) error {
+func (t *task) deliver(a *DispatchArgs, v *view, r row, source, i int, places []int32, elements, rest []byte) error {
 	for _, p := range places {
 		if p < 0 {
 			continue
@@ -190,16 +217,16 @@ func (t *task) deliver(a *DispatchArgs, v *view, r row, source, i int, places []
 			}
 			rowAt = int64(e)*int64(a.RecvRows) + in
 		}
-		copy(device.Bytes(a.RecvX.Add(rowAt*int64(r.data)), int64(r.data)), from)
+		copy(device.Bytes(a.RecvX.Add(rowAt*int64(r.data)), int64(r.data)), elements)
 		if r.scales > 0 {
 			n := int64(4 * scalesOf(a.Hidden))
-			copy(device.Bytes(a.RecvScales.Add(rowAt*n), n), from[r.data:])
+			copy(device.Bytes(a.RecvScales.Add(rowAt*n), n), rest)
 		}
 		if a.RecvSource != 0 {
 			at[int32](a.RecvSource, rowAt*4, 1)[0] = int32(i)
 		}
 		if r.lists > 0 {
-			t.lists(a, rowAt, floats(from[r.data+r.scales:], 2*a.TopK))
+			t.lists(a, rowAt, floats(rest[r.scales:], 2*a.TopK))
 		}
 	}
 	return nil

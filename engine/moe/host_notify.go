@@ -51,6 +51,9 @@ func (t *task) notify(a *NotifyArgs) error {
 	for i := range routes {
 		routes[i] = routeOf(i, h.shape.entries(), entry)
 		for p := range b.size {
+			if routes[i].mask>>p&1 != 0 && a.Layout == ZeroCopy {
+				at[int32](a.Memory, h.sent()+int64(p*h.tokens+i)*4, 1)[0] = int32(counts[p])
+			}
 			counts[p] += routes[i].mask >> p & 1
 		}
 	}
@@ -196,7 +199,7 @@ func (t *task) placeRows(a *NotifyArgs, h *handle, s int, m *note, ranges []int6
 				places[i*k+j] = place
 			}
 		}
-		if a.Layout == Rows {
+		if a.Layout != Experts {
 			places[i] = -1
 			if here {
 				places[i] = row

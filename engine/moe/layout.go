@@ -18,12 +18,14 @@ const (
 //
 //	0              door        host device: the owner sleeps here, its peers wake it
 //	64             left        host device: a fault.Exit, not 0 once the owner has left
-//	128            ended       [kind][peer] lines: the latest operation that the peer has ended
+//	128            ended       [kind][peer] lines: the latest operation that the peer has ended; layout ZeroCopy: and the
+//	                           latest combine that it has started
 //	notes          [parity][source] what Notify sends: words of 8 bytes, a value and a flag
 //	weights        [source][token][k] the same, for combine in the layout Experts
 //	flags          [kind][source][piece] words: the operation whose piece is there
 //	lines          [kind][source] rows as packets; never anything else
-//	rows           [kind][source] plain rows
+//	rows           [kind][source] plain rows; layout ZeroCopy: of dispatch the elements of the received rows, from all
+//	               sources, behind what all could send the rest of each row; of combine the results
 type arena struct {
 	ranks      int
 	tokens     int // of a rank, at most
@@ -81,6 +83,12 @@ func (a *arena) bytes() int64 { return a.rows(kinds, 0) }
 // most is the largest number of tokens of a rank whose rows have a format.
 func (a *arena) most(r row) int { return min(a.tokens, int(a.rowStride/r.slot())) }
 
+// rest is where a dispatch in the layout ZeroCopy brings what a source's rows have behind their elements.
+func (a *arena) rest(r row, source int) int64 {
+	most := int64(a.most(r))
+	return a.rows(kindDispatch, 0) + int64(a.ranks)*most*int64(r.data) + int64(source)*most*(r.slot()-int64(r.data))
+}
+
 // packets is the largest number of tokens of a rank that sends packets.
 func (a *arena) packets(r row) int { return min(a.lineTokens, int(a.lineStride/r.lines())) }
 
@@ -98,6 +106,7 @@ func line(n int64) int64 { return (n + 127) &^ 127 }
 //	routes [tokens] route
 //	places rows: [R][tokens] int32, place of a token among the rows of its source, or -1
 //	       experts: [R][lineTokens][K] int32, place among the rows of its expert and source, with the expert, or -1
+//	sent   layout ZeroCopy: [R][tokens] int32, place of a token among this rank's rows at a rank
 type handle struct {
 	shape  Shape
 	ranks  int
@@ -139,7 +148,14 @@ func (h *handle) entries() int {
 	return 1
 }
 
-func (h *handle) bytes() int64 { return h.places() + int64(h.ranks*h.tokens*h.entries())*4 }
+func (h *handle) sent() int64 { return h.places() + int64(h.ranks*h.tokens*h.entries())*4 }
+
+func (h *handle) bytes() int64 {
+	if h.shape.Layout == ZeroCopy {
+		return h.sent() + int64(h.ranks*h.tokens)*4
+	}
+	return h.sent()
+}
 
 // at returns n values at an offset of host memory.
 func at[T any](p device.Ptr, offset int64, n int) []T {

@@ -26,6 +26,7 @@ type Layout uint32
 const (
 	Rows Layout = iota
 	Experts
+	ZeroCopy
 )
 
 // Shape is what all ranks of an operation have in common.
@@ -44,7 +45,7 @@ func (s *Shape) local(ranks int) int { return max(1, s.Experts/ranks) }
 
 func (s *Shape) validate(ranks int) error {
 	switch {
-	case s.Layout > Experts:
+	case s.Layout > ZeroCopy:
 		return bad("layout %d is not known", s.Layout)
 	case s.Hidden < 8 || s.Hidden%8 != 0 || s.Hidden > 1<<16:
 		return bad("a token of %d elements: want a multiple of 8, up to %d", s.Hidden, 1<<16)

@@ -44,12 +44,20 @@ type HandleOffsets struct {
 	Prefix int64 // [ranks][ranks] int32: rows that ranks 0…i send to rank j
 	Totals int64 // [local experts] int32: rows for each
 	Ranges int64 // layout Experts: [local experts][ranks] int64, begin << 32 | count
+	// Layout ZeroCopy, in the device's memory: where rows come, RecvX of a dispatch, and where results are taken, X of a
+	// combine.
+	Received, Results device.Ptr
 }
 
 // Offsets of a handle.
 func (b *Buffer) Offsets(s Shape) HandleOffsets {
 	h := handle{s, b.size, 0}
-	return HandleOffsets{offCounts, offTotal, offPrefix, offTotals, h.ranges()}
+	o := HandleOffsets{offCounts, offTotal, offPrefix, offTotals, h.ranges(), 0, 0}
+	if s.Layout == ZeroCopy {
+		own := b.memory.Ptr[b.rank]
+		o.Received, o.Results = own.Add(b.arena.rows(kindDispatch, 0)), own.Add(b.arena.rows(kindCombine, 0))
+	}
+	return o
 }
 
 type buffer struct {
@@ -92,8 +100,13 @@ func (b *Buffer) checkDispatch(a *DispatchArgs) error {
 		return bad("Quantize takes rows of bfloat16, not of %v", a.Type)
 	case a.sent() == datatype.Float8E4M3 && a.Hidden%ScaleElements != 0:
 		return bad("float8e4m3 with %d elements: want a multiple of %d", a.Hidden, ScaleElements)
-	case a.Lists && (a.Layout != Rows || a.TopK == 0):
-		return bad("lists go with the layout Rows and TopK")
+	case a.Lists && (a.Layout == Experts || a.TopK == 0):
+		return bad("lists go with the layouts Rows and ZeroCopy, and TopK")
+	case a.Layout == ZeroCopy && a.Quantize:
+		return bad("Quantize goes with the layouts Rows and Experts: give rows of float8e4m3 and their scales")
+	case a.Layout == ZeroCopy && rows && a.RecvX != b.Offsets(a.Shape).Received:
+		return bad("RecvX is %#x: in the layout ZeroCopy rows come to HandleOffsets.Received, %#x", a.RecvX,
+			b.Offsets(a.Shape).Received)
 	case a.RecvRows < 0 || !blocksOK(a.Blocks):
 		return bad("RecvRows is %d, Blocks %d: want 0, or 2 to %d blocks", a.RecvRows, a.Blocks, maxBlocks)
 	}
@@ -116,8 +129,14 @@ func (b *Buffer) checkCombine(a *CombineArgs) error {
 	if a.Rows < 0 || !blocksOK(a.Blocks) {
 		return bad("Rows is %d, Blocks %d: want 0, or 2 to %d blocks", a.Rows, a.Blocks, maxBlocks)
 	}
-	if a.OutWeights != 0 && (experts || a.TopK == 0) {
+	switch {
+	case (a.OutWeights != 0 || a.Weights != 0) && a.Layout == ZeroCopy:
+		return bad("weights do not return in the layout ZeroCopy: take the layout Rows")
+	case a.OutWeights != 0 && (experts || a.TopK == 0):
 		return bad("OutWeights go with the layout Rows and TopK")
+	case a.Layout == ZeroCopy && a.Rows > 0 && a.X != b.Offsets(a.Shape).Results:
+		return bad("X is %#x: in the layout ZeroCopy results are taken at HandleOffsets.Results, %#x", a.X,
+			b.Offsets(a.Shape).Results)
 	}
 	if err := b.fits(a.returned(), a.Tokens); err != nil {
 		return err

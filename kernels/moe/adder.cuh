@@ -32,6 +32,8 @@ struct Adder {
     t.rank = static_cast<uint32_t>(r.order >> (4 * laneOf())) & 15;
     if (direct(a, t.rank))
       t.mine = own.rowOf(placesOf(a, t.rank, token)[0]);
+    else if (!ByExpert && a.zeroCopy != 0 && !own.lines())
+      t.mine = sentRow(a, a.row, t.rank, token);
     else
       t.mine = own.lines() ? linesAt(a, a.row, a.rank, t.rank, token) : rowAt(a, a.row, a.rank, t.rank, token);
     return t;
@@ -75,6 +77,7 @@ struct Adder {
 
   // arrived waits for the plain rows of a token.
   GOCCL_DEVICE bool arrived(uint32_t token) const {
+    if (a.zeroCopy != 0) return true;
     uint32_t from = a.routes[token].mask;
     if (!ByExpert) from &= ~(1u << a.rank);
     const bool there = awaitPiece(a, a.row, from, token / pieceTokens, n, true) == Next::row;
@@ -203,11 +206,29 @@ struct Adder {
   }
 };
 
+// meet is what the blocks of a combine in the layout ZeroCopy do before they add.
+template <class Mover>
+GOCCL_DEVICE bool meet(const CombineArgs& a, uint32_t n) {
+  if (blockIdx.x == 0) tellPeers(a, 1, n);
+  if (!begin(a, n)) return false;
+  const bool ok = byWarps<Plain>(a.row, a.abort, blockIdx.x, gridDim.x,
+                                 [&](Plain&, Part part) { return returnLines<false>(a, part, n); });
+  if (!ok || !awaitPeers(a, 1, n)) return false;
+  Mover::acquired();
+  return true;
+}
+
 template <bool ByExpert, class Mover>
 GOCCL_DEVICE void combine(const CombineArgs& a) {
   const uint32_t n = number(a);
   if (!current(a)) return;
-  if (blockIdx.x < a.senders ? send<ByExpert, Mover>(a, n) : Adder<ByExpert, Mover>(a, n).run()) end(a, n);
+  const bool pulls = !ByExpert && a.zeroCopy != 0;
+  if constexpr (!ByExpert)
+    if (pulls && !meet<Mover>(a, n)) return;
+  if (!(blockIdx.x < a.senders ? send<ByExpert, Mover>(a, n) : Adder<ByExpert, Mover>(a, n).run())) return;
+  if (!last(a)) return;
+  tellPeers(a, 0, n);
+  if (!pulls || awaitPeers(a, 0, n)) finished(a, n);
 }
 
 }  // namespace moe

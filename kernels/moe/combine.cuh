@@ -10,6 +10,9 @@
 //              4. to the others: the rows of a piece, then its flag
 //   adder      1. wait for the rows of a token, in the order of its list
 //              2. add them in float32, round once
+//
+// In the layout ZeroCopy there are no senders: all blocks send the packets, and then add the other rows where the
+// experts' ranks have them.
 #pragma once
 
 #include <moe/plain.cuh>
@@ -29,7 +32,7 @@ struct CombineArgs : Head {
   Region weightWords;
   uint32_t hidden, senders;
 };
-static_assert(sizeof(CombineArgs) == 440, "CombineArgs is filled by the host");
+static_assert(sizeof(CombineArgs) == 472, "CombineArgs is filled by the host");
 
 GOCCL_DEVICE LL8Packet* weightWord(const CombineArgs& a, uint32_t at, uint32_t source, uint32_t token, uint32_t k) {
   return reinterpret_cast<LL8Packet*>(a.arena[at] + a.weightWords.base + source * a.weightWords.stride) +
@@ -257,6 +260,8 @@ struct Returning {
     if (k < a.topK) put(a.row.data + k * 4, make_uint2(low, k + 1 < a.topK ? high : 0));
   }
   GOCCL_DEVICE uint32_t places(const Item&) const { return 1; }
+  GOCCL_DEVICE bool split() const { return false; }
+  GOCCL_DEVICE uint8_t* end(const Item&, uint32_t) const { return nullptr; }
   GOCCL_DEVICE uint8_t* place(const Item& item, uint32_t) const {
     return rowAt(a, a.row, source(item), a.rank, item.token);
   }

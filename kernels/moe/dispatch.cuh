@@ -2,7 +2,8 @@
 //
 // The first `senders` blocks send, the others receive (receive.cuh). A sender reads a row once and stores it to all
 // ranks of its token, which spreads its stores over the links. The rank's own rows never travel. The flag of a piece
-// goes to the ranks to which it has a row.
+// goes to the ranks to which it has a row. In the layout ZeroCopy a sender stores the elements where the receiver's
+// caller gets them, also of the own rows of a rank of more tokens.
 //
 //   sender     1. begin: the peers have ended the dispatch before (memory.cuh)
 //              2. a rank of few tokens: spans of lines, as packets
@@ -30,7 +31,7 @@ struct DispatchArgs : Head {
   uint32_t groups;      // scales of a row
   uint32_t senders;     // blocks that send
 };
-static_assert(sizeof(DispatchArgs) == 464, "DispatchArgs is filled by the host");
+static_assert(sizeof(DispatchArgs) == 496, "DispatchArgs is filled by the host");
 
 // listWord is entry i of a token's list as it travels: the experts, then the weights.
 GOCCL_DEVICE uint32_t listWord(const DispatchArgs& a, uint32_t token, uint32_t i) {
@@ -114,7 +115,7 @@ struct Outgoing {
       if (piece >= pieces(a.tokens)) return Next::end;
       first = piece * pieceTokens;
       const uint32_t count = minOf(a.tokens - first, pieceTokens);
-      mine = laneOf() < count ? a.routes[first + laneOf()].mask & ~(1u << a.rank) : 0;
+      mine = laneOf() < count ? a.routes[first + laneOf()].mask & ~(a.zeroCopy != 0 ? 0u : 1u << a.rank) : 0;
       if (a.row.lists != 0) {
         experts.load(count, [&](uint32_t t, uint32_t k) { return listWord(a, first + t, k); });
         weights.load(count, [&](uint32_t t, uint32_t k) { return listWord(a, first + t, a.topK + k); });
@@ -142,10 +143,15 @@ struct Outgoing {
     }
     if (laneOf() < a.topK) put(list + laneOf() * 8, make_uint2(word[0], word[1]));
   }
-  GOCCL_DEVICE uint32_t places(const Item&) const { return a.nranks - 1; }
+  GOCCL_DEVICE uint32_t places(const Item&) const { return a.nranks - (a.zeroCopy != 0 ? 0 : 1); }
   GOCCL_DEVICE uint8_t* place(const Item& item, uint32_t k) const {
     const uint32_t p = peerAfter(a, k + 1);
-    return (item.where >> p & 1) != 0 ? rowAt(a, a.row, p, a.rank, item.token) : nullptr;
+    if ((item.where >> p & 1) == 0) return nullptr;
+    return a.zeroCopy != 0 ? sentRow(a, a.row, p, item.token) : rowAt(a, a.row, p, a.rank, item.token);
+  }
+  GOCCL_DEVICE bool split() const { return a.zeroCopy != 0; }
+  GOCCL_DEVICE uint8_t* end(const Item& item, uint32_t k) const {
+    return restAt(a, a.row, peerAfter(a, k + 1), a.rank, item.token);
   }
   GOCCL_DEVICE void done(const Item& item) const {
     if (item.what == 0) return;

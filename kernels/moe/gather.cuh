@@ -95,7 +95,7 @@ struct Gather {
     for (uint32_t base = part.at; base < a.tokens; base += 32 * part.of) {
       const Batch b = following;
       following = batch(base + 32 * part.of);
-      uint32_t absent = b.route.mask & ~(1u << a.rank);  // ranks whose piece has not come
+      uint32_t absent = a.zeroCopy != 0 ? 0 : b.route.mask & ~(1u << a.rank);  // ranks whose piece has not come
       uint32_t left = __ballot_sync(allLanes, b.token < a.tokens);
       while (left != 0) {
         uint32_t ready = 0, polled = 0;
@@ -146,7 +146,10 @@ struct Gather {
     const uint8_t* mine = nullptr;
     if (laneOf() < count) {
       const uint32_t p = static_cast<uint32_t>(order >> (4 * laneOf())) & 15;
-      mine = p == a.rank ? own.rowOf(static_cast<int32_t>(place)) : rowAt(a, a.row, a.rank, p, token);
+      if (p == a.rank)
+        mine = own.rowOf(static_cast<int32_t>(place));
+      else
+        mine = a.zeroCopy != 0 ? sentRow(a, a.row, p, token) : rowAt(a, a.row, a.rank, p, token);
     }
     uint32_t most = a.row.data;
     if (most * (count == 0 ? 1 : count) > room) most = room / (count == 0 ? 1 : count) / 16 * 16;

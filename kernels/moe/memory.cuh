@@ -12,6 +12,11 @@
 // lane; acquire by one lane, the warp's barrier, loads. Packets carry the count. A rank's arena may be written again
 // once its `ended` word says that its earlier launch of the kind is over: the last block releases it to all peers.
 //
+// In the layout ZeroCopy the rows that a dispatch brings stay where they are, in the arena, and the caller's work reads
+// them there. So that launch owes its `ended` word until the next one of the kind starts, behind that work in the
+// order of the stream. What a combine takes is in the arena as well: a launch says when it starts, in the word behind
+// `ended`, that the rows are there, and it is over only when all peers have read them.
+//
 // # Masks
 //
 // The host writes the mask beside the count, while no launch runs. Nothing is written to a masked rank, and nothing
@@ -54,7 +59,7 @@ struct Head {
   uint64_t* ticket;  // first: see ticket.cuh
   uint8_t* arena[maxRanks];
   AbortBlock* abort;
-  uint32_t* state;  // four words: launches of the kind, blocks of this launch that have ended, mask, size of replicas
+  uint32_t* state;  // words: launches of the kind, blocks of this launch that have ended, mask, size of replicas, owed
   uint32_t rank, nranks;
   uint32_t tokens;   // of this rank
   uint32_t places;   // tokens for which a handle has places, of each rank
@@ -72,8 +77,10 @@ struct Head {
   int32_t* place;
   uint64_t ended;  // offset of the words [peer], 64 bytes each
   const int32_t* replicas;
+  int32_t* sent;  // layout ZeroCopy: [rank][token]: the token's place among this rank's rows at the rank
+  uint32_t zeroCopy, unused;
 };
-static_assert(sizeof(Head) == 264, "Head is filled by the host");
+static_assert(sizeof(Head) == 280, "Head is filled by the host");
 
 GOCCL_DEVICE uint32_t minOf(uint32_t x, uint32_t y) { return x < y ? x : y; }
 GOCCL_DEVICE uint32_t lowest(uint32_t bits) {
@@ -140,15 +147,23 @@ GOCCL_DEVICE bool current(const Head& a) {
   return false;
 }
 
-// begin waits until all peers have ended the launch before; all threads of the block call it.
-GOCCL_DEVICE bool begin(const Head& a, uint32_t n) {
+// awaitPeers waits until a word of all peers is n or later; all threads of the block call it.
+GOCCL_DEVICE bool awaitPeers(const Head& a, uint32_t which, uint32_t n) {
   Status s = statusOk;
   if (threadIdx.x < a.nranks && !masked(maskOf(a), threadIdx.x)) {
-    const uint32_t* word = endedWord(a, a.rank, threadIdx.x);
-    s = waitUntil([&] { return static_cast<int32_t>(loadAcquire<Scope::sys>(word) - (n - 1)) >= 0; }, a.abort, word,
+    const uint32_t* word = endedWord(a, a.rank, threadIdx.x) + which;
+    s = waitUntil([&] { return static_cast<int32_t>(loadAcquire<Scope::sys>(word) - n) >= 0; }, a.abort, word,
                   waitSemaphore, -1, threadIdx.x);
   }
   return !__syncthreads_or(s != statusOk);
+}
+// begin waits until all peers have ended the launch before.
+GOCCL_DEVICE bool begin(const Head& a, uint32_t n) { return awaitPeers(a, 0, n - 1); }
+
+// tellPeers releases a word to all peers.
+GOCCL_DEVICE void tellPeers(const Head& a, uint32_t which, uint32_t n) {
+  if (threadIdx.x < a.nranks && !masked(maskOf(a), threadIdx.x))
+    storeRelease<Scope::sys>(endedWord(a, threadIdx.x, a.rank) + which, n);
 }
 
 // last tells all threads of a block whether all other blocks of the launch have ended. If so, the writes of those
@@ -159,8 +174,9 @@ GOCCL_DEVICE bool last(const Head& a) {
   if (threadIdx.x == 0) is = fetchAddAcqRel<Scope::gpu>(a.state + 1, uint32_t{1}) + 1 == gridDim.x;
   return __syncthreads_or(is);
 }
-GOCCL_DEVICE void finished(const Head& a, uint32_t n) {
+GOCCL_DEVICE void finished(const Head& a, uint32_t n, bool owes = false) {
   if (threadIdx.x != 0) return;
+  storeRelaxed<Scope::gpu>(a.state + 4, static_cast<uint32_t>(owes));
   storeRelaxed<Scope::gpu>(a.state + 1, uint32_t{0});
   storeRelaxed<Scope::gpu>(a.state, n);
 }
@@ -168,8 +184,7 @@ GOCCL_DEVICE void finished(const Head& a, uint32_t n) {
 // end is the end of a block of a kernel that moves rows.
 GOCCL_DEVICE void end(const Head& a, uint32_t n) {
   if (!last(a)) return;
-  if (threadIdx.x < a.nranks && !masked(maskOf(a), threadIdx.x))
-    storeRelease<Scope::sys>(endedWord(a, threadIdx.x, a.rank), n);
+  tellPeers(a, 0, n);
   finished(a, n);
 }
 
@@ -178,16 +193,27 @@ GOCCL_DEVICE void end(const Head& a, uint32_t n) {
 struct Row {
   uint32_t data, scales, lists, bytes;
   Region rows, lines, flags;
+  Region rests;  // layout ZeroCopy: what rows have behind their elements
   uint64_t slot, lineSlot;
   uint32_t packets;  // ranks of up to that many tokens send packets
   uint32_t stage;    // bytes of a stage (stage.cuh), a multiple of 128
   uint32_t stages;   // warps of a block that have one; 0: rows go by loads and stores
   uint32_t unused;
 };
-static_assert(sizeof(Row) == 96, "Row is filled by the host");
+static_assert(sizeof(Row) == 112, "Row is filled by the host");
 
 GOCCL_DEVICE uint8_t* rowAt(const Head& a, const Row& r, uint32_t at, uint32_t source, uint32_t token) {
   return a.arena[at] + r.rows.base + source * r.rows.stride + token * r.slot;
+}
+// restAt is what a row has behind its elements, in the layout ZeroCopy.
+GOCCL_DEVICE uint8_t* restAt(const Head& a, const Row& r, uint32_t at, uint32_t source, uint32_t token) {
+  return a.arena[at] + r.rests.base + source * r.rests.stride + token * (r.slot - r.data);
+}
+// sentRow is where a rank has the elements of a token of this one, in the layout ZeroCopy.
+GOCCL_DEVICE uint8_t* sentRow(const Head& a, const Row& r, uint32_t at, uint32_t token) {
+  const int32_t before = a.rank == 0 ? 0 : a.prefix[(a.rank - 1) * a.nranks + at];
+  const int32_t place = before + a.sent[static_cast<uint64_t>(at) * a.places + token];
+  return a.arena[at] + r.rows.base + static_cast<uint64_t>(place) * r.data;
 }
 GOCCL_DEVICE uint8_t* linesAt(const Head& a, const Row& r, uint32_t at, uint32_t source, uint32_t token) {
   return a.arena[at] + r.lines.base + source * r.lines.stride + token * r.lineSlot;

@@ -28,7 +28,7 @@ struct NotifyArgs : Head {
   const int32_t* expertCounts;  // without lists: [experts], or null
   uint32_t signature, unused;
 };
-static_assert(sizeof(NotifyArgs) == 320, "NotifyArgs is filled by the host");
+static_assert(sizeof(NotifyArgs) == 336, "NotifyArgs is filled by the host");
 
 GOCCL_DEVICE LL8Packet* noteAt(const NotifyArgs& a, uint32_t at, uint32_t source, uint32_t n) {
   return reinterpret_cast<LL8Packet*>(a.arena[at] + a.notes.base + (n & 1) * a.parityStride + source * a.notes.stride);
@@ -72,11 +72,29 @@ GOCCL_DEVICE uint32_t* scratch() {
 }
 static_assert(maxWarps * maxRanks <= 1024, "counts fit");
 
+// placeInBlock counts the threads before this one for which `here` is true, and adds the number in the block to all.
+// All threads of the block call it.
+GOCCL_DEVICE int32_t placeInBlock(bool here, uint32_t* shared, int32_t& all) {
+  const uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  const uint32_t ballot = __ballot_sync(0xffffffffu, here);
+  if (lane == 0) shared[warp] = bits(ballot);
+  __syncthreads();
+  uint32_t place = bits(ballot & ((1u << lane) - 1)), sum = 0;
+  for (uint32_t w = 0; w < warps; ++w) {
+    if (w < warp) place += shared[w];
+    sum += shared[w];
+  }
+  all += static_cast<int32_t>(sum);
+  __syncthreads();
+  return static_cast<int32_t>(place);
+}
+
 // tell is steps 1 to 3.
 GOCCL_DEVICE void tell(const NotifyArgs& a, uint32_t p, uint32_t n, uint32_t* shared) {
   LL8Packet* out = noteAt(a, p, a.rank, n);
   const uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-  uint32_t count = 0;  // of rank `lane`, in this warp's tokens
+  uint32_t count = 0;   // of rank `lane`, in this warp's tokens
+  int32_t before = 0;  // layout ZeroCopy: of rank p, in the tokens of earlier turns
   for (uint32_t base = 0; base < a.tokens; base += blockDim.x) {
     const uint32_t token = base + threadIdx.x;
     Route r{0, 0, 0};
@@ -90,6 +108,11 @@ GOCCL_DEVICE void tell(const NotifyArgs& a, uint32_t p, uint32_t n, uint32_t* sh
     for (uint32_t q = 0; q < a.nranks; ++q) {
       const uint32_t there = bits(__ballot_sync(0xffffffffu, static_cast<int>(r.mask >> q & 1)));
       if (lane == q) count += there;
+    }
+    if (a.zeroCopy != 0) {
+      const bool there = (r.mask >> p & 1) != 0;
+      const int32_t first = before, place = first + placeInBlock(there, shared, before);
+      if (there) a.sent[static_cast<uint64_t>(p) * a.places + token] = place;
     }
   }
   if (lane < a.nranks) shared[warp * maxRanks + lane] = count;
@@ -117,8 +140,7 @@ GOCCL_DEVICE Status hearWord(const NotifyArgs& a, const LL8Packet* in, uint32_t 
 // rowsOf is step 4 in the layout Rows: tokens of a source that come here have consecutive places.
 GOCCL_DEVICE Status rowsOf(const NotifyArgs& a, const LL8Packet* in, uint32_t s, uint32_t tokens, uint32_t n,
                            uint32_t* shared) {
-  const uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-  uint32_t before = 0;
+  int32_t before = 0;
   Status failed = statusOk;
   for (uint32_t base = 0; base < tokens; base += blockDim.x) {
     const uint32_t token = base + threadIdx.x;
@@ -139,16 +161,9 @@ GOCCL_DEVICE Status rowsOf(const NotifyArgs& a, const LL8Packet* in, uint32_t s,
           addRelaxed<Scope::gpu>(reinterpret_cast<uint64_t*>(a.ranges) + list[k] * a.nranks + s, uint64_t{1});
       }
     }
-    const uint32_t ballot = __ballot_sync(0xffffffffu, here);
-    if (lane == 0) shared[warp] = bits(ballot);
     if (__syncthreads_or(failed != statusOk)) return statusAborted;
-    uint32_t place = before + bits(ballot & ((1u << lane) - 1));
-    for (uint32_t w = 0; w < warps; ++w) {
-      if (w < warp) place += shared[w];
-      before += shared[w];
-    }
-    if (token < tokens) *placesOf(a, s, token) = here ? static_cast<int32_t>(place) : -1;
-    __syncthreads();
+    const int32_t first = before, place = first + placeInBlock(here, shared, before);
+    if (token < tokens) *placesOf(a, s, token) = here ? place : -1;
   }
   return statusOk;
 }

@@ -6,7 +6,8 @@
 //   from(item)         where its elements are
 //   tail(item, put)    calls put(offset, 8 bytes) with what follows them: of the row that next returned last
 //   rest(item, at)     8 bytes of it, where it is not behind the elements
-//   places(item)       the number of places to which it goes, and place(item, k) each of them, or null
+//   places(item)       the number of places to which it goes, up to 16, and place(item, k) each of them, or null
+//   split()            whether what follows the elements goes elsewhere: to end(item, k)
 //   done(item)         what follows when the row, and all before it, are in their places
 //
 // All lanes of the warp call them.
@@ -36,14 +37,15 @@ struct Plain {
       if (next != Next::row) return next == Next::end;
       const uint32_t count = rows.places(item);
       const uint8_t* x = rows.from(item);
-      for (uint32_t i = laneOf(); i < vectors; i += flight * 32) {
+      uint8_t* const mine = laneOf() < count ? rows.place(item, laneOf()) : nullptr;
+      for (uint32_t i = laneOf(); i - laneOf() < vectors; i += flight * 32) {
         uint4 v[flight];
 #pragma unroll
         for (uint32_t j = 0; j < flight; ++j)
           if (i + j * 32 < vectors) v[j] = loadVec(x + static_cast<uint64_t>(i + j * 32) * 16);
 #pragma unroll 1
         for (uint32_t k = 0; k < count; ++k) {
-          uint8_t* to = rows.place(item, k);
+          uint8_t* to = shared(mine, k);
           if (to == nullptr) continue;
 #pragma unroll
           for (uint32_t j = 0; j < flight; ++j)
@@ -53,7 +55,7 @@ struct Plain {
       rows.tail(item, [&](uint32_t at, uint2 v) {
 #pragma unroll 1
         for (uint32_t k = 0; k < count; ++k)
-          if (uint8_t* to = rows.place(item, k)) storeVec2(to + at, v);
+          if (uint8_t* to = rows.place(item, k)) storeVec2((rows.split() ? rows.end(item, k) - r.data : to) + at, v);
       });
       __syncwarp();
       rows.done(item);
@@ -67,9 +69,10 @@ struct Plain {
       const Next next = rows.next(item, true);
       if (next != Next::row) return next == Next::end;
       const uint8_t* from = rows.from(item);
+      uint8_t* const mine = laneOf() < rows.places(item) ? rows.place(item, laneOf()) : nullptr;
 #pragma unroll 1
       for (uint32_t k = 0; k < rows.places(item); ++k)
-        if (uint8_t* to = rows.place(item, k)) copyVectors<4>(to, from, r.data / 16, laneOf(), 32);
+        if (uint8_t* to = shared(mine, k)) copyVectors<4>(to, from, r.data / 16, laneOf(), 32);
       rows.keep(item, [&](uint32_t offset) {
         return rows.apart(item) ? rows.rest(item, offset) : loadVec2(from + offset);
       });

@@ -5,7 +5,8 @@
 //                 the flag, where the piece has a row for this rank, copy the rows
 //              3. lists behind the last row are empty
 //
-// The own rows are taken from where the caller has them.
+// The own rows are taken from where the caller has them. In the layout ZeroCopy the elements of step 2 are where they
+// belong, and what follows them is taken from there.
 #pragma once
 
 #include <moe/dispatch.cuh>
@@ -271,6 +272,73 @@ struct Incoming {
   }
 };
 
+// eachItem moves `items` items of each of count tokens: store(row, i, load(token, i)), four of a lane at once. Lane t
+// has the row of token t, or -1.
+template <class Load, class Store>
+GOCCL_DEVICE void eachItem(int64_t row, uint32_t count, uint32_t items, Load load, Store store) {
+  constexpr uint32_t flight = 4;
+  for (uint32_t i = laneOf(); i - laneOf() < items * count; i += flight * 32) {
+    uint4 v[flight];
+    int32_t to[flight];
+#pragma unroll
+    for (uint32_t f = 0; f < flight; ++f) {
+      const uint32_t at = i + f * 32, t = minOf(at / items, count - 1);
+      to[f] = __shfl_sync(allLanes, static_cast<int32_t>(row), static_cast<int>(t));
+      if (at >= items * count) to[f] = -1;
+      if (to[f] >= 0) v[f] = load(t, at % items);
+    }
+#pragma unroll
+    for (uint32_t f = 0; f < flight; ++f)
+      if (to[f] >= 0) store(static_cast<uint64_t>(to[f]), (i + f * 32) % items, v[f]);
+  }
+}
+
+// settle is step 2 in the layout ZeroCopy. A warp takes a piece at a time; it looks for the tokens of the next one
+// while it waits for the flag.
+GOCCL_DEVICE bool settle(const DispatchArgs& a, Part part, uint32_t n) {
+  const uint32_t scales = a.row.scales / 4;
+  const bool whole = a.groups % 4 == 0 && reinterpret_cast<uintptr_t>(a.recvScales) % 16 == 0;
+  Turns turns(a, part, a.row.packets);
+  int32_t following = -1;
+  auto next = [&] {
+    const bool more = turns.next(a.nranks, [&](uint32_t k) { return peerBefore(a, k); });
+    following = more && laneOf() < turns.count() ? placesOf(a, turns.source, turns.first() + laneOf())[0] : -1;
+    return more;
+  };
+  for (bool more = next(); more;) {
+    const int32_t place = following;
+    const uint32_t source = turns.source, piece = turns.piece, first = turns.first(), count = turns.count();
+    const Target to(a, source, turns.baseOf());
+    more = next();
+    if (__all_sync(allLanes, place < 0)) continue;
+    if (awaitPiece(a, a.row, 1u << source, piece, n, true) != Next::row) return false;
+    __syncwarp();
+    const int64_t row = place < 0 ? -1 : to.rowOf(place);  // lane t: of token t
+    if (place >= 0 && row < 0) report(a.abort, statusInvalid, reinterpret_cast<const void*>(a.recvRows), 0, source);
+    auto rest = [&](uint32_t t) {
+      return reinterpret_cast<const uint32_t*>(restAt(a, a.row, a.rank, source, first + t));
+    };
+    if (a.groups != 0 && whole)
+      eachItem(
+          row, count, a.groups / 4, [&](uint32_t t, uint32_t g) { return loadVec(rest(t) + 4 * g); },
+          [&](uint64_t r, uint32_t g, uint4 v) { storeVec(a.recvScales + r * a.groups + 4 * g, v); });
+    else if (a.groups != 0)
+      eachItem(
+          row, count, a.groups, [&](uint32_t t, uint32_t g) { return make_uint4(rest(t)[g], 0, 0, 0); },
+          [&](uint64_t r, uint32_t g, uint4 v) { a.recvScales[r * a.groups + g] = bitsFloat(v.x); });
+    if (a.row.lists != 0)
+      eachItem(row, count, a.topK,
+               [&](uint32_t t, uint32_t k) {
+                 return make_uint4(rest(t)[scales + k], rest(t)[scales + a.topK + k], 0, 0);
+               },
+               [&](uint64_t r, uint32_t k, uint4 v) {
+                 to.storeList(r, k, [&](uint32_t i) { return i < a.topK ? v.x : v.y; });
+               });
+    if (a.recvSource != nullptr && row >= 0) a.recvSource[row] = static_cast<int32_t>(first + laneOf());
+  }
+  return true;
+}
+
 // noLists is step 3.
 GOCCL_DEVICE void noLists(const DispatchArgs& a, uint32_t block, uint32_t blocks) {
   if (a.row.lists == 0) return;
@@ -286,6 +354,7 @@ GOCCL_DEVICE bool receive(const DispatchArgs& a, uint32_t n) {
   const uint32_t block = blockIdx.x - a.senders, blocks = gridDim.x - a.senders;
   const bool ok = byWarps<Mover>(a.row, a.abort, block, blocks, [&](Mover& mover, Part part) {
     if (!receiveLines(a, part, n)) return false;
+    if (a.zeroCopy != 0) return settle(a, part, n);
     Incoming<Mover> rows(a, part, n);
     return mover.receive(a.row, rows);
   });
@@ -297,7 +366,10 @@ template <class Mover>
 GOCCL_DEVICE void dispatch(const DispatchArgs& a) {
   const uint32_t n = number(a);
   if (!current(a)) return;
-  if (blockIdx.x < a.senders ? send<Mover>(a, n) : receive<Mover>(a, n)) end(a, n);
+  if (blockIdx.x == 0 && loadRelaxed<Scope::gpu>(a.state + 4) != 0) tellPeers(a, 0, n - 1);
+  if (!(blockIdx.x < a.senders ? send<Mover>(a, n) : receive<Mover>(a, n))) return;
+  if (a.zeroCopy == 0) return end(a, n);
+  if (last(a)) finished(a, n, true);
 }
 
 }  // namespace moe

@@ -68,7 +68,13 @@ struct Stage {
         },
         [&](const Item& item, const uint8_t* slot) {
           __syncwarp();  // what lanes have put behind the row is there
-          store(slot, whole, rows, item);
+          const bool apart = rows.split();
+          uint8_t* const mine = placeOfLane(rows, item);
+          store(slot, apart ? r.data : whole, mine, rows.places(item));
+          if (apart && r.bytes != r.data)
+            store(slot + r.data, (r.bytes - r.data + 15) & ~15u, mine == nullptr ? nullptr : rows.end(item, lane),
+                  rows.places(item));
+          if (lane == 0) bulkCommit();
         });
   }
   template <class Rows>
@@ -83,7 +89,8 @@ struct Stage {
             *reinterpret_cast<uint2*>(slot + at) = rows.rest(item, at);
         },
         [&](const Item& item, const uint8_t* slot) {
-          store(slot, r.data, rows, item);
+          store(slot, r.data, placeOfLane(rows, item), rows.places(item));
+          if (lane == 0) bulkCommit();
           rows.keep(item, [&](uint32_t offset) { return *reinterpret_cast<const uint2*>(slot + offset); });
         });
   }
@@ -160,15 +167,16 @@ struct Stage {
   }
 
   template <class Rows>
-  GOCCL_DEVICE void store(const uint8_t* slot, uint32_t size, Rows& rows, const Item& item) {
-    if (lane != 0) return;
+  GOCCL_DEVICE uint8_t* placeOfLane(Rows& rows, const Item& item) const {
+    return lane < rows.places(item) ? rows.place(item, lane) : nullptr;
+  }
+  // store stores a slot to the places of the lanes, in their order.
+  GOCCL_DEVICE void store(const uint8_t* slot, uint32_t size, uint8_t* mine, uint32_t places) {
 #pragma unroll 1
-    for (uint32_t k = 0; k < rows.places(item); ++k) {
-      uint8_t* to = rows.place(item, k);
-      if (to == nullptr) continue;
-      bulkStore(to, slot, size);
+    for (uint32_t k = 0; k < places; ++k) {
+      uint8_t* to = shared(mine, k);
+      if (lane == 0 && to != nullptr) bulkStore(to, slot, size);
     }
-    bulkCommit();
   }
 };
 

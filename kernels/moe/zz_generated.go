@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "38867c3102cf3203ac86fadd08d8cea162729a8b64a32efeaf15a630992f50a3",
+	Source:   "13bed900a48f59b9fcdcef4c18b3754dd24f18adeb2141cb244970f4e08884cf",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",

@@ -306,6 +306,8 @@ class MoeOffsets(Structure):
         ("prefix", c_uint64),
         ("totals", c_uint64),
         ("ranges", c_uint64),
+        ("received", c_void_p),
+        ("results", c_void_p),
     ]
 
 

@@ -94,6 +94,18 @@ def _throughput(rank, n, uid):
                 np.testing.assert_array_equal(sums[t], bf16(total))
             if topk:
                 np.testing.assert_array_equal(sum_weights, np.where(idx >= 0, weights, 0))
+            zero, _, _, _, kept, _ = buffer.dispatch(x, is_token_in_rank=in_rank, num_tokens_per_expert=per_expert,
+                                                     zero_copy=True, **lists)
+            np.testing.assert_array_equal(zero, rows)
+            place = buffer.get_combine_buffer(kept)
+            place[:] = result
+            np.testing.assert_array_equal(buffer.combine(place, kept)[0], sums)
+            np.testing.assert_array_equal(buffer.dispatch(x, handle=kept)[0], rows)
+            for wrong in (result,) if len(rows) else ():
+                with pytest.raises(errors.InvalidArgument, match="HandleOffsets.Results"):
+                    buffer.combine(wrong, kept)
+            with pytest.raises(errors.InvalidArgument, match="zero_copy"):
+                buffer.get_combine_buffer(handle)
     buffer.destroy()
 
 

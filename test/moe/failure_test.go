@@ -186,6 +186,14 @@ func TestArguments(t *testing.T) {
 		"Out is NULL":       k.M.Combine(moe.CombineArgs{Handle: h, X: good, Rows: 1}),
 		"OutWeights go": k.M.Combine(moe.CombineArgs{Handle: shape(func(x *moe.Handle) { x.Layout = moe.Experts }),
 			Out: good, OutWeights: good}),
+		"HandleOffsets.Received": dispatch(func(a *moe.DispatchArgs) { a.Layout = moe.ZeroCopy }),
+		"give rows of float8e4m3": dispatch(func(a *moe.DispatchArgs) {
+			a.Layout, a.Hidden, a.Quantize = moe.ZeroCopy, 128, true
+		}),
+		"HandleOffsets.Results": k.M.Combine(moe.CombineArgs{X: good, Rows: 1,
+			Handle: shape(func(x *moe.Handle) { x.Layout = moe.ZeroCopy })}),
+		"weights do not return": k.M.Combine(moe.CombineArgs{X: good, Rows: 1, Weights: good,
+			Handle: shape(func(x *moe.Handle) { x.Layout = moe.ZeroCopy })}),
 		"at least 64 KiB": func() error {
 			_, err := k.C.NewMoE(context.Background(), moe.Size{Bytes: 10})
 			return err

@@ -199,8 +199,8 @@ func TestOnMockStages(t *testing.T) {
 				continue
 			}
 			_, name, _ := strings.Cut(call.Kernel, "moe_")
-			stage := binary.LittleEndian.Uint32(call.Params[264+84:]) // in Row, behind Head
-			stages := binary.LittleEndian.Uint32(call.Params[264+88:])
+			stage := binary.LittleEndian.Uint32(call.Params[280+100:]) // in Row, behind Head
+			stages := binary.LittleEndian.Uint32(call.Params[280+104:])
 			if len(names) == 0 || name != names[0] || stages != c.stages || stages*(stage+16) > call.Shared ||
 				(stages == 0) != (call.Shared == 0) {
 				t.Errorf("%d tokens of %d elements: %s with %d stages of %d bytes, %d of shared memory; want %v with %d",

@@ -21,6 +21,8 @@ func shapes(ranks int) []moe.Shape {
 		{Hidden: 256, TopK: 8, Experts: 8 * ranks},
 		{Hidden: 8, TopK: 1, Experts: ranks},
 		{Hidden: 136},
+		{Layout: moe.ZeroCopy, Hidden: 256, TopK: 4, Experts: 4 * ranks},
+		{Layout: moe.ZeroCopy, Hidden: 136},
 		{Layout: moe.Experts, Hidden: 128, TopK: 3, Experts: 4 * ranks},
 		{Layout: moe.Experts, Hidden: 256, TopK: 8, Experts: 8 * ranks},
 	}

@@ -16,8 +16,8 @@ func TestPromises(t *testing.T) {
 	const n = 3
 	comms := commtest.New(t, n, commtest.Host, nil)
 	seed := rand.Uint64()
-	layouts := []string{moe.Rows: "rows", moe.Experts: "experts"}
-	moved, differs := make([][2]int, n), make([][2]int, n) // by rank and layout
+	layouts := []string{moe.Rows: "rows", moe.Experts: "experts", moe.ZeroCopy: "zero copy"}
+	moved, differs := make([][3]int, n), make([][3]int, n) // by rank and layout
 	if err := commtest.Each(n, func(r int) error {
 		rank, err := NewRank(comms[r], size)
 		if err != nil {

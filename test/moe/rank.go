@@ -164,10 +164,22 @@ func (r *Rank) run(c *Case, exact bool) error {
 	if c.Quantize {
 		elem = 1
 	}
+	if c.Quantize && s.Layout == moe.ZeroCopy { // which takes rows of float8
+		var x, scales []byte
+		for t := range n {
+			data, of := c.row(me, t)
+			x, scales = append(x, data...), append(scales, of...)
+		}
+		d.Type, d.Quantize = datatype.Float8E4M3, false
+		d.X, d.Scales = r.memory(len(x), x), r.memory(len(scales), scales)
+	}
 	rows := groups * d.RecvRows
 	d.RecvX, d.RecvScales = r.memory(rows*s.Hidden*elem, nil), r.memory(rows*(s.Hidden+127)/128*4, nil)
 	d.RecvSource = r.memory(rows*4, nil)
-	if s.Layout == moe.Rows && k > 0 {
+	if s.Layout == moe.ZeroCopy { // other ranks may write there already, so it is not poisoned
+		d.RecvX = r.M.Offsets(s).Received
+	}
+	if s.Layout != moe.Experts && k > 0 {
 		d.Lists, d.Index, d.Weights = true, notify.TopKIndex, r.memory(n*k*4, put(c.Weights[me]))
 		d.RecvIndex, d.RecvWeights = r.memory(rows*k*8, nil), r.memory(rows*k*4, nil)
 	}
@@ -255,6 +267,9 @@ func (r *Rank) checkRows(c *Case, d *moe.DispatchArgs) error {
 				data, scales = c.row(list[i].s, list[i].t)
 				source = uint32(list[i].t)
 			}
+			if i >= len(list) && c.Shape.Layout == moe.ZeroCopy {
+				data = r.read(d.RecvX.Add(int64(at*len(data))), len(data))
+			}
 			if b := r.read(d.RecvX.Add(int64(at*len(data))), len(data)); !bytes.Equal(b, data) {
 				return fmt.Errorf("row %d of group %d: %.40x, not %.40x", i, g, b, data)
 			}
@@ -312,7 +327,7 @@ func (r *Rank) combine(c *Case, d *moe.DispatchArgs, index device.Ptr) error {
 			}
 		}
 	}
-	if s.Layout == moe.Rows {
+	if s.Layout != moe.Experts {
 		add(c.got(me))
 	} else {
 		for e := range s.Experts / c.Ranks {
@@ -321,7 +336,13 @@ func (r *Rank) combine(c *Case, d *moe.DispatchArgs, index device.Ptr) error {
 		a.Weights, a.Index = r.memory(n*k*4, put(c.Weights[me])), index
 	}
 	a.X, a.Out = r.memory(len(x), x), r.memory(n*s.Hidden*2, nil)
-	if d.Lists {
+	if s.Layout == moe.ZeroCopy {
+		a.X = r.M.Offsets(s).Results
+		if err := r.C.Device().CopyIn(a.X, x); err != nil {
+			return err
+		}
+	}
+	if d.Lists && s.Layout == moe.Rows {
 		var w []float32
 		for _, from := range c.got(me) {
 			w = append(w, c.weights(me, from.s, from.t)...)
@@ -351,7 +372,7 @@ func (r *Rank) combine(c *Case, d *moe.DispatchArgs, index device.Ptr) error {
 					wide(want))
 			}
 		}
-		if !d.Lists {
+		if a.OutWeights == 0 {
 			continue
 		}
 		sums := make([]float32, k)
@@ -367,18 +388,4 @@ func (r *Rank) combine(c *Case, d *moe.DispatchArgs, index device.Ptr) error {
 		}
 	}
 	return nil
-}
-
-func rowBytes(d *moe.DispatchArgs) int {
-	if d.Quantize {
-		return d.Hidden
-	}
-	return 2 * d.Hidden
-}
-
-func scaleBytes(d *moe.DispatchArgs) int {
-	if d.Quantize {
-		return d.Hidden / 128 * 4
-	}
-	return 0
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/engine/moe"
 )
 
@@ -110,7 +111,7 @@ func (c *Case) combined(s, t, j int, bias [2]uint16) uint16 {
 	sum := wide(bias[0])
 	sum += wide(bias[1])
 	for _, p := range c.on(s, t) {
-		if c.Shape.Layout == moe.Rows {
+		if c.Shape.Layout != moe.Experts {
 			sum += wide(c.result(p, copyOf{s, t, -1}, j))
 			continue
 		}
@@ -136,4 +137,18 @@ func (c *Case) weights(rank, s, t int) (w []float32) {
 		w = append(w, f)
 	}
 	return w
+}
+
+func rowBytes(d *moe.DispatchArgs) int {
+	if d.Quantize || d.Type == datatype.Float8E4M3 {
+		return d.Hidden
+	}
+	return 2 * d.Hidden
+}
+
+func scaleBytes(d *moe.DispatchArgs) int {
+	if d.Quantize || d.Type == datatype.Float8E4M3 {
+		return d.Hidden / 128 * 4
+	}
+	return 0
 }

@@ -66,7 +66,7 @@ func MoELayout(m *MoE, s MoEShape) (MoEOffsets, error) {
 	}
 	o := m.Offsets(s.shape())
 	return MoEOffsets{uint64(n), uint64(o.Counts), uint64(o.Total), uint64(o.Prefix), uint64(o.Totals),
-		uint64(o.Ranges)}, nil
+		uint64(o.Ranges), uintptr(o.Received), uintptr(o.Results)}, nil
 }
 
 // MoESetMask changes the mask.

@@ -150,12 +150,14 @@ type MoEShape struct {
 
 // MoEOffsets is goccl_moe_offsets.
 type MoEOffsets struct {
-	Bytes  uint64
-	Counts uint64
-	Total  uint64
-	Prefix uint64
-	Totals uint64
-	Ranges uint64
+	Bytes    uint64
+	Counts   uint64
+	Total    uint64
+	Prefix   uint64
+	Totals   uint64
+	Ranges   uint64
+	Received uintptr
+	Results  uintptr
 }
 
 // MoEHandle is goccl_moe_handle.

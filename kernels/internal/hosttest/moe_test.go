@@ -46,8 +46,8 @@ var moeEdits = []breakage{
 		`loadAcquire<Scope::sys>(word) == n || mutated("piece of another launch"); }`}},
 	{"gathers pieces of another launch", edit{"moe/gather.cuh", "if (loadAcquire<Scope::sys>(word) != n) break;",
 		`if (loadAcquire<Scope::sys>(word) != n && !mutated("gathers pieces of another launch")) break;`}},
-	{"does not wait for the end", edit{"moe/memory.cuh", "(loadAcquire<Scope::sys>(word) - (n - 1)) >= 0",
-		`(loadAcquire<Scope::sys>(word) - (n - 1)) >= (mutated("does not wait for the end") ? -1 : 0)`}},
+	{"does not wait for the end", edit{"moe/memory.cuh", "(loadAcquire<Scope::sys>(word) - n) >= 0",
+		`(loadAcquire<Scope::sys>(word) - n) >= (mutated("does not wait for the end") ? -1 : 0)`}},
 	{"", edit{"moe/receive.cuh", "  GOCCL_DEVICE Next next(Item& item, bool wait) {\n",
 		`  GOCCL_DEVICE Next next(Item& item, bool wait) {
     if (mutated("does not wait for the end") && a.rank == 1) sleepNs(1000000);
@@ -63,6 +63,16 @@ var moeEdits = []breakage{
       (mutated("a masked rank is waited for") || !masked(maskOf(a), threadIdx.x))) {`}},
 	{"no replica", edit{"moe/memory.cuh", "a.state[3] == experts ?",
 		`!mutated("no replica") && a.state[3] == experts ?`}},
+	{"the end of a dispatch before its rows are read", edit{"moe/receive.cuh", "if (a.zeroCopy == 0) return end(a, n);",
+		`if (a.zeroCopy == 0 || mutated("the end of a dispatch before its rows are read")) return end(a, n);`}},
+	{"results before they are there", edit{"moe/adder.cuh", "if (!ok || !awaitPeers(a, 1, n))",
+		`if (!ok || (!mutated("results before they are there") && !awaitPeers(a, 1, n)))`}},
+	{"the end of a combine before its results are read", edit{"moe/adder.cuh", "if (!pulls || awaitPeers",
+		`if (!pulls || mutated("the end of a combine before its results are read") || awaitPeers`}},
+	{"", edit{"moe/adder.cuh", "  Mover::acquired();\n  return true;",
+		`  if (mutated("the end of a combine before its results are read") && a.rank == 1) sleepNs(1000000);
+  Mover::acquired();
+  return true;`}},
 	{"weights of another launch", edit{"moe/combine.cuh", "return in->tryRead(n, v); }",
 		`return in->tryRead(n, v) || mutated("weights of another launch"); }`}},
 }
@@ -79,7 +89,8 @@ func TestExperts(t *testing.T) {
 		}
 	}
 	headers := brokenHeaders(t, []string{"goccl/bulk.cuh", "moe/memory.cuh", "moe/warps.cuh", "moe/notify.cuh",
-		"moe/plain.cuh", "moe/dispatch.cuh", "moe/receive.cuh", "moe/combine.cuh", "moe/stage.cuh", "moe/gather.cuh"}, edits)
+		"moe/plain.cuh", "moe/dispatch.cuh", "moe/receive.cuh", "moe/combine.cuh", "moe/stage.cuh", "moe/gather.cuh",
+		"moe/adder.cuh"}, edits)
 	program := buildSanitized(t, "moe", "-I"+headers)
 	works(t, program)
 	if setting.Lenient().Full != "" {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import sys
 from typing import TYPE_CHECKING
@@ -24,6 +25,14 @@ def _types(torch: Any) -> dict[str, Any]:
     import numpy as np
 
     return {n: np.dtype({"bfloat16": "uint16", "float8": "uint8"}.get(n, n)) for n in names}
+
+
+class _Memory:
+    """Bytes of a GPU for torch.as_tensor, which keeps the object."""
+
+    def __init__(self, address: int, nbytes: int, owner: Any) -> None:
+        self.owner = owner
+        self.__cuda_array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3}
 
 
 class Arrays:
@@ -51,6 +60,18 @@ class Arrays:
             return self.empty((nbytes,), "uint8")
         raw = self.empty((nbytes + 16,), "uint8")
         return raw[-raw.ctypes.data % 16:][:nbytes]
+
+    def at(self, address: int, nbytes: int, owner: Any) -> Any:
+        """Bytes of the library's memory, which keep owner."""
+        if self.cuda:
+            return self.torch.as_tensor(_Memory(address, nbytes, owner), device=self.device)
+        raw = (ctypes.c_uint8 * nbytes).from_address(address)
+        raw.owner = owner
+        if self.torch:
+            return self.torch.frombuffer(raw, dtype=self.torch.uint8)
+        import numpy as np
+
+        return np.frombuffer(raw, np.uint8)
 
     def view(self, memory: Any, offset: int, dtype: str, *shape: int) -> Any:
         """A part of memory, of one or two dimensions."""

@@ -41,6 +41,7 @@ class Base:
         self.num_nvl_bytes, self.num_rdma_bytes = num_nvl_bytes, num_rdma_bytes
         self.low_latency_mode, self.explicitly_destroy = low_latency_mode, explicitly_destroy
         self._side: Any = None
+        self._parts: dict[int, tuple[int, Any]] = {}  # tensors of parts of the buffer, by address
 
     def destroy(self) -> None:
         """Frees the memory. The work that uses it has ended, or the communicator was aborted."""

@@ -13,7 +13,7 @@ combine, count = packer(MoeCombineArgs), packer(MoeCountArgs)
 dispatch, notify = packer(MoeDispatchArgs), packer(MoeNotifyArgs)
 
 QUANTIZE, POWER_OF_TWO, LISTS = 1, 2, 4
-ROWS, EXPERTS = 0, 1
+ROWS, EXPERTS, ZERO_COPY = 0, 1, 2
 BFLOAT16, FLOAT8 = 9, 10
 
 

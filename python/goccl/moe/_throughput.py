@@ -26,9 +26,12 @@ class DispatchHandle(NamedTuple):
     shape: tuple[int, int, int]  # hidden, top-k, experts
     tokens: int
     rows: int
+    received: Any = None  # with zero_copy the parts of the buffer for received rows and for results
+    results: Any = None
 
     def _raw(self, a: Arrays) -> tuple[int, ...]:
-        return (_calls.ROWS, *self.shape, a.address(self.memory, "", self.memory.shape, "uint8"), self.tokens)
+        layout = _calls.ROWS if self.received is None else _calls.ZERO_COPY
+        return (layout, *self.shape, a.address(self.memory, "", self.memory.shape, "uint8"), self.tokens)
 
 
 def _split(x: Any) -> tuple[Any, Any]:
@@ -43,7 +46,7 @@ class Throughput(Base):
                  num_tokens_per_rdma_rank: Any = None, is_token_in_rank: Any = None, num_tokens_per_expert: Any = None,
                  topk_idx: Any = None, topk_weights: Any = None, expert_alignment: int = 1, num_worst_tokens: int = 0,
                  config: Config | None = None, previous_event: EventOverlap | None = None, async_finish: bool = False,
-                 allocate_on_comm_stream: bool = False) -> tuple[Any, ...]:
+                 allocate_on_comm_stream: bool = False, *, zero_copy: bool = False) -> tuple[Any, ...]:
         """Sends the tokens to the ranks of their experts. x is bfloat16, or a pair of float8 and scales for each 128
         elements. Returns the received x, topk_idx and topk_weights, the rows of each local expert as a list, the handle
         and the event.
@@ -51,6 +54,9 @@ class Throughput(Base):
         With a handle the rows go as before, and the other results are None. With num_worst_tokens the processor does
         not wait for the number of rows: the results have that many, the lists of those behind the last are -1, and the
         list is empty. Otherwise it waits, and the results have the rows that come.
+
+        With zero_copy the received x is a part of the buffer, which the other ranks write themselves: it stays until
+        the next dispatch of the buffer. combine then takes a tensor of get_combine_buffer, without topk_weights.
         """
         data, scales = _split(x)
         a = Arrays(data)
@@ -62,7 +68,7 @@ class Throughput(Base):
                 given = self._given(a, data, even, handle.tokens, handle.shape[0], None, None, config)
                 return self._rows(a, handle, handle._raw(a), given, stream)
             return self._first(a, data, even, is_token_in_rank, num_tokens_per_expert, topk_idx, topk_weights,
-                               expert_alignment, num_worst_tokens, config, stream)
+                               expert_alignment, num_worst_tokens, config, stream, zero_copy)
 
         out, event = self._on_stream(a, previous_event, async_finish, keep, work)
         if handle is not None:
@@ -71,7 +77,8 @@ class Throughput(Base):
         return recv_x, recv_idx, recv_weights, per_expert, made, event
 
     def _first(self, a: Arrays, data: Any, scales: Any, in_rank: Any, per_expert: Any, topk_idx: Any,
-               topk_weights: Any, alignment: int, worst: int, config: Config | None, stream: int) -> tuple[Any, ...]:
+               topk_weights: Any, alignment: int, worst: int, config: Config | None, stream: int,
+               zero_copy: bool) -> tuple[Any, ...]:
         tokens, hidden = data.shape
         ranks = self.group_size
         k = 0 if topk_idx is None else topk_idx.shape[1]
@@ -80,7 +87,7 @@ class Throughput(Base):
         experts = 0 if per_expert is None else per_expert.shape[0]
         given = self._given(a, data, scales, tokens, hidden, topk_idx, topk_weights, config)
         memory, raw, offsets = self._notify(
-            a, (_calls.ROWS, hidden, k, experts), tokens, stream, given[6],
+            a, (_calls.ZERO_COPY if zero_copy else _calls.ROWS, hidden, k, experts), tokens, stream, given[6],
             0 if k else a.address(in_rank, "is_token_in_rank", (tokens, ranks), "bool", "uint8"),
             0 if k else a.address(per_expert, "num_tokens_per_expert", (experts,), "int32"))
         prefix, rows, each = a.view(memory, offsets.prefix, "int32", ranks, ranks), worst, []
@@ -88,7 +95,9 @@ class Throughput(Base):
             behind = (offsets.totals - offsets.total) // 4
             counts = a.view(memory, offsets.total, "int32", behind + experts // ranks).tolist()
             rows, each = counts[0], [-(-c // alignment) * alignment for c in counts[behind:]]
-        made = DispatchHandle(prefix, a.empty((rows,), "int32"), in_rank, memory, (hidden, k, experts), tokens, rows)
+        parts = [self._part(a, at, max(16, rows * hidden * 2)) for at in (offsets.received, offsets.results) if at]
+        made = DispatchHandle(prefix, a.empty((rows,), "int32"), in_rank, memory, (hidden, k, experts), tokens, rows,
+                              *parts)
         return *self._rows(a, made, raw, given, stream, topk_weights is not None), made, each
 
     def _given(self, a: Arrays, data: Any, scales: Any, tokens: int, hidden: int, topk_idx: Any, topk_weights: Any,
@@ -105,7 +114,9 @@ class Throughput(Base):
               weights: bool = False) -> tuple[Any, ...]:
         rows, (hidden, k, _), eight = handle.rows, handle.shape, given[2] == _calls.FLOAT8
         k = k if given[3] else 0
-        recv_x = a.empty((rows, hidden), "float8" if eight else "bfloat16")
+        kind = "float8" if eight else "bfloat16"
+        recv_x = (a.empty((rows, hidden), kind) if handle.received is None
+                  else a.view(handle.received, 0, kind, rows, hidden))
         recv_scales = a.empty((rows, (hidden + 127) // 128), "float32") if eight else None
         recv_idx = a.empty((rows, k), "int64") if k else None
         recv_weights = a.empty((rows, k), "float32") if k and weights else None
@@ -113,6 +124,19 @@ class Throughput(Base):
             *raw, *given, a.pointer(recv_x), a.pointer(recv_scales), rows, a.pointer(recv_idx),
             a.pointer(recv_weights), a.address(handle.recv_src_idx, "recv_src_idx", (rows,), "int32"), stream))
         return (recv_x, recv_scales) if eight else recv_x, recv_idx, recv_weights
+
+    def _part(self, a: Arrays, address: int, nbytes: int) -> Any:
+        kept = self._parts.get(address)
+        if kept is None or kept[0] < nbytes:
+            kept = self._parts[address] = nbytes, a.at(address, nbytes, self._engine)
+        return kept[1]
+
+    def get_combine_buffer(self, handle: DispatchHandle) -> Any:
+        """The tensor for the x of a combine after a dispatch with zero_copy: a part of the buffer, [rows][hidden] of
+        bfloat16. A combine without zero_copy overwrites it."""
+        if handle.results is None:
+            raise errors.InvalidArgument("get_combine_buffer: the handle is of a dispatch without zero_copy")
+        return Arrays(handle.results).view(handle.results, 0, "bfloat16", handle.rows, handle.shape[0])
 
     def combine(self, x: Any, handle: DispatchHandle, topk_weights: Any = None, bias: Any = None,
                 config: Config | None = None, previous_event: EventOverlap | None = None, async_finish: bool = False,

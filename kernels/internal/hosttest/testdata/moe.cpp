@@ -31,7 +31,7 @@ void jitter(uint32_t seed) { std::this_thread::sleep_for(std::chrono::microsecon
 
 // Case is what all ranks do in a round.
 struct Case {
-  bool byExpert, eight, lists;
+  bool byExpert, eight, lists, zeroCopy;
   uint32_t topK, hidden, tokens[size], gone;
   std::vector<int64_t> given[size], index[size];  // experts, and those that serve them
   std::vector<int32_t> replicas;
@@ -39,7 +39,7 @@ struct Case {
   std::vector<uint8_t> x[size];
 
   // gone is a set of masked ranks.
-  Case(uint32_t seed, uint32_t masked) : gone(masked) {
+  Case(uint32_t seed, uint32_t masked, bool zero = false) : zeroCopy(zero), gone(masked) {
     std::mt19937 random(seed);
     for (uint32_t x = 0; gone != 0 && x < size * local; ++x) {
       uint32_t y = random() % (size * local);
@@ -124,14 +124,14 @@ constexpr uint32_t stagedThreads = 5 * 32;  // two pipelines that add, and a war
 
 struct World {
   std::vector<std::unique_ptr<Memory>> arenas;
-  std::vector<std::vector<uint32_t>> state;  // by rank: four words of each kind
+  std::vector<std::vector<uint32_t>> state;  // by rank: eight words of each kind
   std::vector<std::unique_ptr<bulk::Device>> devices;  // that make bulk copies
   std::barrier<> meet{size};
   World() {
     for (uint32_t r = 0; r < size; ++r) {
       devices.push_back(std::make_unique<bulk::Device>(2, stagedThreads, r, size * 2));
       arenas.push_back(std::make_unique<Memory>(arenaBytes));
-      state.emplace_back(12);
+      state.emplace_back(24);
     }
   }
 };
@@ -141,11 +141,11 @@ void setMask(World& w, uint32_t rank, const Case& c, uint32_t number) {
   w.meet.arrive_and_wait();
   uint32_t latest = 0;
   for (auto& s : w.state)
-    for (uint32_t kind = 0; kind < 3; ++kind) latest = std::max(latest, s[4 * kind]);
+    for (uint32_t kind = 0; kind < 3; ++kind) latest = std::max(latest, s[8 * kind]);
   w.meet.arrive_and_wait();
   for (uint32_t kind = 0; kind < 3; ++kind) {
-    const uint32_t all[] = {latest + 1, 0, c.gone | number << maxRanks, static_cast<uint32_t>(c.replicas.size())};
-    std::copy_n(all, 4, w.state[rank].begin() + 4 * kind);
+    const uint32_t all[] = {latest + 1, 0, c.gone | number << maxRanks, static_cast<uint32_t>(c.replicas.size()), 0};
+    std::copy_n(all, 5, w.state[rank].begin() + 8 * kind);
     for (uint32_t p = 0; p < size; ++p)
       *reinterpret_cast<uint32_t*>(w.arenas[rank]->data + endedAt[kind] + p * 64) = latest + 1;
   }
@@ -162,8 +162,8 @@ struct Rank {
 
   // launch runs a kernel, with bulk copies by one sender and one receiver where rows go by stages.
   template <class Args, class Kernel>
-  void launch(bool byStages, Args& a, Kernel kernel) {
-    a.senders = byStages ? 1 : senders;
+  void launch(bool byStages, bool sends, Args& a, Kernel kernel) {
+    a.senders = !sends ? 0 : byStages ? 1 : senders;
     if (byStages)
       w.devices[rank]->run(2, stagedThreads, kernel);
     else
@@ -175,9 +175,9 @@ struct Rank {
     Head a{};
     a.abort = abortBlock();
     for (uint32_t r = 0; r < size; ++r) a.arena[r] = w.arenas[r]->data;
-    a.state = w.state[rank].data() + 4 * kind;
+    a.state = w.state[rank].data() + 8 * kind;
     a.rank = rank, a.nranks = size, a.tokens = c.tokens[rank], a.places = most;
-    a.byExpert = c.byExpert, a.entries = c.topK, a.topK = c.topK, a.local = local;
+    a.byExpert = c.byExpert, a.zeroCopy = c.zeroCopy, a.entries = c.topK, a.topK = c.topK, a.local = local;
     uint8_t* h = handle.data;
     a.sourceTokens = reinterpret_cast<int32_t*>(h);
     a.counts = a.sourceTokens + 16, a.total = a.sourceTokens + 32, a.prefix = a.sourceTokens + 48;
@@ -185,6 +185,7 @@ struct Rank {
     a.ranges = reinterpret_cast<int64_t*>(h + 2048);
     a.routes = reinterpret_cast<Route*>(h + 4096);
     a.place = reinterpret_cast<int32_t*>(h + 8192);
+    a.sent = reinterpret_cast<int32_t*>(h + 16384);
     a.ended = endedAt[kind];
     a.replicas = c.replicas.data();
     return a;
@@ -194,6 +195,7 @@ struct Rank {
     r.data = data, r.scales = scales, r.lists = lists, r.bytes = data + scales + lists;
     r.rows = region(kind, 0, 16384), r.lines = region(kind, 1, 16384), r.flags = region(kind, 2, 256);
     r.slot = (r.bytes + 127) / 128 * 128;
+    r.rests = {r.rows.base + size * most * data, most * (r.slot - data)};
     r.lineSlot = (r.bytes + 479) / 480 * 512;
     r.packets = packets;
     if (staged) r.stage = 512, r.stages = stages;
@@ -248,17 +250,18 @@ struct Rank {
     a.row = row(0, c.data(), c.scales(), c.lists ? c.topK * 8 : 0);
     a.x = in.data, a.scales = inScales.data, a.xStride = c.data(), a.scaleStride = 4;
     a.index = c.given[rank].data(), a.weights = c.weights[rank].data();
-    a.recvX = x.data, a.recvScales = reinterpret_cast<float*>(scales.data);
+    a.recvX = c.zeroCopy ? w.arenas[rank]->data + a.row.rows.base : x.data;
+    a.recvScales = reinterpret_cast<float*>(scales.data);
     a.recvIndex = reinterpret_cast<int64_t*>(index.data), a.recvWeights = reinterpret_cast<float*>(lists.data);
     a.recvSource = reinterpret_cast<int32_t*>(source.data);
     a.recvRows = room(), a.groups = c.groups();
-    launch(staged, a, [&] { staged ? goccl::moe::dispatch<Stage>(a) : goccl::moe::dispatch<Plain>(a); });
+    launch(staged, true, a, [&] { staged ? goccl::moe::dispatch<Stage>(a) : goccl::moe::dispatch<Plain>(a); });
     for (int g = 0; g < static_cast<int>(c.byExpert ? local : 1); ++g) {
       const auto got = c.got(rank, c.byExpert ? g : -1);
       for (uint32_t i = 0; i < got.size(); ++i) {
         const uint32_t at = g * room() + i;
         const uint8_t* want = c.x[got[i].s].data() + got[i].t * stride;
-        CHECK(std::memcmp(x.data + at * c.data(), want, c.data()) == 0, "rank %u: row %u of %d", rank, i, g);
+        CHECK(std::memcmp(a.recvX + at * c.data(), want, c.data()) == 0, "rank %u: row %u of %d", rank, i, g);
         CHECK(!c.eight || std::memcmp(scales.data + at * 4, want + c.data(), 4) == 0, "rank %u: scale %u", rank, i);
         CHECK(a.recvSource[at] == static_cast<int32_t>(got[i].t), "rank %u: source of %u", rank, i);
       }
@@ -277,13 +280,15 @@ struct Rank {
 
   void combine() {
     const uint32_t rows = (c.byExpert ? local : 1) * room(), data = c.hidden * 2;
-    Memory x(rows * data), lists(rows * c.topK * 4), out(c.tokens[rank] * data + 16),
+    Memory elsewhere(rows * data), lists(rows * c.topK * 4), out(c.tokens[rank] * data + 16),
         outWeights(c.tokens[rank] * c.topK * 4 + 4), bias(c.tokens[rank] * data + 16);
+    uint8_t* const x = c.zeroCopy ? w.arenas[rank]->data + region(1, 0, 16384).base : elsewhere.data;
+    const bool returns = !c.byExpert && !c.zeroCopy;  // weights
     for (int g = 0; g < static_cast<int>(c.byExpert ? local : 1); ++g) {
       const auto got = c.got(rank, c.byExpert ? g : -1);
       for (uint32_t i = 0; i < got.size(); ++i) {
         for (uint32_t j = 0; j < c.hidden; ++j)
-          reinterpret_cast<uint16_t*>(x.data)[(g * room() + i) * c.hidden + j] =
+          reinterpret_cast<uint16_t*>(x)[(g * room() + i) * c.hidden + j] =
               c.result(rank, c.byExpert ? g : -1, got[i], j);
         for (uint32_t k = 0; k < c.topK && !c.byExpert; ++k)
           reinterpret_cast<float*>(lists.data)[i * c.topK + k] =
@@ -294,16 +299,17 @@ struct Rank {
       reinterpret_cast<uint16_t*>(bias.data)[i] = c.result(rank, 9, {0, 0}, i);
     CombineArgs a{};
     static_cast<Head&>(a) = head(1);
-    a.row = row(1, data, 0, c.byExpert ? 0 : (c.topK * 4 + 7) / 8 * 8);
-    a.x = x.data, a.rows = room(), a.bias[1] = bias.data, a.out = out.data, a.hidden = c.hidden;
+    a.row = row(1, data, 0, returns ? (c.topK * 4 + 7) / 8 * 8 : 0);
+    a.x = x, a.rows = room(), a.bias[1] = bias.data, a.out = out.data, a.hidden = c.hidden;
     a.weights = c.byExpert ? c.weights[rank].data() : reinterpret_cast<float*>(lists.data);
-    a.outWeights = c.byExpert ? nullptr : reinterpret_cast<float*>(outWeights.data);
+    a.outWeights = returns ? reinterpret_cast<float*>(outWeights.data) : nullptr;
     a.weightWords = weights;
     const bool byExpert = c.byExpert;
-    launch(staged && !byExpert, a, [&] {
+    launch(staged && !byExpert, !c.zeroCopy, a, [&] {
       byExpert ? goccl::moe::combine<true, Plain>(a)
                : staged ? goccl::moe::combine<false, Stage>(a) : goccl::moe::combine<false, Plain>(a);
     });
+    if (c.zeroCopy) std::memset(x, 0xa5, rows * data);  // as the caller's next work
     for (uint32_t t = 0; t < c.tokens[rank]; ++t) {
       for (uint32_t j = 0; j < c.hidden; ++j) {
         float sum = Case::wide(reinterpret_cast<uint16_t*>(bias.data)[t * c.hidden + j]);
@@ -326,7 +332,7 @@ struct Rank {
         CHECK(got == Case::narrow(sum), "rank %u: token %u, element %u: %#x, not %#x", rank, t, j, got,
               Case::narrow(sum));
       }
-      for (uint32_t k = 0; k < c.topK && !c.byExpert; ++k) {
+      for (uint32_t k = 0; k < c.topK && returns; ++k) {
         float sum = 0;
         for (uint32_t p : c.on(rank, t)) sum += c.weights[rank][t * c.topK + k] + 1.0f * p;
         CHECK(a.outWeights[t * c.topK + k] == sum, "rank %u: weight %u of token %u", rank, k, t);
@@ -336,7 +342,7 @@ struct Rank {
 };
 
 int main(int argc, char** argv) {
-  const uint32_t first = 0, rounds = argc > 1 ? 11 : 7;  // seven have a case of every kind
+  const uint32_t first = 0, drawn = argc > 1 ? 11 : 7;  // seven have a case of every kind
   for (int i = 1; i < argc; ++i) {
     hostWeakAcquire |= std::strcmp(argv[i], "acquire") == 0;
     hostWeakRelease |= std::strcmp(argv[i], "release") == 0;
@@ -345,9 +351,13 @@ int main(int argc, char** argv) {
   }
   World w;
   std::vector<Case> cases;
-  for (uint32_t i = 0; i < rounds; ++i) cases.emplace_back(first + i, 0);
+  for (uint32_t i = 0; i < drawn; ++i) cases.emplace_back(first + i, 0);
+  // Of the layout ZeroCopy: two that follow each other, float8, packets beside rows.
+  for (uint32_t seed : {4, 10, 24}) cases.emplace_back(seed, 0, true);
+  const uint32_t rounds = static_cast<uint32_t>(cases.size());
   const uint32_t masks[] = {1 << 2, 1 << 2, 1 << 0 | 1 << 1, 0};
-  for (uint32_t gone : masks) cases.emplace_back(first + static_cast<uint32_t>(cases.size()), gone);
+  for (uint32_t gone : masks) cases.emplace_back(first + drawn + static_cast<uint32_t>(cases.size()) - rounds, gone);
+  cases.emplace_back(14, 1 << 1, true);
   std::vector<Thread> ranks;
   for (uint32_t n = 0; n < size; ++n)
     ranks.emplace_back([&w, &cases, rounds, n] {
