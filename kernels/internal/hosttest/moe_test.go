@@ -33,6 +33,8 @@ var moeEdits = []breakage{
 		`return mutated("slot not empty") || passes(shared->empty[at], phase ^ 1);`}},
 	{"slot not full", edit{"moe/gather.cuh", "if (!passes(shared->full[at], phase)) return false;",
 		`if (!mutated("slot not full") && !passes(shared->full[at], phase)) return false;`}},
+	{"parts beyond their slot", edit{"moe/gather.cuh", "most = room / (count == 0 ? 1 : count) / 16 * 16;",
+		`most = (room / (count == 0 ? 1 : count) + (mutated("parts beyond their slot") ? 15 : 0)) / 16 * 16;`}},
 	{"slot empty before the lanes are", edit{"moe/gather.cuh",
 		"      __syncwarp();\n      if (laneOf() == 0) shared->empty",
 		`      if (!mutated("slot empty before the lanes are")) __syncwarp();

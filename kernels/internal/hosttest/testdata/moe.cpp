@@ -198,7 +198,7 @@ struct Rank {
     r.rests = {r.rows.base + size * most * data, most * (r.slot - data)};
     r.lineSlot = (r.bytes + 479) / 480 * 512;
     r.packets = packets;
-    if (staged) r.stage = 512, r.stages = stages;
+    if (staged) r.stage = 384, r.stages = stages;  // the rows of three ranks do not fit a slot of the adders
     return r;
   }
   void ended() { CHECK(loadRelaxed<Scope::sys>(&abortBlock()->reported) == 0, "rank %u gave up", rank); }
