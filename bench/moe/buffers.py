@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from layer import Layer
 from routing import Routing, parts
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Buffers:
                  zero_copy: bool = False) -> None:
         self.name, self.module, self.buffer, self.blocks, self.tuned = name, module, buffer, blocks, tuned
         self.zero_copy = {"zero_copy": True} if zero_copy else {}
+        self.chosen: dict[str, object] = {}  # the configuration of an operation with the SMs at hand
+        self.layer: Layer | None = None
 
     def configurations(self, sms: int, most: int) -> Iterator[tuple[str, object]]:
         """Names and configurations for a number of SMs. DeepEP's pieces are tried, as its own test does."""
@@ -71,13 +74,30 @@ class Buffers:
                 r.check_combined(self.buffer.combine(results, handle, config=config)[0])
                 yield from self._time(clock, "combine", "bfloat16", sms, 16, len(sources),
                                       lambda c, x=results, h=handle: self.buffer.combine(x, h, config=c))
+                yield self._layer(r, x, handle, sms, len(sources))
 
     def _time(self, clock: Clock, operation: str, kind: str, sms: int, most: int, rows: int,
               call: Callable[[object], object]) -> Iterator[dict]:
         trials = [(clock.eager(lambda c=c: call(c), 3), n, c) for n, c in self.configurations(sms, most)]
         _, name, config = min(trials, key=lambda t: t[0])
+        self.chosen[operation] = config
         yield {"library": self.name, "operation": operation, "type": kind, "sms": sms, "configuration": name,
                "rows": rows, "call": lambda: call(config)}
+
+    def _layer(self, r: Routing, x: torch.Tensor, handle: object, sms: int, rows: int) -> dict:
+        self.layer = layer = self.layer or Layer(x.shape[1], x.device)
+        out = self.buffer.get_combine_buffer(handle) if self.zero_copy else None
+        there, back = self.chosen["dispatch"], self.chosen["combine"]
+
+        def call() -> torch.Tensor:
+            return layer.run(x, lambda: self.buffer.dispatch(x, handle=handle, config=there)[0],
+                             lambda y: self.buffer.combine(y, handle, config=back)[0], out)
+
+        own = layer.experts(x)
+        want = (own.float() * (r.inside[r.rank].sum(1, keepdim=True) + 1)).bfloat16()
+        torch.testing.assert_close(call(), want, rtol=0.05, atol=0.05)
+        return {"library": self.name, "operation": "layer", "type": "bfloat16", "sms": sms, "configuration": "",
+                "rows": rows, "call": call}
 
     def destroy(self) -> None:
         self.buffer.destroy()

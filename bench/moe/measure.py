@@ -88,9 +88,10 @@ def libraries(args: argparse.Namespace, ranks: int, clock: Clock, device: torch.
     size = goccl.moe.Config().get_nvl_buffer_size_hint(2 * args.hidden, ranks)
     if max(args.tokens) > 4096:
         size = size * max(args.tokens) // 4096
-    own = goccl.moe.Buffer(dist.group.WORLD, size)
-    all_ = [buffers.Buffers("goccl", goccl.moe, own, args.sms, tuned=False),
-            buffers.Buffers("goccl, zero copy", goccl.moe, own, args.sms, tuned=False, zero_copy=True)]
+    all_: list[buffers.Buffers | elastic.Elastic | nccl_ep.NCCLEP] = []
+    for name, zero_copy in (("goccl", False), ("goccl, zero copy", True)):
+        own = goccl.moe.Buffer(dist.group.WORLD, size)
+        all_.append(buffers.Buffers(name, goccl.moe, own, args.sms, tuned=False, zero_copy=zero_copy))
     with noting(failures, "DeepEP", clock):
         peer = buffers.deep_ep() if clock.cuda else None
         if peer is not None:
