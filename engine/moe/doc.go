@@ -21,8 +21,8 @@
 // The layout ZeroCopy is the layout Rows without copies at the receiver. A sender stores a row where the receiver's
 // caller reads it, in the receiver's arena (HandleOffsets.Received), and a combine reads the results where the callers
 // have put them (HandleOffsets.Results). So a caller's work on received rows must be enqueued before the next dispatch
-// of the Buffer, in any layout, and a combine of another layout overwrites the results. A combine starts and ends
-// together with the peers', which read this rank's results.
+// of the Buffer, in any layout, and must have ended before SetMask; a combine of another layout overwrites the results.
+// A combine starts and ends together with the peers', which read this rank's results.
 //
 // # Order of the sums
 //
