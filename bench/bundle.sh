@@ -52,7 +52,8 @@ git ls-files -z --cached --others --exclude-standard -- "${places[@]}" | grep -z
   xargs -0 -I{} sh -c '[ ! -e "$1" ] || cp --parents "$1" "$2"' - {} "$tree"
 
 # 4. One archive. The programs repeat each other (kernels, runtime): a dictionary as long as all of them finds that.
-tar -C "$tree" --sort=name --owner=0 --group=0 -c . | xz -T1 --lzma2=preset=6,dict=256MiB >"$dest/goccl-gpu.tar.xz"
+# Preset 6 takes 15 minutes more for 3 MiB less.
+tar -C "$tree" --sort=name --owner=0 --group=0 -c . | xz -T1 --lzma2=preset=2,dict=256MiB >"$dest/goccl-gpu.tar.xz"
 cp bench/gpu.sh "$dest/"
 size=$(du -sb "$dest" | cut -f1)
 echo "$dest: $((size >> 20)) MiB"
