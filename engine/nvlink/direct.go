@@ -13,14 +13,6 @@ import (
 	"github.com/goccl/goccl/kernels"
 )
 
-// Constants of kernels/collective/direct.cuh.
-const (
-	directLine      = 128
-	directShared    = 192 << 10
-	directHelpers   = 2 * pipeSignalers
-	directPullBytes = 32 << 10
-)
-
 const (
 	directBlocks  = 32 // at most
 	directDefault = 8  // beside models: more blocks are no faster alone, and take SMs from the model
@@ -30,13 +22,6 @@ const (
 	// captureWait is how long a captured call waits for peers to map its buffers. The graph keeps their addresses.
 	captureWait = 200 * time.Millisecond
 )
-
-// directArgs are the parameters of the kernels that run large messages in the users' buffers, where all ranks have
-// mapped them (share.Buffers): by rank, the address there of this rank's send and receive buffer.
-type directArgs struct {
-	collectiveArgs
-	in, out [maxRanks]uint64
-}
 
 // directBytes is the size of the lines by which ranks meet: one for each block and peer.
 func directBytes(n int) int64 { return directBlocks * int64(n) * directLine }

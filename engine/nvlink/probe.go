@@ -15,13 +15,9 @@ import (
 	"github.com/goccl/goccl/job/share"
 )
 
-// These constants mirror kernels/probe/probe.cuh.
 const (
-	probeHalf  = 4096
 	probeToken = 0x676f6363
 	probeBlock = 256
-
-	probeWorks = 1
 )
 
 // probeSlots is the size of the probe's part of an arena: a slot for each rank.
@@ -33,12 +29,6 @@ const (
 	probeFlagLimit = 100 * time.Millisecond
 	probeLimit     = 10 * time.Second
 )
-
-type probeArgs struct {
-	window                     [maxRanks]uint64
-	result, limitNs            uint64
-	rank, nranks, token, loads uint32
-}
 
 var probeFindings = [...]string{
 	"nothing is known of what rank %d sends to rank %d", "",
