@@ -177,7 +177,7 @@ func CommInfoGet(h Handle) (CommInfo, error) {
 			return CommInfo{}, err
 		}
 	}
-	id, inner := c.dev.device.ID(), c.inner.Load()
+	id, inner := c.dev.Device.ID(), c.inner.Load()
 	return CommInfo{int32(c.rank), int32(c.size), int32(id.Kind), int32(id.Index), c.dev.handle, number(c.cfg.NonBlocking),
 		number(inner != nil && inner.Reaches())}, nil
 }

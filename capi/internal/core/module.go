@@ -61,9 +61,9 @@ func KernelCompile(device Handle, major, minor int, source []byte, name string, 
 }
 
 func (d *Device) cuda() (*cuda.Device, error) {
-	c, ok := d.device.(*cuda.Device)
+	c, ok := d.Device.(*cuda.Device)
 	if !ok {
-		return nil, fmt.Errorf("%w: %v runs no CUDA kernels: open a GPU", ErrInvalidArgument, d.device.ID())
+		return nil, fmt.Errorf("%w: %v runs no CUDA kernels: open a GPU", ErrInvalidArgument, d.Device.ID())
 	}
 	return c, nil
 }
