@@ -73,9 +73,6 @@ func (d *Device) Alloc(size int64) (device.Allocation, error) {
 		return nil, fail(g.ordinal, "alloc", err)
 	}
 	m := &mapping{vmm: v, owner: g.ordinal, mask: mask, serial: process.serial.Add(1)}
-	if process.mappings == nil {
-		process.mappings = map[driver.Ptr]*mapping{}
-	}
 	process.mappings[v.Ptr] = m
 	a := &Allocation{d: d, ptr: device.Ptr(v.Ptr), size: v.Size}
 	a.free = func() error {

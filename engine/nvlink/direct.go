@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/launcher"
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/kernels"
 )
 
@@ -80,7 +81,7 @@ func (e *Engine) directSums(r *collective.Request) *cuda.Function {
 		r.Op != datatype.Sum && r.Op != datatype.Avg {
 		return nil
 	}
-	return e.directKernels.sums[btoi(scatters)][r.Type]
+	return e.directKernels.sums[plain.Bit[int](scatters)][r.Type]
 }
 
 // directKernel returns a kernel that runs r, or nil: the same on all ranks. A root stores a broadcast to one peer only:

@@ -220,10 +220,10 @@ type verdict struct {
 }
 
 // verdicts keeps what this process has found out about pairs of GPUs: links do not change while it runs.
-var verdicts struct {
+var verdicts = struct {
 	sync.Mutex
 	of map[[2]string]*[numMedia]verdict
-}
+}{of: map[[2]string]*[numMedia]verdict{}}
 
 // known returns the verdicts on the pair of a GPU of this process and another one.
 func known(busID, other string) [numMedia]verdict {
@@ -238,9 +238,6 @@ func known(busID, other string) [numMedia]verdict {
 func learn(busID, other string, m medium, v verdict) {
 	verdicts.Lock()
 	defer verdicts.Unlock()
-	if verdicts.of == nil {
-		verdicts.of = map[[2]string]*[numMedia]verdict{}
-	}
 	k := [2]string{busID, other}
 	if verdicts.of[k] == nil {
 		verdicts.of[k] = new([numMedia]verdict)

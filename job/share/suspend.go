@@ -95,10 +95,10 @@ func (p *Parts) resume(ctx context.Context, x *exchange, parts []part) error {
 }
 
 // arenas holds the open arenas of this process whose addresses are reserved, by bootstrap group.
-var arenas struct {
+var arenas = struct {
 	mu sync.Mutex
 	of map[bootstrap.Bootstrap]*arenaList
-}
+}{of: map[bootstrap.Bootstrap]*arenaList{}}
 
 type arenaList struct {
 	made int // the number of the next arena, the same on all ranks
@@ -109,9 +109,6 @@ type arenaList struct {
 func (a *Arena) enter() {
 	arenas.mu.Lock()
 	defer arenas.mu.Unlock()
-	if arenas.of == nil {
-		arenas.of = map[bootstrap.Bootstrap]*arenaList{}
-	}
 	l := arenas.of[a.x.boot]
 	if l == nil {
 		l = new(arenaList)

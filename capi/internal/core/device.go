@@ -28,16 +28,16 @@ type Device struct {
 var devices = table[*Device]{kind: kindDevice, name: "device"}
 
 // opened holds the open devices by kind and number.
-var opened struct {
+var opened = struct {
 	sync.Mutex
 	m map[device.ID]*Device
-}
+}{m: map[device.ID]*Device{}}
 
 // allocations holds the memory that C has not freed yet, by address.
-var allocations struct {
+var allocations = struct {
 	sync.Mutex
 	m map[uintptr]device.Allocation
-}
+}{m: map[uintptr]device.Allocation{}}
 
 // openDevice returns the device of a kind and number, with the same handle each time.
 func openDevice(kind device.Kind, index int) (Handle, error) {
@@ -63,9 +63,6 @@ func openDevice(kind device.Kind, index int) (Handle, error) {
 	}
 	return devices.add(func(h Handle) *Device {
 		d := &Device{handle: h, Device: raw, streams: map[uintptr]device.Stream{}}
-		if opened.m == nil {
-			opened.m = map[device.ID]*Device{}
-		}
 		opened.m[id] = d
 		return d
 	})
@@ -162,9 +159,6 @@ func Alloc(d *Device, size uint64) (uintptr, error) {
 	}
 	allocations.Lock()
 	defer allocations.Unlock()
-	if allocations.m == nil {
-		allocations.m = map[uintptr]device.Allocation{}
-	}
 	allocations.m[uintptr(a.Ptr())] = a
 	return uintptr(a.Ptr()), nil
 }

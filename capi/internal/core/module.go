@@ -10,10 +10,10 @@ import (
 )
 
 // compilers holds one compiler for each list of directories in which to search libnvrtc.
-var compilers struct {
+var compilers = struct {
 	sync.Mutex
 	by map[string]*jit.Compiler
-}
+}{by: map[string]*jit.Compiler{}}
 
 func compilerAt(dirs []string) (*jit.Compiler, error) {
 	key := strings.Join(dirs, "\x00")
@@ -25,9 +25,6 @@ func compilerAt(dirs []string) (*jit.Compiler, error) {
 	c, err := jit.New(dirs...)
 	if err != nil {
 		return nil, err
-	}
-	if compilers.by == nil {
-		compilers.by = map[string]*jit.Compiler{}
 	}
 	compilers.by[key] = c
 	return c, nil
