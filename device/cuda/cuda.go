@@ -177,16 +177,13 @@ func (d *Device) Close() error {
 				closeWait, err)
 		}
 	}
-	var errs []error
-	for _, c := range append(rest, streams...) {
-		errs = append(errs, c.Close())
-	}
+	err := device.CloseAll(append(rest, streams...)...)
 	d.mu.Lock()
 	last := d.live != nil
 	d.live = nil
 	d.mu.Unlock()
 	if last {
-		errs = append(errs, d.gpu.release())
+		err = errors.Join(err, d.gpu.release())
 	}
-	return errors.Join(errs...)
+	return err
 }

@@ -37,7 +37,7 @@ func Check(got, want []byte, t datatype.Type, op datatype.Op, nranks int) (wrong
 		}
 	default:
 		for i := range n {
-			g, w := floatAt(got, i, t), floatAt(want, i, t)
+			g, w := FloatAt(got, i, t), FloatAt(want, i, t)
 			if math.Float64bits(g) == math.Float64bits(w) || g != g && w != w {
 				continue
 			}
@@ -92,8 +92,8 @@ func tolerance(t datatype.Type, op datatype.Op, nranks int) (relative, absolute 
 	return n * u, u * (2 + math.Sqrt(n))
 }
 
-// floatAt returns element i as a float64, exactly.
-func floatAt(b []byte, i int, t datatype.Type) float64 {
+// FloatAt returns element i as a float64, exactly.
+func FloatAt(b []byte, i int, t datatype.Type) float64 {
 	switch t {
 	case datatype.Float32:
 		return float64(elems[float32](b, i*4, 1)[0])
@@ -103,23 +103,4 @@ func floatAt(b []byte, i int, t datatype.Type) float64 {
 	var f [1]float32
 	decode(f[:], b[i*int(t.Size()):], t)
 	return float64(f[0])
-}
-
-// Value returns the first element of b, exactly if it has at most 53 bits.
-func Value(b []byte, t datatype.Type) float64 {
-	switch t {
-	case datatype.Int8:
-		return float64(int8(b[0]))
-	case datatype.Uint8:
-		return float64(b[0])
-	case datatype.Int32:
-		return float64(elems[int32](b, 0, 1)[0])
-	case datatype.Uint32:
-		return float64(elems[uint32](b, 0, 1)[0])
-	case datatype.Int64:
-		return float64(elems[int64](b, 0, 1)[0])
-	case datatype.Uint64:
-		return float64(elems[uint64](b, 0, 1)[0])
-	}
-	return floatAt(b, 0, t)
 }

@@ -207,11 +207,8 @@ func (a *Arena) Fixed() bool { return a.fixed() }
 // Suspend unmaps the memory of all ranks and frees this rank's. The arena is Fixed. No rank has work, and all ranks
 // suspend.
 func (a *Arena) Suspend() error {
-	err := a.rest()
-	if a.own != nil {
-		err = errors.Join(err, a.own.Close())
-		a.own = nil
-	}
+	err := errors.Join(a.rest(), device.CloseAll(a.own))
+	a.own = nil
 	return err
 }
 

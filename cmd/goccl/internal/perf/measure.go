@@ -160,10 +160,7 @@ func (m *measurement) meet(ctx context.Context) error {
 }
 
 func (m *measurement) close(comms []Communicator) error {
-	var err error
-	for _, c := range comms {
-		err = errors.Join(err, c.Close())
-	}
+	err := device.CloseAll(comms...)
 	if m.buf != nil {
 		err = errors.Join(err, m.buf.Close())
 	}
