@@ -121,8 +121,8 @@ func (b *builder) message(c collective.Collective, peer int, at device.Ptr, coun
 	return r
 }
 
-// rooted is gather and scatter. A rank of another host sends its block to the rank of the root's host on its rail, which
-// gives it to the root; a scatter goes the other way.
+// rooted is gather and scatter. In a gather a rank of another host sends its block to the rank of the root's host on
+// its rail, which gives it to the root. A scatter goes the other way.
 func (b *builder) rooted() {
 	root, gathers := b.r.Root, b.r.Collective == collective.Gather
 	give, take := collective.Send, collective.Recv

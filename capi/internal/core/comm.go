@@ -179,8 +179,8 @@ func CommInfoGet(h Handle) (CommInfo, error) {
 		}
 	}
 	id, inner := c.dev.Device.ID(), c.inner.Load()
-	return CommInfo{int32(c.rank), int32(c.size), int32(id.Kind), int32(id.Index), c.dev.handle, plain.Bit[int32](c.cfg.NonBlocking),
-		plain.Bit[int32](inner != nil && inner.Reaches())}, nil
+	return CommInfo{int32(c.rank), int32(c.size), int32(id.Kind), int32(id.Index), c.dev.handle,
+		plain.Bit[int32](c.cfg.NonBlocking), plain.Bit[int32](inner != nil && inner.Reaches())}, nil
 }
 
 // CommHash returns the communicator's ID.

@@ -11,8 +11,8 @@ func TestReadHealth(t *testing.T) {
 		t.Fatal(all, err)
 	}
 	well := Health{Name: "Mock 0", BusID: "0000:1a:00.0", State: State{Persistence: 1, ECC: 1, ECCPending: 1,
-		Temperature: 40, PCIeGen: 5, PCIeGenMost: 5, PCIeWidth: 16, PCIeWidthMost: 16, SMClock: 1980, SMClockMost: 1980, MemoryClock: 2619,
-		MemoryClockMost: 2619, BAR1Total: 256 << 30, BAR1Free: 256<<30 - 1<<20, Memory: 1 << 30}}
+		Temperature: 40, PCIeGen: 5, PCIeGenMost: 5, PCIeWidth: 16, PCIeWidthMost: 16, SMClock: 1980, SMClockMost: 1980,
+		MemoryClock: 2619, MemoryClockMost: 2619, BAR1Total: 256 << 30, BAR1Free: 256<<30 - 1<<20, Memory: 1 << 30}}
 	if all[0] != well {
 		t.Errorf("%+v", all[0])
 	}
