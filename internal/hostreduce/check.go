@@ -55,23 +55,10 @@ func Check(got, want []byte, t datatype.Type, op datatype.Op, nranks int) (wrong
 func isFloat(t datatype.Type) bool { return Unit(t) > 0 }
 
 // Unit is half the distance from 1 to the next number: the largest relative error of one rounding. Integers have 0.
-func Unit(t datatype.Type) float64 {
-	switch t {
-	case datatype.Float16:
-		return 0x1p-11
-	case datatype.Bfloat16:
-		return 0x1p-8
-	case datatype.Float32:
-		return 0x1p-24
-	case datatype.Float64:
-		return 0x1p-53
-	case datatype.Float8E4M3:
-		return 0x1p-4
-	case datatype.Float8E5M2:
-		return 0x1p-3
-	}
-	return 0
-}
+func Unit(t datatype.Type) float64 { return units[t] }
+
+var units = [1 << 8]float64{datatype.Float16: 0x1p-11, datatype.Bfloat16: 0x1p-8, datatype.Float32: 0x1p-24,
+	datatype.Float64: 0x1p-53, datatype.Float8E4M3: 0x1p-4, datatype.Float8E5M2: 0x1p-3}
 
 // tolerance bounds |got-want| by relative·|want| + absolute. The error of a product of n operands is at most about n
 // roundings, each relative to the result. The error of a sum is n roundings relative to partial sums, whose size is not
