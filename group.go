@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/collective/check"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/job/membership"
 )
 
@@ -268,7 +269,7 @@ func (p *part) prepare() error {
 	if p.collectives != 0 && p.collectives != len(p.reqs) {
 		p.reqs = slices.Clone(p.reqs) // do not reorder the caller's slice
 		slices.SortStableFunc(p.reqs, func(a, b collective.Request) int {
-			return btoi(a.PointToPoint()) - btoi(b.PointToPoint())
+			return plain.Bit[int](a.PointToPoint()) - plain.Bit[int](b.PointToPoint())
 		})
 	}
 	return nil
@@ -306,13 +307,6 @@ func (c *Comm) defaultStream() (device.Stream, error) {
 		return c.stream0, nil
 	}
 	return c.dev.WrapStream(0)
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // blocks reports whether enqueueing may wait for peers.

@@ -82,18 +82,15 @@ func (p *part) enqueueWork(seq uint64) error {
 	c, q := p.c, &p.reqs[0]
 	enqueue := func() error { return p.work.Enqueue(seq, q.Stream) }
 	var err error
+	if q.PartOf == 0 { // else the communicator's engine orders it, and stamps its parts
+		err = c.follow(q.Stream, p.detached)
+	}
 	switch {
-	case q.PartOf != 0: // the communicator's engine orders it, and stamps its parts
+	case err != nil:
+	case q.PartOf != 0 || c.stream0 != nil:
 		err = c.record.Passes(seq, p.reqs, enqueue())
 	default:
-		if err = c.follow(q.Stream, p.detached); err != nil {
-			break
-		}
-		if c.stream0 != nil {
-			err = c.record.Passes(seq, p.reqs, enqueue())
-		} else {
-			err = c.record.Stamped(seq, p.reqs, enqueue)
-		}
+		err = c.record.Stamped(seq, p.reqs, enqueue)
 	}
 	if err != nil {
 		return c.wrap(q.Called().String(), err)

@@ -43,7 +43,7 @@ enum {
 	GOCCL_UNSUPPORTED = 11,     /* this build, device or host cannot do it */
 	GOCCL_CLOSED = 12,          /* the object was destroyed */
 	GOCCL_FORKED = 13,          /* this process was forked after goccl was used, or is exiting */
-	GOCCL_OUT_OF_MEMORY = 14
+	GOCCL_OUT_OF_MEMORY = 14    /* the device or the host has no more memory */
 };
 
 /* Handles. 0 is never valid. A destroyed handle is detected: its value comes again after 2^32 handles were freed. */

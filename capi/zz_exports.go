@@ -217,25 +217,25 @@ func gocclgo_bootstrap_info(bootstrap_ C.goccl_bootstrap, rank_ *C.int32_t, size
 //export gocclgo_bootstrap_send
 func gocclgo_bootstrap_send(bootstrap_ C.goccl_bootstrap, peer_ C.int32_t, tag_ C.int32_t, data_ unsafe.Pointer, size_ C.uint64_t, timeout_ns_ C.int64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	ctx, cancel := core.StepContext(time.Duration(timeout_ns_))
-	defer cancel()
 	bootstrapObject, err := core.Find[*core.Bootstrap](core.Handle(bootstrap_))
 	if err != nil {
 		return result(err)
 	}
-	return result(core.BootstrapSend(ctx, bootstrapObject, int(peer_), int(tag_), slice[byte](unsafe.Pointer(data_), int(size_))))
+	ctx, cancel := core.StepContext(time.Duration(timeout_ns_))
+	defer cancel()
+	return result((*core.Bootstrap).Send(bootstrapObject, ctx, int(peer_), int(tag_), slice[byte](unsafe.Pointer(data_), int(size_))))
 }
 
 //export gocclgo_bootstrap_recv
 func gocclgo_bootstrap_recv(bootstrap_ C.goccl_bootstrap, peer_ C.int32_t, tag_ C.int32_t, timeout_ns_ C.int64_t, data_ *unsafe.Pointer, size_ *C.uint64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	ctx, cancel := core.StepContext(time.Duration(timeout_ns_))
-	defer cancel()
 	bootstrapObject, err := core.Find[*core.Bootstrap](core.Handle(bootstrap_))
 	if err != nil {
 		return result(err)
 	}
-	return giveBytes(data_, size_)(core.BootstrapRecv(ctx, bootstrapObject, int(peer_), int(tag_)))
+	ctx, cancel := core.StepContext(time.Duration(timeout_ns_))
+	defer cancel()
+	return giveBytes(data_, size_)((*core.Bootstrap).Recv(bootstrapObject, ctx, int(peer_), int(tag_)))
 }
 
 //export gocclgo_bootstrap_all_gather
@@ -253,13 +253,13 @@ func gocclgo_bootstrap_all_gather(bootstrap_ C.goccl_bootstrap, mine_ unsafe.Poi
 //export gocclgo_bootstrap_barrier
 func gocclgo_bootstrap_barrier(bootstrap_ C.goccl_bootstrap, timeout_ns_ C.int64_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	ctx, cancel := core.StepContext(time.Duration(timeout_ns_))
-	defer cancel()
 	bootstrapObject, err := core.Find[*core.Bootstrap](core.Handle(bootstrap_))
 	if err != nil {
 		return result(err)
 	}
-	return result(core.BootstrapBarrier(ctx, bootstrapObject))
+	ctx, cancel := core.StepContext(time.Duration(timeout_ns_))
+	defer cancel()
+	return result((*core.Bootstrap).Barrier(bootstrapObject, ctx))
 }
 
 //export gocclgo_bootstrap_close
@@ -803,7 +803,7 @@ func gocclgo_context_recover(context_ C.goccl_object) (r_ C.goccl_result) {
 	if err != nil {
 		return result(err)
 	}
-	core.ContextRecover(contextObject)
+	(*primitive.Context).Recover(contextObject)
 	return C.GOCCL_SUCCESS
 }
 
@@ -838,7 +838,7 @@ func gocclgo_endpoint_create_rdma(context_ C.goccl_object, transport_ C.int32_t,
 //export gocclgo_endpoint_deserialize
 func gocclgo_endpoint_deserialize(data_ unsafe.Pointer, size_ C.uint64_t, endpoint_ *C.goccl_object) (r_ C.goccl_result) {
 	defer catch(&r_)
-	return give(endpoint_)(core.Add(core.EndpointDeserialize(slice[byte](unsafe.Pointer(data_), int(size_)))))
+	return give(endpoint_)(core.Add(primitive.DeserializeEndpoint(slice[byte](unsafe.Pointer(data_), int(size_)))))
 }
 
 //export gocclgo_endpoint_info
@@ -909,7 +909,7 @@ func gocclgo_connection_write(connection_ C.goccl_object, dst_ C.goccl_object, d
 	if err != nil {
 		return result(err)
 	}
-	return result(core.ConnectionWrite(connectionObject, dstObject, uint64(dst_offset_), srcObject, uint64(src_offset_), uint64(size_)))
+	return result((*primitive.Connection).Write(connectionObject, dstObject, uint64(dst_offset_), srcObject, uint64(src_offset_), uint64(size_)))
 }
 
 //export gocclgo_connection_atomic_add
@@ -923,7 +923,7 @@ func gocclgo_connection_atomic_add(connection_ C.goccl_object, dst_ C.goccl_obje
 	if err != nil {
 		return result(err)
 	}
-	return result(core.ConnectionAtomicAdd(connectionObject, dstObject, uint64(dst_offset_), uint64(delta_)))
+	return result((*primitive.Connection).AtomicAdd(connectionObject, dstObject, uint64(dst_offset_), uint64(delta_)))
 }
 
 //export gocclgo_connection_update_and_sync
@@ -937,7 +937,7 @@ func gocclgo_connection_update_and_sync(connection_ C.goccl_object, dst_ C.goccl
 	if err != nil {
 		return result(err)
 	}
-	return result(core.ConnectionUpdateAndSync(connectionObject, dstObject, uint64(dst_offset_), (*uint64)(unsafe.Pointer(src_)), uint64(value_)))
+	return result((*primitive.Connection).UpdateAndSync(connectionObject, dstObject, uint64(dst_offset_), (*uint64)(unsafe.Pointer(src_)), uint64(value_)))
 }
 
 //export gocclgo_connection_flush
@@ -947,7 +947,7 @@ func gocclgo_connection_flush(connection_ C.goccl_object, timeout_ C.int64_t) (r
 	if err != nil {
 		return result(err)
 	}
-	return result(core.ConnectionFlush(connectionObject, time.Duration(timeout_)))
+	return result((*primitive.Connection).Flush(connectionObject, time.Duration(timeout_)))
 }
 
 //export gocclgo_memory_register
@@ -971,7 +971,7 @@ func gocclgo_memory_deserialize(context_ C.goccl_object, data_ unsafe.Pointer, s
 	if err != nil {
 		return result(err)
 	}
-	return give(memory_)(core.Add(core.MemoryDeserialize(contextObject, slice[byte](unsafe.Pointer(data_), int(size_)))))
+	return give(memory_)(core.Add((*primitive.Context).DeserializeMemory(contextObject, slice[byte](unsafe.Pointer(data_), int(size_)))))
 }
 
 //export gocclgo_memory_info
@@ -996,17 +996,17 @@ func gocclgo_memory_info(memory_ C.goccl_object, data_ *C.uintptr_t, original_ *
 //export gocclgo_memory_map
 func gocclgo_memory_map(memory_ C.goccl_object, device_ C.goccl_device, timeout_ C.int64_t, ptr_ *C.uintptr_t) (r_ C.goccl_result) {
 	defer catch(&r_)
-	ctx, cancel := core.StepContext(time.Duration(timeout_))
-	defer cancel()
 	memoryObject, err := core.Find[*primitive.RegisteredMemory](core.Handle(memory_))
 	if err != nil {
 		return result(err)
 	}
+	ctx, cancel := core.StepContext(time.Duration(timeout_))
+	defer cancel()
 	deviceObject, err := core.Find[*core.Device](core.Handle(device_))
 	if err != nil {
 		return result(err)
 	}
-	v0, err := core.MemoryMap(ctx, memoryObject, deviceObject)
+	v0, err := (*primitive.RegisteredMemory).Map(memoryObject, ctx, deviceObject.Device)
 	if err != nil {
 		return result(err)
 	}
@@ -1021,7 +1021,7 @@ func gocclgo_semaphore_stub_create(connection_ C.goccl_object, stub_ *C.goccl_ob
 	if err != nil {
 		return result(err)
 	}
-	return give(stub_)(core.Add(core.SemaphoreStubCreate(connectionObject)))
+	return give(stub_)(core.Add(primitive.NewSemaphoreStub(connectionObject)))
 }
 
 //export gocclgo_semaphore_stub_deserialize
@@ -1031,7 +1031,7 @@ func gocclgo_semaphore_stub_deserialize(context_ C.goccl_object, data_ unsafe.Po
 	if err != nil {
 		return result(err)
 	}
-	return give(stub_)(core.Add(core.SemaphoreStubDeserialize(contextObject, slice[byte](unsafe.Pointer(data_), int(size_)))))
+	return give(stub_)(core.Add((*primitive.Context).DeserializeSemaphoreStub(contextObject, slice[byte](unsafe.Pointer(data_), int(size_)))))
 }
 
 //export gocclgo_semaphore_create
@@ -1045,7 +1045,7 @@ func gocclgo_semaphore_create(local_ C.goccl_object, remote_ C.goccl_object, sem
 	if err != nil {
 		return result(err)
 	}
-	return give(semaphore_)(core.Add(core.SemaphoreCreate(localObject, remoteObject)))
+	return give(semaphore_)(core.Add(primitive.NewSemaphore(localObject, remoteObject)))
 }
 
 //export gocclgo_semaphore_signal
@@ -1092,7 +1092,7 @@ func gocclgo_base_memory_channel_create(semaphore_ C.goccl_object, channel_ *C.g
 	if err != nil {
 		return result(err)
 	}
-	return give(channel_)(core.Add(core.BaseMemoryChannelCreate(semaphoreObject)))
+	return give(channel_)(core.Add(primitive.NewBaseMemoryChannel(semaphoreObject)))
 }
 
 //export gocclgo_memory_channel_create
@@ -1130,7 +1130,7 @@ func gocclgo_switch_channel_create(communicator_ C.goccl_object, device_ C.goccl
 	if err != nil {
 		return result(err)
 	}
-	return give(channel_)(core.Add(core.SwitchChannelCreate(ctx, communicatorObject, deviceObject, memoryObject, int(tag_))))
+	return give(channel_)(core.Add(primitive.NewSwitchChannel(ctx, communicatorObject, deviceObject.Device, memoryObject, int(tag_))))
 }
 
 //export gocclgo_channel_run
@@ -1155,7 +1155,7 @@ func gocclgo_fifo_create(context_ C.goccl_object, device_ C.goccl_device, size_ 
 	if err != nil {
 		return result(err)
 	}
-	return give(fifo_)(core.Add(core.FifoCreate(contextObject, deviceObject, int(size_))))
+	return give(fifo_)(core.Add(primitive.NewFifo(contextObject, deviceObject.Device, int(size_))))
 }
 
 //export gocclgo_fifo_poll
@@ -1191,7 +1191,7 @@ func gocclgo_fifo_size(fifo_ C.goccl_object, size_ *C.int32_t) (r_ C.goccl_resul
 	if err != nil {
 		return result(err)
 	}
-	v0 := core.FifoSize(fifoObject)
+	v0 := (*primitive.Fifo).Size(fifoObject)
 	store(size_, C.int32_t(v0))
 	return C.GOCCL_SUCCESS
 }
@@ -1217,7 +1217,7 @@ func gocclgo_proxy_service_start(service_ C.goccl_object) (r_ C.goccl_result) {
 	if err != nil {
 		return result(err)
 	}
-	return result(core.ProxyServiceStart(serviceObject))
+	return result((*primitive.ProxyService).Start(serviceObject))
 }
 
 //export gocclgo_proxy_service_stop
@@ -1227,7 +1227,7 @@ func gocclgo_proxy_service_stop(service_ C.goccl_object) (r_ C.goccl_result) {
 	if err != nil {
 		return result(err)
 	}
-	return result(core.ProxyServiceStop(serviceObject))
+	return result((*primitive.ProxyService).Stop(serviceObject))
 }
 
 //export gocclgo_proxy_service_add_semaphore
@@ -1241,7 +1241,7 @@ func gocclgo_proxy_service_add_semaphore(service_ C.goccl_object, semaphore_ C.g
 	if err != nil {
 		return result(err)
 	}
-	v0, err := core.ProxyServiceAddSemaphore(serviceObject, semaphoreObject)
+	v0, err := (*primitive.ProxyService).AddSemaphore(serviceObject, semaphoreObject)
 	if err != nil {
 		return result(err)
 	}
@@ -1283,7 +1283,7 @@ func gocclgo_proxy_service_add_memory(service_ C.goccl_object, memory_ C.goccl_o
 	if err != nil {
 		return result(err)
 	}
-	v0, err := core.ProxyServiceAddMemory(serviceObject, memoryObject)
+	v0, err := (*primitive.ProxyService).AddMemory(serviceObject, memoryObject)
 	if err != nil {
 		return result(err)
 	}
@@ -1298,7 +1298,7 @@ func gocclgo_proxy_service_remove_semaphore(service_ C.goccl_object, id_ C.uint3
 	if err != nil {
 		return result(err)
 	}
-	core.ProxyServiceRemoveSemaphore(serviceObject, primitive.SemaphoreID(id_))
+	(*primitive.ProxyService).RemoveSemaphore(serviceObject, primitive.SemaphoreID(id_))
 	return C.GOCCL_SUCCESS
 }
 
@@ -1309,7 +1309,7 @@ func gocclgo_proxy_service_remove_memory(service_ C.goccl_object, id_ C.uint32_t
 	if err != nil {
 		return result(err)
 	}
-	core.ProxyServiceRemoveMemory(serviceObject, primitive.MemoryID(id_))
+	(*primitive.ProxyService).RemoveMemory(serviceObject, primitive.MemoryID(id_))
 	return C.GOCCL_SUCCESS
 }
 
@@ -1320,7 +1320,7 @@ func gocclgo_base_port_channel_create(service_ C.goccl_object, semaphore_ C.uint
 	if err != nil {
 		return result(err)
 	}
-	return give(channel_)(core.Add(core.BasePortChannelCreate(serviceObject, primitive.SemaphoreID(semaphore_))))
+	return give(channel_)(core.Add((*primitive.ProxyService).BasePortChannel(serviceObject, primitive.SemaphoreID(semaphore_))))
 }
 
 //export gocclgo_port_channel_create
@@ -1330,7 +1330,7 @@ func gocclgo_port_channel_create(service_ C.goccl_object, semaphore_ C.uint32_t,
 	if err != nil {
 		return result(err)
 	}
-	return give(channel_)(core.Add(core.PortChannelCreate(serviceObject, primitive.SemaphoreID(semaphore_), primitive.MemoryID(dst_), primitive.MemoryID(src_))))
+	return give(channel_)(core.Add((*primitive.ProxyService).PortChannel(serviceObject, primitive.SemaphoreID(semaphore_), primitive.MemoryID(dst_), primitive.MemoryID(src_))))
 }
 
 //export gocclgo_communicator_create
@@ -1372,7 +1372,7 @@ func gocclgo_communicator_connect_endpoint(communicator_ C.goccl_object, endpoin
 	if err != nil {
 		return result(err)
 	}
-	return give(future_)(core.Add(core.Later(core.CommunicatorConnectEndpoint(communicatorObject, endpointObject, int(rank_), int(tag_))), nil))
+	return give(future_)(core.Add(core.Later((*primitive.Communicator).ConnectEndpoint(communicatorObject, endpointObject, int(rank_), int(tag_))), nil))
 }
 
 //export gocclgo_communicator_send_memory
@@ -1386,7 +1386,7 @@ func gocclgo_communicator_send_memory(communicator_ C.goccl_object, memory_ C.go
 	if err != nil {
 		return result(err)
 	}
-	return give(future_)(core.Add(core.Later(core.CommunicatorSendMemory(communicatorObject, memoryObject, int(rank_), int(tag_))), nil))
+	return give(future_)(core.Add(core.Later((*primitive.Communicator).SendMemory(communicatorObject, memoryObject, int(rank_), int(tag_))), nil))
 }
 
 //export gocclgo_communicator_recv_memory
@@ -1396,7 +1396,7 @@ func gocclgo_communicator_recv_memory(communicator_ C.goccl_object, rank_ C.int3
 	if err != nil {
 		return result(err)
 	}
-	return give(future_)(core.Add(core.Later(core.CommunicatorRecvMemory(communicatorObject, int(rank_), int(tag_))), nil))
+	return give(future_)(core.Add(core.Later((*primitive.Communicator).RecvMemory(communicatorObject, int(rank_), int(tag_))), nil))
 }
 
 //export gocclgo_communicator_build_semaphore
@@ -1410,7 +1410,7 @@ func gocclgo_communicator_build_semaphore(communicator_ C.goccl_object, connecti
 	if err != nil {
 		return result(err)
 	}
-	return give(future_)(core.Add(core.Later(core.CommunicatorBuildSemaphore(communicatorObject, connectionObject, int(rank_), int(tag_))), nil))
+	return give(future_)(core.Add(core.Later((*primitive.Communicator).BuildSemaphore(communicatorObject, connectionObject, int(rank_), int(tag_))), nil))
 }
 
 //export gocclgo_future_wait

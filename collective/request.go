@@ -185,13 +185,7 @@ const (
 )
 
 // Ordered reports whether the bits of r depend on the order in which the ranks' elements are reduced.
-func (r *Request) Ordered() bool {
-	switch r.Collective {
-	case AllReduce, Reduce, ReduceScatter:
-		return r.Type >= datatype.Float16
-	}
-	return false
-}
+func (r *Request) Ordered() bool { return r.Collective.Shape().Reduces && r.Type >= datatype.Float16 }
 
 // DeviceCounts are the arrays of an all_to_all_v_device. Each has R int64, by rank, in elements, at a multiple of 8
 // bytes, in memory that the device can read. They are read when the operation runs on its stream and must not change

@@ -25,8 +25,7 @@ func (r *Request) Validate(rank, n int) error {
 	if r.Count < 0 || r.Count >= 1<<31 && r.Count > math.MaxInt64/r.Type.Size()/int64(n) {
 		return bad("count %d is negative or too large", r.Count)
 	}
-	switch r.Collective {
-	case AllReduce, ReduceScatter, Reduce:
+	if r.Collective.Shape().Reduces {
 		if !r.Op.Valid() {
 			return bad("reduction operator %v is not known", r.Op)
 		}

@@ -31,6 +31,11 @@ const (
 
 var typeNames = [NumTypes]string{"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double",
 	"bfloat16", "f8e4m3", "f8e5m2"}
+var aliases = map[string]Type{"char": Int8, "i8": Int8, "u8": Uint8, "byte": Uint8, "int": Int32, "i32": Int32,
+	"u32": Uint32, "i64": Int64, "u64": Uint64, "float16": Float16, "fp16": Float16, "f16": Float16, "float32": Float32,
+	"fp32": Float32, "f32": Float32, "float64": Float64, "fp64": Float64, "f64": Float64, "bf16": Bfloat16,
+	"fp8_e4m3": Float8E4M3, "e4m3": Float8E4M3, "float8_e4m3": Float8E4M3, "fp8_e5m2": Float8E5M2, "e5m2": Float8E5M2,
+	"float8_e5m2": Float8E5M2}
 var typeSizes = [NumTypes]int64{1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1}
 
 // Valid reports whether t is one of the named types.
@@ -62,31 +67,8 @@ func ParseType(s string) (Type, error) {
 			return Type(i), nil
 		}
 	}
-	switch s {
-	case "char", "i8":
-		return Int8, nil
-	case "u8", "byte":
-		return Uint8, nil
-	case "int", "i32":
-		return Int32, nil
-	case "u32":
-		return Uint32, nil
-	case "i64":
-		return Int64, nil
-	case "u64":
-		return Uint64, nil
-	case "float16", "fp16", "f16":
-		return Float16, nil
-	case "float32", "fp32", "f32":
-		return Float32, nil
-	case "float64", "fp64", "f64":
-		return Float64, nil
-	case "bf16":
-		return Bfloat16, nil
-	case "fp8_e4m3", "e4m3", "float8_e4m3":
-		return Float8E4M3, nil
-	case "fp8_e5m2", "e5m2", "float8_e5m2":
-		return Float8E5M2, nil
+	if t, ok := aliases[s]; ok {
+		return t, nil
 	}
 	return 0, fmt.Errorf("datatype: unknown element type %q: use one of %s", s, strings.Join(typeNames[:], ", "))
 }

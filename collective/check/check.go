@@ -12,6 +12,7 @@ import (
 	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/membership"
@@ -58,9 +59,7 @@ func signature(r *collective.Request, seq uint64) []byte {
 		b[2] = byte(r.Op)
 	case collective.AllToAllV:
 		binary.LittleEndian.PutUint64(b[8:], 0)
-		if r.AllCounts != nil {
-			b[3] = 1
-		}
+		b[3] = plain.Bit[byte](r.AllCounts != nil)
 		for _, v := range [][]int64{r.SendCounts, r.RecvCounts} {
 			for _, x := range v {
 				b = binary.LittleEndian.AppendUint64(b, uint64(x))

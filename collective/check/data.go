@@ -157,13 +157,9 @@ func (d *Data) collective(ctx context.Context, i int, seq uint64) error {
 
 // moves reports whether a collective moves data from one rank to another.
 func (d *Data) moves(i, from, to int) bool {
-	switch r := &d.reqs[i]; r.Collective {
-	case collective.Broadcast, collective.Scatter:
-		return from == r.Root
-	case collective.Gather:
-		return to == r.Root
-	}
-	return true
+	r := &d.reqs[i]
+	s := r.Collective.Shape()
+	return (!s.FromRoot || from == r.Root) && (!s.ToRoot || to == r.Root)
 }
 
 // odd names a rank whose result differs from the result of most ranks.

@@ -111,6 +111,19 @@ func (d *Device) add(c closer) error {
 	return nil
 }
 
+// made registers x, which a call of the driver has made, and which undo destroys if the device is closed. err is the
+// error of that call.
+func made[T closer](d *Device, op string, x T, err error, undo func() error) (none T, _ error) {
+	if err != nil {
+		return none, fail(d.gpu.ordinal, op, err)
+	}
+	if err := d.add(x); err != nil {
+		_ = undo()
+		return none, err
+	}
+	return x, nil
+}
+
 // drop unregisters c and reports whether it was still open: exactly one caller gets true.
 func (d *Device) drop(c closer) bool {
 	d.mu.Lock()
@@ -177,16 +190,13 @@ func (d *Device) Close() error {
 				closeWait, err)
 		}
 	}
-	var errs []error
-	for _, c := range append(rest, streams...) {
-		errs = append(errs, c.Close())
-	}
+	err := device.CloseAll(append(rest, streams...)...)
 	d.mu.Lock()
 	last := d.live != nil
 	d.live = nil
 	d.mu.Unlock()
 	if last {
-		errs = append(errs, d.gpu.release())
+		err = errors.Join(err, d.gpu.release())
 	}
-	return errors.Join(errs...)
+	return err
 }

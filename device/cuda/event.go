@@ -21,15 +21,10 @@ func (d *Device) NewEvent() (*Event, error) {
 		return nil, err
 	}
 	raw, err := d.gpu.event()
-	if err != nil {
-		return nil, fail(d.gpu.ordinal, "new event", err)
-	}
-	e := &Event{d: d, raw: raw}
-	if err := d.add(e); err != nil {
+	return made(d, "new event", &Event{d: d, raw: raw}, err, func() error {
 		d.gpu.recycle(raw)
-		return nil, err
-	}
-	return e, nil
+		return nil
+	})
 }
 
 // Record enqueues a new event.

@@ -41,13 +41,13 @@ type ipcShare struct {
 }
 
 // process is the state of all GPUs of this process. Lock order: process.mu, then gpu.mu.
-var process struct {
+var process = struct {
 	mu   sync.Mutex
 	gpus map[int]*gpu
 	// mappings are the VMM allocations of this process, by address, so that a GPU that is opened later gets access.
 	mappings map[driver.Ptr]*mapping
 	serial   atomic.Uint64
-}
+}{gpus: map[int]*gpu{}, mappings: map[driver.Ptr]*mapping{}}
 
 type mapping struct {
 	vmm    driver.VMM
@@ -95,9 +95,6 @@ func acquire(ordinal int) (*gpu, error) {
 		_ = ctx.DestroyStream(g.setup)
 		_ = driver.ReleasePrimary(ordinal)
 		return nil, err
-	}
-	if process.gpus == nil {
-		process.gpus = map[int]*gpu{}
 	}
 	process.gpus[ordinal] = g
 	return g, nil

@@ -42,15 +42,7 @@ func (s *Stream) EndCapture() (*Graph, error) {
 		return nil, err
 	}
 	raw, err := s.d.gpu.ctx.EndCapture(s.raw)
-	if err != nil {
-		return nil, s.done("end capture", err)
-	}
-	g := &Graph{d: s.d, raw: raw}
-	if err := s.d.add(g); err != nil {
-		_ = s.d.gpu.ctx.DestroyGraph(raw)
-		return nil, err
-	}
-	return g, nil
+	return made(s.d, "end capture", &Graph{d: s.d, raw: raw}, err, func() error { return s.d.gpu.ctx.DestroyGraph(raw) })
 }
 
 // Capture returns a graph of what enqueue does on the stream, ready to launch.
@@ -98,15 +90,8 @@ func (g *Graph) Nodes() (int, error) {
 // Instantiate makes the graph ready to launch. The Graph may then be closed.
 func (g *Graph) Instantiate() (*Exec, error) {
 	raw, err := g.d.gpu.ctx.Instantiate(g.raw)
-	if err != nil {
-		return nil, fail(g.d.gpu.ordinal, "instantiate graph", err)
-	}
-	x := &Exec{d: g.d, raw: raw}
-	if err := g.d.add(x); err != nil {
-		_ = g.d.gpu.ctx.DestroyGraphExec(raw)
-		return nil, err
-	}
-	return x, nil
+	return made(g.d, "instantiate graph", &Exec{d: g.d, raw: raw}, err,
+		func() error { return g.d.gpu.ctx.DestroyGraphExec(raw) })
 }
 
 // Close frees the graph.

@@ -31,11 +31,7 @@ func (a *Allocation) Close() error {
 
 // keep registers a with the device, or frees it if the device is closed.
 func (a *Allocation) keep() (device.Allocation, error) {
-	if err := a.d.add(a); err != nil {
-		_ = a.free()
-		return nil, err
-	}
-	return a, nil
+	return made[device.Allocation](a.d, "", a, nil, a.free)
 }
 
 // sized returns the GPU for an allocation of a size.
@@ -73,9 +69,6 @@ func (d *Device) Alloc(size int64) (device.Allocation, error) {
 		return nil, fail(g.ordinal, "alloc", err)
 	}
 	m := &mapping{vmm: v, owner: g.ordinal, mask: mask, serial: process.serial.Add(1)}
-	if process.mappings == nil {
-		process.mappings = map[driver.Ptr]*mapping{}
-	}
 	process.mappings[v.Ptr] = m
 	a := &Allocation{d: d, ptr: device.Ptr(v.Ptr), size: v.Size}
 	a.free = func() error {
@@ -84,12 +77,10 @@ func (d *Device) Alloc(size int64) (device.Allocation, error) {
 		process.mu.Unlock()
 		return failAt(g.ordinal, "free", v.Ptr, g.ctx.VMMFree(v))
 	}
-	if err := d.add(a); err != nil {
+	return made[device.Allocation](d, "", a, nil, func() error {
 		delete(process.mappings, v.Ptr)
-		_ = g.ctx.VMMFree(v)
-		return nil, err
-	}
-	return a, nil
+		return g.ctx.VMMFree(v)
+	})
 }
 
 // AllocLegacy makes zeroed cudaMalloc memory, which other processes map through legacy IPC.

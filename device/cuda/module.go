@@ -21,15 +21,7 @@ func (d *Device) LoadModule(image []byte) (*Module, error) {
 		return nil, err
 	}
 	raw, err := d.gpu.ctx.LoadModule(image)
-	if err != nil {
-		return nil, fail(d.gpu.ordinal, "load module", err)
-	}
-	m := &Module{d: d, raw: raw}
-	if err := d.add(m); err != nil {
-		_ = d.gpu.ctx.UnloadModule(raw)
-		return nil, err
-	}
-	return m, nil
+	return made(d, "load module", &Module{d: d, raw: raw}, err, func() error { return d.gpu.ctx.UnloadModule(raw) })
 }
 
 // Close unloads the module, unless it is shared. None of its kernels may be running.

@@ -54,15 +54,8 @@ func (d *Device) NewOrder(word device.Ptr, graphs GraphOrder) (*Order, error) {
 		word = 0
 	}
 	ev, err := d.gpu.ctx.NewEvent(false) // without timing, which would cost the GPU a time stamp
-	if err != nil {
-		return nil, fail(d.gpu.ordinal, "new order", err)
-	}
 	o := &Order{d: d, raw: &driver.Order{Event: ev, Word: driver.Ptr(word), Separate: uint64(graphs)}}
-	if err := d.add(o); err != nil {
-		_ = d.gpu.ctx.DestroyEvent(ev)
-		return nil, err
-	}
-	return o, nil
+	return made(d, "new order", o, err, func() error { return d.gpu.ctx.DestroyEvent(ev) })
 }
 
 // Enter makes later work on s follow o's earlier work.

@@ -29,15 +29,8 @@ func (d *Device) NewStreamPriority(priority int) (*Stream, error) {
 		return nil, err
 	}
 	raw, err := d.gpu.ctx.NewStream(priority)
-	if err != nil {
-		return nil, fail(d.gpu.ordinal, "new stream", err)
-	}
-	s := &Stream{d: d, raw: raw, owned: true}
-	if err := d.add(s); err != nil {
-		_ = d.gpu.ctx.DestroyStream(raw)
-		return nil, err
-	}
-	return s, nil
+	return made(d, "new stream", &Stream{d: d, raw: raw, owned: true}, err,
+		func() error { return d.gpu.ctx.DestroyStream(raw) })
 }
 
 // WrapStream adopts a CUstream of this GPU's primary context. 0 is the default stream, 1 and 2 are the explicit handles

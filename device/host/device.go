@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -153,14 +155,7 @@ func (d *Device) Close() error {
 
 func (d *Device) free() error {
 	d.mu.Lock()
-	all := make([]io.Closer, 0, len(d.allocations))
-	for a := range d.allocations {
-		all = append(all, a)
-	}
+	all := slices.Collect(maps.Keys(d.allocations))
 	d.mu.Unlock()
-	var errs []error
-	for _, a := range all {
-		errs = append(errs, a.Close())
-	}
-	return errors.Join(errs...)
+	return device.CloseAll(all...)
 }

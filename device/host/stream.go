@@ -20,11 +20,11 @@ type Stream struct {
 var _ device.Stream = (*Stream)(nil)
 
 // streams maps numbers to streams, for WrapStream.
-var streams struct {
+var streams = struct {
 	sync.Mutex
 	last uintptr
 	open map[uintptr]*queue
-}
+}{open: map[uintptr]*queue{}}
 
 // NewStream makes an empty stream. It holds no goroutine while it has no work.
 func (d *Device) NewStream() (device.Stream, error) {
@@ -35,9 +35,6 @@ func (d *Device) NewStream() (device.Stream, error) {
 	defer streams.Unlock()
 	streams.last++
 	q := &queue{dev: d, raw: streams.last}
-	if streams.open == nil {
-		streams.open = map[uintptr]*queue{}
-	}
 	streams.open[q.raw] = q
 	return &Stream{q: q, owned: true}, nil
 }

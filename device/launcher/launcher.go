@@ -55,10 +55,10 @@ type Launcher struct {
 }
 
 // live are the Launchers of this process: the driver's unmapping waits for the kernels of all of them.
-var live struct {
+var live = struct {
 	mu sync.Mutex
 	of map[*Launcher]struct{}
-}
+}{of: map[*Launcher]struct{}{}}
 
 // Quiet reports whether no kernel of this process runs on dev, nor is enqueued, so that memory can be unmapped: the
 // driver waits for all kernels of the GPU then, and keeps later ones from starting, while a kernel of ours may wait for
@@ -82,9 +82,6 @@ func New(dev *cuda.Device, cfg Config) (*Launcher, error) {
 	}
 	live.mu.Lock()
 	defer live.mu.Unlock()
-	if live.of == nil {
-		live.of = map[*Launcher]struct{}{}
-	}
 	live.of[l] = struct{}{}
 	return l, nil
 }

@@ -44,7 +44,7 @@ func (b *builder) allGather() {
 		c, _ := b.next()
 		bytes := n * b.elem
 		in := b.r.Send.Add(off * b.elem)
-		block := func(p int) device.Ptr { return b.r.Recv.Add((int64(p)*b.r.Count + off) * b.elem) }
+		_, block := b.blocksFrom(off)
 		p := &wire.Phase{}
 		b.others(func(h int) {
 			p.Sends = append(p.Sends, send(b.onRail(h, b.own()), in, bytes))
@@ -121,85 +121,52 @@ func (b *builder) message(c collective.Collective, peer int, at device.Ptr, coun
 	return r
 }
 
-// gather: a rank of another host sends its block to the rank of the root's host on its rail, which gives it to the
-// root.
-func (b *builder) gather() {
-	root := b.r.Root
-	onRootHost := b.host[root] == b.here()
+// rooted is gather and scatter. In a gather a rank of another host sends its block to the rank of the root's host on
+// its rail, which gives it to the root. A scatter goes the other way.
+func (b *builder) rooted() {
+	root, gathers := b.r.Root, b.r.Collective == collective.Gather
+	give, take := collective.Send, collective.Recv
+	own, whole := b.r.Send, b.r.Recv
+	if !gathers {
+		give, take, own, whole = take, give, whole, own
+	}
 	pieces(b.r.Count, b.perPhase(b.r.Count, int64(b.size())), func(off, n int64) {
 		c, scratch := b.next()
 		bytes := n * b.elem
-		in := b.r.Send.Add(off * b.elem)
+		mine := own.Add(off * b.elem)
 		p := &wire.Phase{}
-		if !onRootHost {
-			p.Sends = append(p.Sends, send(b.onRail(b.host[root], b.own()), in, bytes))
+		here, there := &p.Recvs, &p.Sends // on the root's host, on others
+		group := &c.after
+		if !gathers {
+			here, there, group = there, here, &c.before
+		}
+		if b.host[root] != b.here() {
+			*there = append(*there, send(b.onRail(b.host[root], b.own()), mine, bytes))
 			c.phase(p)
 			return
 		}
-		final := func(r int) device.Ptr { return b.r.Recv.Add((int64(r)*b.r.Count + off) * b.elem) }
-		var group []collective.Request
-		for r := range b.size() {
-			holder, from := b.relay(r), scratch.Add(int64(r)*bytes)
-			switch {
-			case r == b.rank:
-				from = in
-			case b.rank == root:
-				from = final(r)
-			}
-			if holder == b.rank && r != b.rank {
-				p.Recvs = append(p.Recvs, send(r, from, bytes))
-			}
-			if holder == b.rank && !(b.rank == root && from == final(r)) {
-				group = append(group, b.message(collective.Send, root, from, n))
-			}
-			if b.rank == root && !(holder == root && (r != root || in == final(r))) {
-				group = append(group, b.message(collective.Recv, holder, final(r), n))
-			}
-		}
-		c.phase(p)
-		do(&c.after, group...)
-	})
-}
-
-// scatter: the root gives the block of a rank of another host to the rank of the root's host on that rail, which sends
-// it.
-func (b *builder) scatter() {
-	root := b.r.Root
-	onRootHost := b.host[root] == b.here()
-	pieces(b.r.Count, b.perPhase(b.r.Count, int64(b.size())), func(off, n int64) {
-		c, scratch := b.next()
-		bytes := n * b.elem
-		out := b.r.Recv.Add(off * b.elem)
-		p := &wire.Phase{}
-		if !onRootHost {
-			p.Recvs = append(p.Recvs, send(b.onRail(b.host[root], b.own()), out, bytes))
-			c.phase(p)
-			return
-		}
-		var group []collective.Request
+		var list []collective.Request
 		for r := range b.size() {
 			holder, at := b.relay(r), scratch.Add(int64(r)*bytes)
-			if b.rank == root {
-				at = b.r.Send.Add((int64(r)*b.r.Count + off) * b.elem)
-			}
-			if b.rank == root && !(holder == root && (r != root || at == out)) {
-				group = append(group, b.message(collective.Send, holder, at, n))
-			}
+			final := whole.Add((int64(r)*b.r.Count + off) * b.elem) // at the root
 			switch {
-			case holder != b.rank:
 			case r == b.rank:
-				if b.rank != root || at != out {
-					group = append(group, b.message(collective.Recv, root, out, n))
-				}
-			default:
-				if b.rank != root {
-					group = append(group, b.message(collective.Recv, root, at, n))
-				}
-				p.Sends = append(p.Sends, send(r, at, bytes))
+				at = mine
+			case b.rank == root:
+				at = final
+			}
+			if holder == b.rank && r != b.rank {
+				*here = append(*here, send(r, at, bytes))
+			}
+			if holder == b.rank && !(b.rank == root && at == final) {
+				list = append(list, b.message(give, root, at, n))
+			}
+			if b.rank == root && !(holder == root && (r != root || at == final)) {
+				list = append(list, b.message(take, holder, final, n))
 			}
 		}
-		do(&c.before, group...)
 		c.phase(p)
+		do(group, list...)
 	})
 }
 
@@ -217,11 +184,10 @@ func (b *builder) allToAll() {
 	pieces(count, b.perChunk(count, copies+int64(b.size())), func(off, n int64) {
 		c, scratch := b.next()
 		bytes := n * b.elem
-		in := func(p int) device.Ptr { return b.r.Send.Add((int64(p)*count + off) * b.elem) }
+		in, out := b.blocksFrom(off)
 		if inPlace {
 			in = b.save(c, in, scratch.Add(copies*bytes), bytes)
 		}
-		out := func(p int) device.Ptr { return b.r.Recv.Add((int64(p)*count + off) * b.elem) }
 		var group []collective.Request
 		var own work
 		p := &wire.Phase{}

@@ -182,7 +182,7 @@ func (b *builder) reduceScatter() {
 	pieces(b.r.Count, most, func(off, n int64) {
 		c, scratch := b.next()
 		block := func(p int) device.Ptr { return scratch.Add(int64(p) * n * b.elem) }
-		in := func(p int) device.Ptr { return b.r.Send.Add((int64(p)*b.r.Count + off) * b.elem) }
+		in, _ := b.blocksFrom(off)
 		switch {
 		case b.alone():
 			block = in

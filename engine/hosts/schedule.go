@@ -77,10 +77,8 @@ func (b *builder) build() ([]*chunk, error) {
 		b.reduceScatter()
 	case collective.AllGather:
 		b.allGather()
-	case collective.Gather:
-		b.gather()
-	case collective.Scatter:
-		b.scatter()
+	case collective.Gather, collective.Scatter:
+		b.rooted()
 	case collective.AllToAll:
 		b.allToAll()
 	case collective.Barrier:

@@ -53,12 +53,7 @@ func (t *topology) railMembers(k int) []int {
 
 // isEven reports whether all hosts have the same number of ranks.
 func (t *topology) isEven() bool {
-	for _, m := range t.members {
-		if len(m) != t.rails {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(t.members, func(m []int) bool { return len(m) != t.rails })
 }
 
 // isContiguous reports whether the ranks of host h have consecutive numbers.

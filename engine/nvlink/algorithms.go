@@ -3,6 +3,7 @@ package nvlink
 import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/internal/plain"
 )
 
 // TableName implements collective.Engine.
@@ -25,7 +26,7 @@ func (e *Engine) Algorithms() []collective.Info {
 	}
 	packets := func(c collective.Collective, most uint64) {
 		add(c, "packets", 0, most, []collective.Span{{Most: most}})
-		list[len(list)-1].Tags["ll128"] = uint64(btoi(!e.table.noLL128))
+		list[len(list)-1].Tags["ll128"] = plain.Bit[uint64](!e.table.noLL128)
 	}
 	for c := collective.AllReduce; c < collective.Barrier; c++ {
 		for _, name := range e.Variants(c) {
@@ -66,7 +67,7 @@ func (e *Engine) Algorithms() []collective.Info {
 // infoOf describes a variant that a table can name.
 func (e *Engine) infoOf(c collective.Collective, name string) collective.Info {
 	v, _ := parseVariant(c, name)
-	tags := map[string]uint64{"shots": 1 + uint64(btoi(v.twoShot)), "ll128": uint64(btoi(v.protocol == ll128))}
+	tags := map[string]uint64{"shots": 1 + plain.Bit[uint64](v.twoShot), "ll128": plain.Bit[uint64](v.protocol == ll128)}
 	if v.wide() {
 		tags[v.protocol.String()] = 1
 	}

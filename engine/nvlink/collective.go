@@ -7,6 +7,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/launcher"
+	"github.com/goccl/goccl/internal/plain"
 )
 
 // collectives holds what enqueues one request that is not a send or a receive.
@@ -42,7 +43,7 @@ func (e *Engine) pick(r *collective.Request, bytes int64, s *cuda.Stream) (varia
 		if err != nil {
 			return variant{}, err
 		}
-		captured = btoi(status != cuda.CaptureNone)
+		captured = plain.Bit[int](status != cuda.CaptureNone)
 	}
 	return e.usable(e.table.pick(r.Collective, r.Type, bytes, captured), r), nil
 }
@@ -256,7 +257,7 @@ func (e *Engine) launchReduction(r *collective.Request, s *cuda.Stream, what red
 	if f == nil {
 		return missing(reductionName(what, v.protocol, r.Type, aligned, e.size))
 	}
-	cfg, err := e.grid(v, work, btoi(specialised && (e.sizesAligned() || v.protocol == lamport)))
+	cfg, err := e.grid(v, work, plain.Bit[int](specialised && (e.sizesAligned() || v.protocol == lamport)))
 	if err != nil {
 		return err
 	}
@@ -270,7 +271,7 @@ func (e *Engine) kernelFor(v *variant, specialised bool) int {
 	if (!specialised || !e.sizesAligned()) && !e.table.noLL128 {
 		v.protocol = ll128
 	}
-	return btoi(specialised && e.sizesAligned() && (e.args.send|e.args.recv)&7 == 0)
+	return plain.Bit[int](specialised && e.sizesAligned() && (e.args.send|e.args.recv)&7 == 0)
 }
 
 // sizesAligned reports whether all sizes of the next launch, which are the same on all ranks, are multiples of 8 bytes.
@@ -286,7 +287,7 @@ func (e *Engine) launchMove(s *cuda.Stream, what movement, v variant, work int64
 	if f == nil {
 		return missing(movementName(what, v.protocol, aligned, e.size))
 	}
-	cfg, err := e.grid(v, work, btoi(specialised && e.sizesAligned()))
+	cfg, err := e.grid(v, work, plain.Bit[int](specialised && e.sizesAligned()))
 	if err != nil {
 		return err
 	}
@@ -317,7 +318,7 @@ func (e *Engine) grid(v variant, work int64, specialised int) (cuda.Config, erro
 	if v.protocol == lamport {
 		// Slots of two sizes never share memory: without pieces all are large.
 		slot := lamportSlot(lamportCore, e.size)
-		if wide = !e.later || work<<btoi(v.twoShot) > slot; wide {
+		if wide = !e.later || work<<plain.Bit[int](v.twoShot) > slot; wide {
 			slot = lamportSlot(lamportBytes/2, e.size)
 		}
 		e.args.epochs, e.args.slotBytes = e.args.epochs+stateLamport, uint32(slot)

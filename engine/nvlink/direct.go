@@ -10,15 +10,8 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/launcher"
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/kernels"
-)
-
-// Constants of kernels/collective/direct.cuh.
-const (
-	directLine      = 128
-	directShared    = 192 << 10
-	directHelpers   = 2 * pipeSignalers
-	directPullBytes = 32 << 10
 )
 
 const (
@@ -30,13 +23,6 @@ const (
 	// captureWait is how long a captured call waits for peers to map its buffers. The graph keeps their addresses.
 	captureWait = 200 * time.Millisecond
 )
-
-// directArgs are the parameters of the kernels that run large messages in the users' buffers, where all ranks have
-// mapped them (share.Buffers): by rank, the address there of this rank's send and receive buffer.
-type directArgs struct {
-	collectiveArgs
-	in, out [maxRanks]uint64
-}
 
 // directBytes is the size of the lines by which ranks meet: one for each block and peer.
 func directBytes(n int) int64 { return directBlocks * int64(n) * directLine }
@@ -95,7 +81,7 @@ func (e *Engine) directSums(r *collective.Request) *cuda.Function {
 		r.Op != datatype.Sum && r.Op != datatype.Avg {
 		return nil
 	}
-	return e.directKernels.sums[btoi(scatters)][r.Type]
+	return e.directKernels.sums[plain.Bit[int](scatters)][r.Type]
 }
 
 // directKernel returns a kernel that runs r, or nil: the same on all ranks. A root stores a broadcast to one peer only:

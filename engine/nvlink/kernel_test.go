@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/kernels"
 )
 
@@ -31,7 +32,7 @@ func TestEveryKernelFinishes(t *testing.T) {
 			body, _, _ := bytes.Cut(e, []byte("\n}")) // functions may follow
 			before, after, _ := bytes.Cut(body, ticket)
 			for _, way := range []string{"ret;", "exit;", "trap;"} {
-				want := btoi(way == "ret;")
+				want := plain.Bit[int](way == "ret;")
 				if bytes.Contains(before, []byte(way)) || bytes.Count(after, []byte(way)) != want || bytes.Contains(after, ticket) {
 					t.Errorf("%s has a %s that is not past its one ticket: declare kernels with GOCCL_KERNEL", name, way)
 				}

@@ -1,104 +1,29 @@
 package nvlink
 
-// These constants mirror kernels/collective/args.cuh and p2p.cuh; a test compares the sizes with the compiler's.
-const (
-	maxRanks    = 16
-	maxBlocks   = 192
-	llBlocks    = 32     // of LL, whose operations are small
-	epochStride = 32 * 4 // bytes
+// What the kernels read is in zz_layout.go, from kernels/collective and kernels/probe. p2pFewArgs is for launches with
+// few messages: the driver copies all parameters of a launch, used or not.
+//
+//go:generate go run ../../tools/layouts
 
-	p2pChannels    = 32
-	p2pDepth       = 4
+const (
+	maxBlocks   = 192
+	llBlocks    = 32             // of LL, whose operations are small
+	epochStride = 4 * epochWords // bytes
+
 	p2pSpreadBytes = 15360 // of LL128
 	p2pSpreadLL    = 2048
-	p2pSlotBytes   = 16384
-	p2pMaxMessages = 128
-	p2pFewMessages = 16
-	p2pMaxLanes    = 2 * maxRanks
 
-	streamChannels  = 64
-	streamRingBytes = 192 << 10
-	streamWorkers   = 256
-	streamThreads   = streamWorkers + pipeSignalers
-	streamDefault   = 8 // channels of streams into mapped buffers
-	streamStages    = 6
-	streamStage     = 32<<10 + 8 // bytes of shared memory
+	streamThreads = streamWorkers + pipeSignalers
+	streamDefault = 8 // channels of streams into mapped buffers
+	streamStages  = 6
+	streamStage   = streamPieceBytes + 8 // bytes of shared memory
 
-	ringRegion   = 12 << 20
-	ringChannels = 128
-	ringParts    = 2
-	ringLine     = 128
-	ringWorkers  = 512
+	ringRegion = 12 << 20
 
-	foldLag = 2
-
-	lamportBytes   = 8 << 20  // of the slots
-	lamportCore    = 64 << 10 // of the slots of one parity in an arena without pieces
-	lamportBlocks  = 320
+	lamportBytes   = 8 << 20   // of the slots
+	lamportCore    = 64 << 10  // of the slots of one parity in an arena without pieces
 	lamportInstead = 512 << 10 // an all-reduce above it that no Lamport kernel takes is two-shot
-
-	pipeSignalers = 32
-
-	everyone    = 0xffffffff
-	unsignedBit = 8
 )
-
-type collectiveArgs struct {
-	ticket                        uint64 // the launch's ticket: cuda.Stream.LaunchInOrder
-	window                        [maxRanks]uint64
-	abort, epochs                 uint64
-	send, recv                    uint64
-	bytes, sendStride, recvStride uint64
-	rank, nranks, slotBytes, op   uint32
-	root, flagsOffset             uint32
-	scalar, scalarPtr             uint64
-}
-
-type message struct {
-	address, bytes uint64
-}
-
-type lane struct {
-	peer           uint16
-	send, channels uint8
-	first, count   uint16
-}
-
-type p2pHead struct {
-	ticket          uint64
-	window          [maxRanks]uint64
-	abort, counters uint64
-	rank, nranks    uint32
-	lanes, width    uint32
-}
-
-type p2pArgs struct {
-	p2pHead
-	lane    [p2pMaxLanes]lane
-	message [p2pMaxMessages]message
-}
-
-type streamArgs struct {
-	p2pArgs
-	there  [p2pMaxMessages]uint64 // where the senders have mapped received messages, or 0
-	stages uint64                 // streamStages where buffers are mapped
-}
-
-// p2pFewArgs is for launches with few messages: the driver copies all parameters of a launch, used or not.
-type p2pFewArgs struct {
-	p2pHead
-	lane    [p2pFewMessages]lane
-	message [p2pFewMessages]message
-}
-
-// allToAllVArgs has no lists: the kernel reads the counts and displacements of receives and sends.
-type allToAllVArgs struct {
-	p2pHead
-	send, recv             uint64
-	counts, displs         [2]uint64
-	elements               [2]uint64 // lengths of recv and send
-	elementBytes, channels uint32
-}
 
 // slotBytes is the size of one slot of a block's area: as large as 24 MiB of areas allow, at most what 512 threads
 // fill.

@@ -10,6 +10,7 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/test/mockcuda"
 )
 
@@ -131,7 +132,7 @@ func TestOrderOfOneStreamCostsTwoNodes(t *testing.T) {
 		})
 		unchained := 0
 		for _, l := range launches(calls) {
-			unchained += btoi(!l.Overlap)
+			unchained += plain.Bit[int](!l.Overlap)
 		}
 		if nodes != c.nodes || unchained != c.unchained {
 			t.Errorf("order %v, %d streams: %d nodes, want %d; %d launches overlap nothing, want %d", c.graphs,
@@ -170,7 +171,7 @@ func TestOrderReducesTheDependenciesOfACommunicationStream(t *testing.T) {
 		x, nodes := captureOn(t, []*cuda.Stream{model, comm}, func() { calls = step() })
 		apart := 0
 		for _, l := range launches(calls) {
-			apart += btoi(!l.Overlap)
+			apart += plain.Bit[int](!l.Overlap)
 		}
 		want := 1 // the first one follows the wait for work outside of the graph, too
 		if weak != 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/launcher"
+	"github.com/goccl/goccl/internal/plain"
 )
 
 // transfer is one message of a batch. Empty messages are not sent.
@@ -59,7 +60,7 @@ func (b *batch) sort(rank int, large bool) bool {
 			b.more = true
 			continue
 		}
-		q := 2*t.peer + btoi(t.send)
+		q := 2*t.peer + plain.Bit[int](t.send)
 		if b.head[q] < 0 {
 			b.head[q] = int32(i)
 		} else {
@@ -68,13 +69,6 @@ func (b *batch) sort(rank int, large bool) bool {
 		b.tail[q], found = int32(i), true
 	}
 	return found
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // pair matches a rank's messages to itself: the k-th send with the k-th receive.
@@ -97,7 +91,7 @@ func (b *batch) pair(rank int) error {
 			return fmt.Errorf("%w: the rank sends itself %d bytes and receives %d", collective.ErrMismatch, src.bytes, t.bytes)
 		}
 		if t.bytes > 0 && src.ptr != t.ptr {
-			class := btoi(t.bytes >= b.from)
+			class := plain.Bit[int](t.bytes >= b.from)
 			b.own[class] = append(b.own[class], int32(next), int32(i))
 		}
 		next++

@@ -15,13 +15,9 @@ import (
 	"github.com/goccl/goccl/job/share"
 )
 
-// These constants mirror kernels/probe/probe.cuh.
 const (
-	probeHalf  = 4096
 	probeToken = 0x676f6363
 	probeBlock = 256
-
-	probeWorks = 1
 )
 
 // probeSlots is the size of the probe's part of an arena: a slot for each rank.
@@ -33,12 +29,6 @@ const (
 	probeFlagLimit = 100 * time.Millisecond
 	probeLimit     = 10 * time.Second
 )
-
-type probeArgs struct {
-	window                     [maxRanks]uint64
-	result, limitNs            uint64
-	rank, nranks, token, loads uint32
-}
 
 var probeFindings = [...]string{
 	"nothing is known of what rank %d sends to rank %d", "",
@@ -230,10 +220,10 @@ type verdict struct {
 }
 
 // verdicts keeps what this process has found out about pairs of GPUs: links do not change while it runs.
-var verdicts struct {
+var verdicts = struct {
 	sync.Mutex
 	of map[[2]string]*[numMedia]verdict
-}
+}{of: map[[2]string]*[numMedia]verdict{}}
 
 // known returns the verdicts on the pair of a GPU of this process and another one.
 func known(busID, other string) [numMedia]verdict {
@@ -248,9 +238,6 @@ func known(busID, other string) [numMedia]verdict {
 func learn(busID, other string, m medium, v verdict) {
 	verdicts.Lock()
 	defer verdicts.Unlock()
-	if verdicts.of == nil {
-		verdicts.of = map[[2]string]*[numMedia]verdict{}
-	}
 	k := [2]string{busID, other}
 	if verdicts.of[k] == nil {
 		verdicts.of[k] = new([numMedia]verdict)

@@ -16,13 +16,13 @@ import (
 
 // forget makes later communicators probe again.
 func forget(t *testing.T) {
-	clear := func() {
+	reset := func() {
 		verdicts.Lock()
-		verdicts.of = nil
+		clear(verdicts.of)
 		verdicts.Unlock()
 	}
-	clear()
-	t.Cleanup(clear)
+	reset()
+	t.Cleanup(reset)
 }
 
 // Where the driver promises peer access and no data arrives, or other data, engines use host memory, and the pairs say

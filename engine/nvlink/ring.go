@@ -7,6 +7,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/launcher"
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/kernels"
 )
 
@@ -199,7 +200,7 @@ func (a *collectiveArgs) aligned() bool {
 
 func (e *Engine) launchRingReduction(r *collective.Request, s *cuda.Stream, job int, v variant, w ringWork) error {
 	k := &e.ringKernels.reduce[job][r.Type]
-	aligned := btoi(k[1] != nil && (r.Op == datatype.Sum || r.Op == datatype.Avg) && e.ring.aligned())
+	aligned := plain.Bit[int](k[1] != nil && (r.Op == datatype.Sum || r.Op == datatype.Avg) && e.ring.aligned())
 	if k[aligned] == nil {
 		return missing(ringReductionName(job, r.Type, aligned))
 	}
@@ -207,7 +208,7 @@ func (e *Engine) launchRingReduction(r *collective.Request, s *cuda.Stream, job 
 }
 
 func (e *Engine) launchRingMovement(s *cuda.Stream, job int, v variant, w ringWork) error {
-	aligned := btoi(e.ring.aligned())
+	aligned := plain.Bit[int](e.ring.aligned())
 	f := e.ringKernels.move[job][aligned]
 	if f == nil {
 		return missing(ringMovementName(job, aligned))

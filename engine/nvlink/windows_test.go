@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/share"
@@ -45,7 +46,7 @@ func TestWindowsAgree(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			mem, open := make([]device.Ptr, len(engines)), make([]io.Closer, len(engines))
 			for r, e := range engines {
-				mem[r] = memory(t, e, size+c.less*int64(btoi(r != 1)))
+				mem[r] = memory(t, e, size+c.less*int64(plain.Bit[int](r != 1)))
 				open[r] = registerWindow(t, e, mem[r], size+c.less)
 			}
 			for r, e := range engines {
@@ -73,7 +74,7 @@ func TestWindowsOfDifferentSizes(t *testing.T) {
 	mem := make([]device.Ptr, len(engines))
 	for r, e := range engines {
 		mem[r] = memory(t, e, 8*copyFrom)
-		registerWindow(t, e, mem[r], 4*copyFrom+int64(btoi(r == 1)))
+		registerWindow(t, e, mem[r], 4*copyFrom+int64(plain.Bit[int](r == 1)))
 	}
 	for r, e := range engines {
 		s := newStream(t, e)

@@ -67,7 +67,7 @@ func (a *averaging) mend(out []byte, t datatype.Type, nranks int) {
 func (a *averaging) again(out []byte, at int, t datatype.Type, nranks int) {
 	size := int(t.Size())
 	for ; at < len(out); at += size {
-		if f := floatAt(out[at:], 0, t); f-f == 0 {
+		if f := FloatAt(out[at:], 0, t); f-f == 0 {
 			continue
 		}
 		if t == datatype.Float64 {
@@ -84,7 +84,7 @@ func (a *averaging) again(out []byte, at int, t datatype.Type, nranks int) {
 func scaledSum[T float](srcs [][]byte, at int, t datatype.Type, nranks int) (sum T) {
 	before, _ := averageScale[T](nranks)
 	for r, s := range srcs {
-		x := T(floatAt(s[at:], 0, t)) * before
+		x := T(FloatAt(s[at:], 0, t)) * before
 		if r == 0 {
 			sum = x
 			continue

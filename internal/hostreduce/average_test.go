@@ -51,7 +51,7 @@ func TestAverageIsFinite(t *testing.T) {
 					t.Fatal(err)
 				}
 				for i := range count {
-					g, w := floatAt(got, i, ty), floatAt(want, i, ty)
+					g, w := FloatAt(got, i, ty), FloatAt(want, i, ty)
 					switch {
 					case w-w == 0 || half[i]-half[i] != 0:
 						if math.Float64bits(g) != math.Float64bits(w) && (g-g == 0 || w-w == 0) {
@@ -71,7 +71,7 @@ func halfAverages(srcs [][]byte, t datatype.Type, count int) []float64 {
 	avg := make([]float64, count)
 	for i := range avg {
 		for _, s := range srcs {
-			avg[i] += floatAt(s, i, t) / 2 / float64(len(srcs))
+			avg[i] += FloatAt(s, i, t) / 2 / float64(len(srcs))
 		}
 	}
 	return avg

@@ -37,7 +37,7 @@ func Check(got, want []byte, t datatype.Type, op datatype.Op, nranks int) (wrong
 		}
 	default:
 		for i := range n {
-			g, w := floatAt(got, i, t), floatAt(want, i, t)
+			g, w := FloatAt(got, i, t), FloatAt(want, i, t)
 			if math.Float64bits(g) == math.Float64bits(w) || g != g && w != w {
 				continue
 			}
@@ -55,23 +55,10 @@ func Check(got, want []byte, t datatype.Type, op datatype.Op, nranks int) (wrong
 func isFloat(t datatype.Type) bool { return Unit(t) > 0 }
 
 // Unit is half the distance from 1 to the next number: the largest relative error of one rounding. Integers have 0.
-func Unit(t datatype.Type) float64 {
-	switch t {
-	case datatype.Float16:
-		return 0x1p-11
-	case datatype.Bfloat16:
-		return 0x1p-8
-	case datatype.Float32:
-		return 0x1p-24
-	case datatype.Float64:
-		return 0x1p-53
-	case datatype.Float8E4M3:
-		return 0x1p-4
-	case datatype.Float8E5M2:
-		return 0x1p-3
-	}
-	return 0
-}
+func Unit(t datatype.Type) float64 { return units[t] }
+
+var units = [1 << 8]float64{datatype.Float16: 0x1p-11, datatype.Bfloat16: 0x1p-8, datatype.Float32: 0x1p-24,
+	datatype.Float64: 0x1p-53, datatype.Float8E4M3: 0x1p-4, datatype.Float8E5M2: 0x1p-3}
 
 // tolerance bounds |got-want| by relative·|want| + absolute. The error of a product of n operands is at most about n
 // roundings, each relative to the result. The error of a sum is n roundings relative to partial sums, whose size is not
@@ -92,8 +79,8 @@ func tolerance(t datatype.Type, op datatype.Op, nranks int) (relative, absolute 
 	return n * u, u * (2 + math.Sqrt(n))
 }
 
-// floatAt returns element i as a float64, exactly.
-func floatAt(b []byte, i int, t datatype.Type) float64 {
+// FloatAt returns element i as a float64, exactly.
+func FloatAt(b []byte, i int, t datatype.Type) float64 {
 	switch t {
 	case datatype.Float32:
 		return float64(elems[float32](b, i*4, 1)[0])
@@ -103,23 +90,4 @@ func floatAt(b []byte, i int, t datatype.Type) float64 {
 	var f [1]float32
 	decode(f[:], b[i*int(t.Size()):], t)
 	return float64(f[0])
-}
-
-// Value returns the first element of b, exactly if it has at most 53 bits.
-func Value(b []byte, t datatype.Type) float64 {
-	switch t {
-	case datatype.Int8:
-		return float64(int8(b[0]))
-	case datatype.Uint8:
-		return float64(b[0])
-	case datatype.Int32:
-		return float64(elems[int32](b, 0, 1)[0])
-	case datatype.Uint32:
-		return float64(elems[uint32](b, 0, 1)[0])
-	case datatype.Int64:
-		return float64(elems[int64](b, 0, 1)[0])
-	case datatype.Uint64:
-		return float64(elems[uint64](b, 0, 1)[0])
-	}
-	return floatAt(b, 0, t)
 }

@@ -45,13 +45,9 @@ func FillAt(dst []byte, t datatype.Type, seed uint64, rank int, first int64) {
 	}
 	switch t {
 	case datatype.Int8:
-		for i := range n {
-			dst[i] = uint8(int8(at(i)>>62) - 2)
-		}
+		fill(dst, n, func(i int) int8 { return int8(at(i)>>62) - 2 })
 	case datatype.Uint8:
-		for i := range n {
-			dst[i] = uint8(at(i) >> 62)
-		}
+		fill(dst, n, func(i int) uint8 { return uint8(at(i) >> 62) })
 	case datatype.Int32:
 		fill(dst, n, func(i int) int32 { return int32(at(i)>>39) - 1<<24 })
 	case datatype.Uint32:

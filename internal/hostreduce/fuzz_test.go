@@ -38,7 +38,7 @@ func FuzzReduce(f *testing.F) {
 			generic[typ](want, srcs, 0, reduction{typ, op, scalar, k})
 		}
 		for i := 0; op == datatype.Avg && overflows(typ) && i < n/size; i++ {
-			if f := floatAt(want, i, typ); f-f != 0 {
+			if f := FloatAt(want, i, typ); f-f != 0 {
 				copy(want[i*size:(i+1)*size], naive(srcs, i, typ, op, scalar, k))
 			}
 		}

@@ -85,14 +85,14 @@ func naive(srcs [][]byte, i int, t datatype.Type, op datatype.Op, scalar [8]byte
 		}
 		return v
 	}
-	acc := floatAt(at(srcs[0]), 0, t)
+	acc := FloatAt(at(srcs[0]), 0, t)
 	choice := at(srcs[0])
-	factor := floatAt(scalar[:], 0, t)
+	factor := FloatAt(scalar[:], 0, t)
 	if op == datatype.PreMulSum {
 		acc = round(acc * factor)
 	}
 	for _, s := range srcs[1:] {
-		x := floatAt(at(s), 0, t)
+		x := FloatAt(at(s), 0, t)
 		switch op {
 		case datatype.Sum, datatype.Avg:
 			acc = round(acc + x)
@@ -115,9 +115,9 @@ func naive(srcs [][]byte, i int, t datatype.Type, op datatype.Op, scalar [8]byte
 	case datatype.Avg:
 		if acc-acc != 0 && overflows(t) {
 			half := math.Ceil(math.Log2(float64(nranks)))
-			acc = round(math.Ldexp(floatAt(at(srcs[0]), 0, t), -int(half)))
+			acc = round(math.Ldexp(FloatAt(at(srcs[0]), 0, t), -int(half)))
 			for _, s := range srcs[1:] {
-				acc = round(acc + round(math.Ldexp(floatAt(at(s), 0, t), -int(half))))
+				acc = round(acc + round(math.Ldexp(FloatAt(at(s), 0, t), -int(half))))
 			}
 			if avg := round(acc * math.Ldexp(round(1/float64(nranks)), int(half))); avg-avg == 0 || acc-acc != 0 {
 				acc = avg
@@ -140,7 +140,7 @@ func sameElements(a, b []byte, t datatype.Type) int {
 	}
 	for i := range len(a) / size {
 		if x, y := a[i*size:(i+1)*size], b[i*size:(i+1)*size]; !bytes.Equal(x, y) {
-			if isFloat(t) && math.IsNaN(floatAt(x, 0, t)) && math.IsNaN(floatAt(y, 0, t)) {
+			if isFloat(t) && math.IsNaN(FloatAt(x, 0, t)) && math.IsNaN(FloatAt(y, 0, t)) {
 				continue
 			}
 			return i
@@ -299,5 +299,5 @@ func floatAtAny(b []byte, i int, t datatype.Type) float64 {
 	if !isFloat(t) {
 		return 0
 	}
-	return floatAt(b, i, t)
+	return FloatAt(b, i, t)
 }

@@ -93,7 +93,7 @@ func scaleBits(r reduction) uint64 {
 	case r.op == datatype.Avg:
 		f = float64(1 / float32(r.nranks))
 	case r.op == datatype.PreMulSum && isFloat(r.t):
-		f = floatAt(r.scalar[:], 0, r.t)
+		f = FloatAt(r.scalar[:], 0, r.t)
 	}
 	if r.t == datatype.Float64 {
 		return math.Float64bits(f)

@@ -12,3 +12,11 @@ func Read[T any](b []byte) (v T) {
 	copy(Bytes(&v), b)
 	return v
 }
+
+// Bit is 1 for true and 0 for false.
+func Bit[T int | int32 | uint32 | uint64 | float64 | uint8](b bool) T {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -109,13 +109,7 @@ func Apart(b Bootstrap) Bootstrap {
 }
 
 // Hosts implements Bootstrap.
-func (a apart) Hosts() []int {
-	hosts := make([]int, a.WorldSize())
-	for r := range hosts {
-		hosts[r] = r
-	}
-	return hosts
-}
+func (a apart) Hosts() []int { return Everyone(a.WorldSize()) }
 
 // MostAlike returns the largest number of ranks that give the same key, such as the name of their GPU. It is
 // collective.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/bootstrap"
 )
@@ -109,10 +110,7 @@ func (n *Notices) receive(peer int, b []byte) error {
 
 // notice encodes a departure as a message. The argument cut means that work was cut short.
 func (d *departure) notice(cut bool) []byte {
-	b := append(make([]byte, 0, noticeBytes), noticeVersion, 0)
-	if cut {
-		b[1] = 1
-	}
+	b := append(make([]byte, 0, noticeBytes), noticeVersion, plain.Bit[byte](cut))
 	b = binary.LittleEndian.AppendUint32(b, uint32(d.exit))
 	for _, v := range []uint64{d.collectives, d.sent, d.received} {
 		b = binary.LittleEndian.AppendUint64(b, v)

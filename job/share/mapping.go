@@ -16,10 +16,10 @@ import (
 )
 
 // cache holds the mappings of this process. mu guards it and the counts of its entries.
-var cache struct {
+var cache = struct {
 	mu      sync.Mutex
 	entries map[key]*entry
-}
+}{entries: map[key]*entry{}}
 
 // key identifies an allocation and the device that maps it.
 type key struct {
@@ -118,9 +118,6 @@ func enter(k key) (e *entry, first bool) {
 	cache.mu.Lock()
 	defer cache.mu.Unlock()
 	if e = cache.entries[k]; e == nil {
-		if cache.entries == nil {
-			cache.entries = map[key]*entry{}
-		}
 		e, first = &entry{ready: make(chan struct{})}, true
 		cache.entries[k] = e
 	}

@@ -141,11 +141,7 @@ func newArena(ctx context.Context, a *Arena) (*Arena, error) {
 // allocated until the peer unmaps it.
 func (a *Arena) Close() error {
 	a.leave()
-	err := a.Parts.Close()
-	if a.own != nil {
-		err = errors.Join(err, a.own.Close())
-	}
-	return err
+	return errors.Join(a.Parts.Close(), device.CloseAll(a.own))
 }
 
 // onNode runs f on a thread whose new pages come from a NUMA node, if that has some. Without a node (negative), or

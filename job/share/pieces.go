@@ -167,12 +167,7 @@ func (p *Pieces) Close() error {
 	if p == nil {
 		return nil
 	}
-	err := p.Windows.Close()
-	for _, a := range p.own {
-		if a != nil {
-			err = errors.Join(err, a.Close())
-		}
-	}
+	err := errors.Join(p.Windows.Close(), device.CloseAll(p.own...))
 	p.own = nil
 	return err
 }

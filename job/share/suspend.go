@@ -95,10 +95,10 @@ func (p *Parts) resume(ctx context.Context, x *exchange, parts []part) error {
 }
 
 // arenas holds the open arenas of this process whose addresses are reserved, by bootstrap group.
-var arenas struct {
+var arenas = struct {
 	mu sync.Mutex
 	of map[bootstrap.Bootstrap]*arenaList
-}
+}{of: map[bootstrap.Bootstrap]*arenaList{}}
 
 type arenaList struct {
 	made int // the number of the next arena, the same on all ranks
@@ -109,9 +109,6 @@ type arenaList struct {
 func (a *Arena) enter() {
 	arenas.mu.Lock()
 	defer arenas.mu.Unlock()
-	if arenas.of == nil {
-		arenas.of = map[bootstrap.Bootstrap]*arenaList{}
-	}
 	l := arenas.of[a.x.boot]
 	if l == nil {
 		l = new(arenaList)
@@ -210,11 +207,8 @@ func (a *Arena) Fixed() bool { return a.fixed() }
 // Suspend unmaps the memory of all ranks and frees this rank's. The arena is Fixed. No rank has work, and all ranks
 // suspend.
 func (a *Arena) Suspend() error {
-	err := a.rest()
-	if a.own != nil {
-		err = errors.Join(err, a.own.Close())
-		a.own = nil
-	}
+	err := errors.Join(a.rest(), device.CloseAll(a.own))
+	a.own = nil
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/internal/abort"
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/plan"
 )
 
@@ -128,12 +129,8 @@ func (h *cudaEngine) bind() {
 	a.expected, a.peers, a.regions = s+uint64(h.layout.expected), s+uint64(h.layout.peers), s+uint64(h.layout.regions)
 	a.program, a.abort = s+uint64(h.layout.program), uint64(h.launcher.Block())
 	a.self, a.nranks, a.stride = uint32(x.e.rank), uint32(x.e.size), uint32(h.program.stride)
-	if h.program.stride <= gpuShared {
-		a.shared = 1
-	}
-	if x.program.touched != [2]bool{} {
-		a.publish = 1
-	}
+	a.shared = plain.Bit[uint32](h.program.stride <= gpuShared)
+	a.publish = plain.Bit[uint32](x.program.touched != [2]bool{})
 	a.shift = uint32(bits.TrailingZeros64(uint64(x.plan.Alignment)))
 	h.quick.program, h.quick.abort, h.quick.self, h.quick.stride, h.quick.shift = a.program, a.abort, a.self, a.stride,
 		a.shift
@@ -263,10 +260,7 @@ func (h *cudaEngine) fill(l *launch, p *placement) {
 	a.counts = uint64(l.Counts)
 	a.buffer = [2]uint64{uint64(p.input), uint64(p.output)}
 	a.block, a.chunk, a.period = uint64(l.layout.Block), uint64(l.layout.Chunk), uint32(l.layout.Period)
-	a.linear = 0
-	if l.layout.Even() {
-		a.linear = 1
-	}
+	a.linear = plain.Bit[uint32](l.layout.Even())
 	a.op = uint32(l.Op)
 	if l.Op > datatype.Min {
 		a.op = uint32(datatype.Sum)

@@ -97,13 +97,8 @@ func openGPU(ctx context.Context, e *Executor) (*gpu, error) {
 // memory.
 const gpuShared = 64 << 10
 
-// These mirror kernels/executor/bulk_copy.cuh: the smallest size that uses bulk copies, and the shared memory that bulk
-// copies need.
-const (
-	gpuBulkBytes  = 32 << 10
-	gpuBulkStages = 8
-	gpuBulk       = gpuBulkStages * (16<<10 + 8)
-)
+// gpuBulk is the shared memory that bulk copies need.
+const gpuBulk = gpuBulkStages * (gpuBulkChunk + 8)
 
 // watchReports polls for waits that timed out on the GPU, so that the other plans and ranks find out without a call.
 func (u *gpu) watchReports(e *Executor) {

@@ -21,10 +21,7 @@ func (h *cudaEngine) reserve(ctx context.Context, chunk int64) error {
 		err = h.x.agree(ctx, err)
 	}
 	if err != nil {
-		if w != nil {
-			err = errors.Join(err, w.Close())
-		}
-		return err
+		return errors.Join(err, device.CloseAll(w))
 	}
 	if h.scratch != nil {
 		h.retired = append(h.retired, h.scratch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
+from ._abi import Trigger
 from ._lib import lib
 from .device import Device, current_device
 from ._object import DeviceHandle, Object
@@ -12,22 +13,8 @@ from .context import Context
 __all__ = ["Fifo", "ProxyTrigger"]
 
 
-class ProxyTrigger:
+class ProxyTrigger(Trigger):
     """A request of a kernel: type is a mask of 1 (data), 2 (flag) and 4 (sync)."""
-
-    __slots__ = ("type", "size", "src", "src_offset", "dst", "dst_offset", "semaphore", "position")
-    type: int
-    size: int
-    src: int
-    src_offset: int
-    dst: int
-    dst_offset: int
-    semaphore: int
-    position: int
-
-    def __init__(self, *values: int) -> None:
-        for name, v in zip(self.__slots__, values):
-            setattr(self, name, v)
 
     @property
     def fst(self) -> int:
@@ -40,7 +27,7 @@ class ProxyTrigger:
         return self.src_offset | self.src << 48
 
     def __repr__(self) -> str:
-        return "ProxyTrigger(" + ", ".join(f"{n}={getattr(self, n)}" for n in self.__slots__) + ")"
+        return "ProxyTrigger(" + ", ".join(f"{f[0]}={getattr(self, f[0])}" for f in self._fields_) + ")"
 
 
 class Fifo(Object):
@@ -52,8 +39,8 @@ class Fifo(Object):
 
     def poll(self) -> ProxyTrigger | None:
         """The next trigger, which stays until pop, or None."""
-        words = (ctypes.c_uint64 * 8)()
-        return ProxyTrigger(*words) if lib.fifo_poll(self.handle, words) else None
+        trigger = ProxyTrigger()
+        return trigger if lib.fifo_poll(self.handle, ctypes.byref(trigger)) else None
 
     def pop(self) -> None:
         """Frees the slot of the polled trigger."""

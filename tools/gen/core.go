@@ -5,8 +5,10 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -24,9 +26,10 @@ type coreFunction struct {
 
 type coreField struct{ name, typ string }
 
-// readCore reads the package in dir, abi, the file of it that is generated, and package primitive, whose functions and
-// methods are values of variables of core.
-func readCore(dir, primitives string, abi []byte) (*core, error) {
+// readCore reads the package in dir, abi, the file of it that is generated, and package primitive. Functions and
+// methods of package primitive are values of variables of core, or stand for functions that core does not have; so do
+// the methods of bootstrap.Bootstrap.
+func readCore(dir, primitives, bootstraps string, abi []byte) (*core, error) {
 	out := &core{map[string]coreFunction{}, map[string][]coreField{}}
 	below := map[string]coreFunction{} // of package primitive, as core writes them
 	if err := eachDecl(primitives, func(d ast.Decl) {
@@ -40,7 +43,62 @@ func readCore(dir, primitives string, abi []byte) (*core, error) {
 	if err := eachDecl(dir, func(d ast.Decl) { out.add(d, below) }); err != nil {
 		return nil, err
 	}
+	if err := eachDecl(bootstraps, func(d ast.Decl) { bootstrapMethods(d, below) }); err != nil {
+		return nil, err
+	}
+	out.adopt(below)
 	return out, eachDeclOf(abiFile, abi, func(d ast.Decl) { out.add(d, nil) })
+}
+
+// bootstrapMethods adds the methods of the interface bootstrap.Bootstrap, which a Bootstrap of core embeds.
+func bootstrapMethods(d ast.Decl, below map[string]coreFunction) {
+	g, ok := d.(*ast.GenDecl)
+	if !ok {
+		return
+	}
+	for _, s := range g.Specs {
+		t, ok := s.(*ast.TypeSpec)
+		if !ok || t.Name.Name != "Bootstrap" {
+			continue
+		}
+		for _, m := range t.Type.(*ast.InterfaceType).Methods.List {
+			f := signature(&ast.FuncDecl{Name: m.Names[0], Type: m.Type.(*ast.FuncType)})
+			f.params = append([]string{"*Bootstrap"}, f.params...)
+			below["(*core.Bootstrap)."+f.name] = f
+		}
+	}
+}
+
+// adopt adds functions and methods of other packages under the names that the headers give them.
+func (c *core) adopt(below map[string]coreFunction) {
+	for _, expression := range slices.Backward(slices.Sorted(maps.Keys(below))) { // functions before methods
+		f := below[expression]
+		if !ast.IsExported(f.name) {
+			continue
+		}
+		names := []string{}
+		of, method := f.name, ""
+		if receiver, after, ok := strings.Cut(expression, ")."); ok {
+			of, method = receiver[strings.Index(receiver, ".")+1:], after
+			names = append(names, strings.TrimPrefix(of, "Registered")+method)
+			if len(f.results) == 1 && f.results[0] == "*primitive."+method {
+				names = append(names, method+"Create")
+			}
+			of = method
+		}
+		if made, ok := strings.CutPrefix(of, "New"); ok && method == "" {
+			names = append(names, made+"Create")
+		}
+		if read, ok := strings.CutPrefix(of, "Deserialize"); ok {
+			names = append(names, read+"Deserialize")
+		}
+		f.name = expression
+		for _, name := range names {
+			if key := strings.ToLower(name); c.functions[key].name == "" {
+				c.functions[key] = f
+			}
+		}
+	}
 }
 
 // eachDecl calls f with the declarations of the package in dir, except for tests and what this tool generates.

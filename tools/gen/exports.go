@@ -84,7 +84,10 @@ func (e *exports) export(f function) error {
 		}
 		args = append(args, a)
 	}
-	call := fmt.Sprintf("core.%s(%s)", g.name, strings.Join(args, ", "))
+	call := fmt.Sprintf("%s(%s)", g.name, strings.Join(args, ", "))
+	if !strings.Contains(g.name, ".") {
+		call = "core." + call
+	}
 	if err := e.results(call, g, in.rest); err != nil {
 		return err
 	}
@@ -140,11 +143,14 @@ func (r *reader) next(t string) (string, error) {
 	case readers[t] != "":
 		fmt.Fprintf(e, "\tc_, err_ := %s(%s)\n\tif err_ != nil {\n\t\treturn result(err_)\n\t}\n", readers[t], x)
 		return "c_", nil
-	case e.isObject(v, t):
-		found := v.name + "Object"
+	case e.isObject(v, t), t == "device.Device":
+		found, inside := v.name+"Object", ""
+		if t == "device.Device" {
+			t, inside = "*Device", ".Device"
+		}
 		fmt.Fprintf(e, "\t%s, err := core.Find[%s](core.Handle(%s))\n", found, e.qualified(t), x)
 		e.WriteString("\tif err != nil {\n\t\treturn result(err)\n\t}\n")
-		return found, nil
+		return found + inside, nil
 	case t == "bool":
 		return x + " != 0", nil
 	case t == "string":

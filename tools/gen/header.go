@@ -14,6 +14,7 @@ type header struct {
 	base      map[string]string // typedef'ed integers, such as goccl_comm: uint64_t
 	structs   []structure
 	functions []function
+	results   [][]string // of goccl_result but success: the text, the name, the number and the comment
 }
 
 type structure struct {
@@ -52,6 +53,7 @@ var (
 	prototypes = regexp.MustCompile(`(?:^|[;{}]) ?((?:const )?\w+ \*?)goccl_(\w+)\(([^;]*)\);`)
 	declarator = regexp.MustCompile(`^(.*?)(\w+)(?:\[(\w+)\])?$`)
 	pointer    = regexp.MustCompile(`\(\*(\w+)\)`)
+	failures   = regexp.MustCompile(`(?m)^\tGOCCL_(\w+) = (\d+),?\s+/\* (.*) \*/$`)
 )
 
 func readHeaders(root string) (*header, error) {
@@ -61,6 +63,7 @@ func readHeaders(root string) (*header, error) {
 		if err != nil {
 			return nil, err
 		}
+		h.results = append(h.results, failures.FindAllStringSubmatch(string(b), -1)...)
 		text := directives.ReplaceAllString(comments.ReplaceAllString(string(b), ""), "")
 		text = strings.TrimSpace(spaces.ReplaceAllString(text, " "))
 		for _, m := range aliases.FindAllStringSubmatch(text, -1) {

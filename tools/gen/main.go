@@ -1,8 +1,8 @@
 // Command gen writes what repeats the declarations of goccl.h, goccl_moe.h and goccl_primitive.h: the C functions that
 // enter Go (capi/zz_functions.h), the Go functions behind them (capi/zz_exports.go), the structures and enumerations of
 // package core (capi/internal/core/zz_abi.go), the symbols of libgoccl.so (capi/libgoccl.map), and the signatures and
-// structures for Python (python/goccl/_abi.py); and from nccl/api.h the collectives of libnccl.so.2
-// (capi/nccl/zz_collectives.h). `go generate ./capi` runs it.
+// structures for Python (python/goccl/_abi.py), and the exceptions of results (python/goccl/_results.py); and from
+// nccl/api.h the collectives of libnccl.so.2 (capi/nccl/zz_collectives.h). `go generate ./capi` runs it.
 //
 // The function goccl_a_b of a header is the Go function AB of package core, in which GocclAB, ABID and the like are the
 // same name: case does not count. The parameters of the Go function say how the parameters of the C function are read,
@@ -53,7 +53,8 @@ func generate(root string) (map[string][]byte, error) {
 		return nil, err
 	}
 	folder := filepath.Join("internal", "core")
-	core, err := readCore(filepath.Join(root, folder), filepath.Join(root, "..", "primitive"), abi)
+	core, err := readCore(filepath.Join(root, folder), filepath.Join(root, "..", "primitive"),
+		filepath.Join(root, "..", "job", "bootstrap"), abi)
 	if err != nil {
 		return nil, err
 	}
@@ -72,5 +73,6 @@ func generate(root string) (map[string][]byte, error) {
 		"nccl/zz_collectives.h":        collectives,
 		"libgoccl.map":                 writeMap(h),
 		"../python/goccl/_abi.py":      writePython(h, core),
+		"../python/goccl/_results.py":  writeResults(h),
 	}, nil
 }

@@ -26,6 +26,32 @@ from ._checked import Structure
 SIGNATURES = {
 `
 
+const resultsHead = `# %s
+"""The exceptions of goccl_result, each with the result's number as code."""
+
+from ._error import GocclError
+`
+
+// bases are the further base classes of exceptions.
+var bases = map[string]string{"SysError": "OSError", "InvalidArgument": "ValueError", "PeerDead": "ConnectionError",
+	"Timeout": "TimeoutError", "Unsupported": "NotImplementedError", "OutOfMemory": "MemoryError"}
+
+// writeResults returns the exceptions.
+func writeResults(h *header) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, resultsHead, notice)
+	for _, r := range h.results {
+		name := strings.Replace(className(strings.ToLower(r[1])), "System", "Sys", 1)
+		parents := "GocclError"
+		if bases[name] != "" {
+			parents += ", " + bases[name]
+		}
+		fmt.Fprintf(&b, "\n\nclass %s(%s, code=%s):\n    \"\"\"%s.\"\"\"\n", name, parents, r[2],
+			strings.ToUpper(r[3][:1])+r[3][1:])
+	}
+	return []byte(b.String())
+}
+
 func writePython(h *header, c *core) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, pythonHead, notice)

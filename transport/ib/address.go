@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/goccl/goccl/internal/driver/verbs"
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/transport/wire"
 )
 
@@ -66,10 +67,7 @@ func (p *Peer) path(a *address, received uint32) (*verbs.Path, error) {
 		return nil, fmt.Errorf("ib: %s and %s of host %s have different link layers (InfiniBand, Ethernet)", p.port.nic,
 			a.nic, a.host)
 	}
-	global := int32(0)
-	if own.LinkLayer == verbs.Ethernet || string(a.gid[:8]) != string(p.port.gid[:8]) {
-		global = 1
-	}
+	global := plain.Bit[int32](own.LinkLayer == verbs.Ethernet || string(a.gid[:8]) != string(p.port.gid[:8]))
 	return &verbs.Path{GID: a.gid, QPN: a.qpn, LocalPSN: p.psn, RemotePSN: (a.psn + received) & (1<<24 - 1),
 		Port: int32(p.port.adapter.port), GIDIndex: int32(p.port.gidIndex), LID: int32(a.lid),
 		MTU: min(own.MTU, int32(a.mtu)), ServiceLevel: int32(opt.ServiceLevel), TrafficClass: int32(opt.TrafficClass),

@@ -1,13 +1,13 @@
 package link
 
 import (
-	"encoding/binary"
 	"fmt"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/wire"
 )
@@ -49,7 +49,7 @@ const (
 	numOps
 )
 
-// command is one operation, little endian: op, region, offset, value, length, writes.
+// command is one operation, as it is sent.
 type command struct {
 	op                    op
 	region, offset, value uint64 // value of opBye: see blame
@@ -57,20 +57,10 @@ type command struct {
 	writes                uint64 // writes with the slot's immediate so far, over all rounds of the ring
 }
 
-func (c *command) put(b []byte) {
-	for i, v := range [6]uint64{uint64(c.op), c.region, c.offset, c.value, c.length, c.writes} {
-		binary.LittleEndian.PutUint64(b[8*i:], v)
-	}
-}
-
 func parseCommand(b []byte) (command, error) {
-	var v [6]uint64
-	for i := range v {
-		v[i] = binary.LittleEndian.Uint64(b[8*i:])
-	}
-	c := command{op(v[0]), v[1], v[2], v[3], v[4], v[5]}
+	c := plain.Read[command](b)
 	if c.op == 0 || c.op >= numOps || c.length > chunk {
-		return c, fmt.Errorf("%w: link: command %d, %d bytes", transport.ErrBounds, v[0], c.length)
+		return c, fmt.Errorf("%w: link: command %d, %d bytes", transport.ErrBounds, c.op, c.length)
 	}
 	return c, nil
 }

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/peer"
@@ -175,7 +176,7 @@ func (l *Link) command(c command) error {
 	}
 	l.writes[s] += l.pending
 	c.writes, l.pending = l.writes[s], 0
-	c.put(l.commands.b[commandSize*s:][:commandSize])
+	copy(l.commands.b[commandSize*s:], plain.Bytes(&c))
 	l.next++
 	at := int64(commandSize * s)
 	return l.put(l.commands.region, at, l.ring, at, commandSize, immCommand+uint32(s))

@@ -1,10 +1,10 @@
 package plugin
 
 import (
-	"encoding/binary"
 	"fmt"
 	"time"
 
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -135,7 +135,7 @@ func (p *Peer) sendControl(c *control) (ok bool, err error) {
 			continue
 		}
 		b, at := p.slot(i)
-		c.put(b)
+		copy(b, plain.Bytes(c))
 		s.outgoing[i], err = p.lib.Send(p.comms[controlOut], at, controlSize, s.handles[0])
 		return s.outgoing[i] != 0, err
 	}
@@ -185,7 +185,7 @@ func (p *Peer) nextControl() (c control, announced, ok bool) {
 	return c, false, false
 }
 
-// control is a message of the control connection, little endian: kind, immediate, region, offset, size, number.
+// control is a message of the control connection, as it is sent.
 type control struct {
 	kind, imm            uint32
 	region, offset, size uint64
@@ -204,19 +204,8 @@ const (
 	numKinds
 )
 
-func (c *control) put(b []byte) {
-	binary.LittleEndian.PutUint32(b, c.kind)
-	binary.LittleEndian.PutUint32(b[4:], c.imm)
-	for i, v := range [5]uint64{c.region, c.offset, c.size, c.number, c.pieces} {
-		binary.LittleEndian.PutUint64(b[8+8*i:], v)
-	}
-}
-
 func parseControl(b []byte) (c control, err error) {
-	c.kind, c.imm = binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
-	for i, v := range [5]*uint64{&c.region, &c.offset, &c.size, &c.number, &c.pieces} {
-		*v = binary.LittleEndian.Uint64(b[8+8*i:])
-	}
+	c = plain.Read[control](b)
 	if c.kind == 0 || c.kind >= numKinds || c.imm >= transport.NumImmediates {
 		return c, fmt.Errorf("plugin: a control message of kind %d, immediate %d", c.kind, c.imm)
 	}

@@ -28,10 +28,10 @@ type Net struct {
 }
 
 // loaded are the libraries of this process: a plugin is initialised once.
-var loaded struct {
+var loaded = struct {
 	sync.Mutex
 	libs map[string]*ncclnet.Library
-}
+}{libs: map[string]*ncclnet.Library{}}
 
 // Open loads the plugin that NCCL_NET_PLUGIN names: a file, or the NAME of libnccl-net-NAME.so; "" is libnccl-net.so.
 func Open(name string, opt Options) (*Net, error) {
@@ -51,9 +51,6 @@ func Open(name string, opt Options) (*Net, error) {
 		if err != nil {
 			errs = append(errs, err)
 			continue
-		}
-		if loaded.libs == nil {
-			loaded.libs = map[string]*ncclnet.Library{}
 		}
 		loaded.libs[name] = lib
 		return &Net{lib, opt}, nil

@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/goccl/goccl/internal/plain"
 )
 
 // Communicator is one rank of a communicator, as it is now.
@@ -144,11 +146,7 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 			sent[k] = true
 		}
 		rank := []string{m.ID, m.Name, strconv.Itoa(m.Rank), strconv.Itoa(m.Size), m.Host}
-		up := 0.0
-		if m.Up {
-			up = 1
-		}
-		gauge(c.up, up, rank...)
+		gauge(c.up, plain.Bit[float64](m.Up), rank...)
 		gauge(c.heldUp, m.HeldUp, rank...)
 		count(c.wait, m.Wait, rank...)
 		count(c.late, m.Late, rank...)

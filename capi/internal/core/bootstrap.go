@@ -87,16 +87,6 @@ func BootstrapInfo(b *Bootstrap) (rank, size, localRank, localSize int, err erro
 	return b.Rank(), b.WorldSize(), bootstrap.LocalRank(b), bootstrap.LocalSize(b), nil
 }
 
-// BootstrapSend sends to a peer.
-func BootstrapSend(ctx context.Context, b *Bootstrap, peer, tag int, data []byte) error {
-	return b.Send(ctx, peer, tag, data)
-}
-
-// BootstrapRecv returns the oldest message of peer under tag.
-func BootstrapRecv(ctx context.Context, b *Bootstrap, peer, tag int) ([]byte, error) {
-	return b.Recv(ctx, peer, tag)
-}
-
 // BootstrapAllGather fills all with mine of every rank, in rank order; all parts have the same length.
 func BootstrapAllGather(ctx context.Context, b *Bootstrap, mine []byte, all unsafe.Pointer) error {
 	if len(mine) > bootstrap.MaxMessage {
@@ -116,9 +106,6 @@ func BootstrapAllGather(ctx context.Context, b *Bootstrap, mine []byte, all unsa
 	}
 	return nil
 }
-
-// BootstrapBarrier returns when every rank has called it.
-func BootstrapBarrier(ctx context.Context, b *Bootstrap) error { return b.Barrier(ctx) }
 
 // BootstrapClose leaves the job.
 func BootstrapClose(h Handle) error {

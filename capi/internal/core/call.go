@@ -33,7 +33,7 @@ func (c *comm) configure(q *Request, out *collective.Request) error {
 	} else if m != 0 && int(most) > m {
 		return c.argument(q, "max_ctas is %d, more than the communicator's %d", cfg.MaxCTAs, m)
 	}
-	if _, gpu := c.dev.device.(*cuda.Device); cfg.Launched != 0 && !gpu {
+	if _, gpu := c.dev.Device.(*cuda.Device); cfg.Launched != 0 && !gpu {
 		return c.argument(q, "an event for the launch: the host device has no CUDA events")
 	}
 	known := uintptr(cfg.Size) > unsafe.Offsetof(cfg.AllCounts) && cfg.AllCounts != nil

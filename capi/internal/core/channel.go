@@ -42,17 +42,6 @@ func MemoryChannelCreate(s *primitive.Semaphore, dst, src *primitive.RegisteredM
 	return primitive.NewMemoryChannel(s, dst, src, packets)
 }
 
-// SwitchChannelCreate makes the unicast switch channel over the memories of all ranks.
-func SwitchChannelCreate(ctx context.Context, c *primitive.Communicator, d *Device, m *primitive.RegisteredMemory,
-	tag int) (*primitive.SwitchChannel, error) {
-	return primitive.NewSwitchChannel(ctx, c, d.device, m, tag)
-}
-
-// FifoCreate makes a ring of triggers for kernels of d.
-func FifoCreate(ctx *primitive.Context, d *Device, size int) (*primitive.Fifo, error) {
-	return primitive.NewFifo(ctx, d.device, size)
-}
-
 // FifoPoll returns the next trigger and its position in the ring, without removing it.
 func FifoPoll(f *primitive.Fifo) (Trigger, bool, error) {
 	t, position, ok := f.Poll()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/job/bootstrap"
 )
@@ -177,16 +178,9 @@ func CommInfoGet(h Handle) (CommInfo, error) {
 			return CommInfo{}, err
 		}
 	}
-	id, inner := c.dev.device.ID(), c.inner.Load()
-	return CommInfo{int32(c.rank), int32(c.size), int32(id.Kind), int32(id.Index), c.dev.handle, number(c.cfg.NonBlocking),
-		number(inner != nil && inner.Reaches())}, nil
-}
-
-func number(b bool) int32 {
-	if b {
-		return 1
-	}
-	return 0
+	id, inner := c.dev.Device.ID(), c.inner.Load()
+	return CommInfo{int32(c.rank), int32(c.size), int32(id.Kind), int32(id.Index), c.dev.handle,
+		plain.Bit[int32](c.cfg.NonBlocking), plain.Bit[int32](inner != nil && inner.Reaches())}, nil
 }
 
 // CommHash returns the communicator's ID.

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/goccl/goccl/device"
@@ -13,7 +12,7 @@ func endpointConfig(transport int, d *Device) (cfg primitive.EndpointConfig, err
 	if transport < 0 || transport > 255 || !t.Valid() {
 		return cfg, fmt.Errorf("%w: transport %d is not known", ErrInvalidArgument, transport)
 	}
-	return primitive.EndpointConfig{Transport: t, Device: d.device}, nil
+	return primitive.EndpointConfig{Transport: t, Device: d.Device}, nil
 }
 
 // EndpointCreate makes a local endpoint.
@@ -56,17 +55,11 @@ func MemoryRegister(ctx *primitive.Context, d *Device, p uintptr, size uint64, f
 	if size > 1<<60 {
 		return nil, fmt.Errorf("%w: %d bytes", ErrInvalidArgument, size)
 	}
-	return ctx.RegisterMemory(d.device, device.Ptr(p), int64(size), primitive.TransportFlags(flags))
+	return ctx.RegisterMemory(d.Device, device.Ptr(p), int64(size), primitive.TransportFlags(flags))
 }
 
 // MemoryInfo describes a memory; data is 0 while a peer's memory is not mapped.
 func MemoryInfo(m *primitive.RegisteredMemory) (data, original uintptr, size uint64, flags uint32, local bool,
 	err error) {
 	return uintptr(m.Data()), uintptr(m.OriginalData()), uint64(m.Size()), uint32(m.Transports()), m.Local(), nil
-}
-
-// MemoryMap maps a peer's memory for a device.
-func MemoryMap(ctx context.Context, m *primitive.RegisteredMemory, d *Device) (uintptr, error) {
-	p, err := m.Map(ctx, d.device)
-	return uintptr(p), err
 }

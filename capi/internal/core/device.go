@@ -19,7 +19,7 @@ import (
 // caller's memory may be freed in any order.
 type Device struct {
 	handle Handle
-	device device.Device
+	Device device.Device
 
 	mu      sync.Mutex
 	streams map[uintptr]device.Stream // made by NewStream
@@ -28,16 +28,16 @@ type Device struct {
 var devices = table[*Device]{kind: kindDevice, name: "device"}
 
 // opened holds the open devices by kind and number.
-var opened struct {
+var opened = struct {
 	sync.Mutex
 	m map[device.ID]*Device
-}
+}{m: map[device.ID]*Device{}}
 
 // allocations holds the memory that C has not freed yet, by address.
-var allocations struct {
+var allocations = struct {
 	sync.Mutex
 	m map[uintptr]device.Allocation
-}
+}{m: map[uintptr]device.Allocation{}}
 
 // openDevice returns the device of a kind and number, with the same handle each time.
 func openDevice(kind device.Kind, index int) (Handle, error) {
@@ -62,10 +62,7 @@ func openDevice(kind device.Kind, index int) (Handle, error) {
 		return 0, err
 	}
 	return devices.add(func(h Handle) *Device {
-		d := &Device{handle: h, device: raw, streams: map[uintptr]device.Stream{}}
-		if opened.m == nil {
-			opened.m = map[device.ID]*Device{}
-		}
+		d := &Device{handle: h, Device: raw, streams: map[uintptr]device.Stream{}}
 		opened.m[id] = d
 		return d
 	})
@@ -134,13 +131,13 @@ func DeviceCount(kind device.Kind) (int, error) {
 
 // DeviceID returns the kind and number of device h.
 func DeviceID(d *Device) (kind device.Kind, index int, err error) {
-	id := d.device.ID()
+	id := d.Device.ID()
 	return id.Kind, id.Index, nil
 }
 
 // DeviceCapability returns the compute capability of a GPU and its NUMA node: 0, 0 and -1 where there is none.
 func DeviceCapability(d *Device) (major, minor, numa int, err error) {
-	g, ok := d.device.(*cuda.Device)
+	g, ok := d.Device.(*cuda.Device)
 	if !ok {
 		return 0, 0, -1, nil
 	}
@@ -154,17 +151,14 @@ func Alloc(d *Device, size uint64) (uintptr, error) {
 		return 0, nil
 	}
 	if size > 1<<60 {
-		return 0, fmt.Errorf("%w: %d bytes on %v", device.ErrOutOfMemory, size, d.device.ID())
+		return 0, fmt.Errorf("%w: %d bytes on %v", device.ErrOutOfMemory, size, d.Device.ID())
 	}
-	a, err := d.device.Alloc(int64(size))
+	a, err := d.Device.Alloc(int64(size))
 	if err != nil {
 		return 0, err
 	}
 	allocations.Lock()
 	defer allocations.Unlock()
-	if allocations.m == nil {
-		allocations.m = map[uintptr]device.Allocation{}
-	}
 	allocations.m[uintptr(a.Ptr())] = a
 	return uintptr(a.Ptr()), nil
 }
@@ -192,7 +186,7 @@ func CopyIn(d *Device, dst uintptr, src unsafe.Pointer, n uint64) error {
 	if src == nil || dst == 0 {
 		return fmt.Errorf("%w: copy of %d bytes from %#x to %#x: NULL is no buffer", ErrInvalidArgument, n, uintptr(src), dst)
 	}
-	return d.device.CopyIn(device.Ptr(dst), unsafe.Slice((*byte)(src), n))
+	return d.Device.CopyIn(device.Ptr(dst), unsafe.Slice((*byte)(src), n))
 }
 
 // CopyOut copies bytes of the device to this process.
@@ -203,12 +197,12 @@ func CopyOut(d *Device, dst unsafe.Pointer, src uintptr, n uint64) error {
 	if dst == nil || src == 0 {
 		return fmt.Errorf("%w: copy of %d bytes from %#x to %#x: NULL is no buffer", ErrInvalidArgument, n, src, uintptr(dst))
 	}
-	return d.device.CopyOut(unsafe.Slice((*byte)(dst), n), device.Ptr(src))
+	return d.Device.CopyOut(unsafe.Slice((*byte)(dst), n), device.Ptr(src))
 }
 
 // StreamCreate makes a stream and returns its number on the host device, or its CUstream.
 func StreamCreate(d *Device) (uintptr, error) {
-	s, err := d.device.NewStream()
+	s, err := d.Device.NewStream()
 	if err != nil {
 		return 0, err
 	}
@@ -243,7 +237,7 @@ func (d *Device) stream(raw uintptr) (device.Stream, error) {
 	if s != nil {
 		return s, nil
 	}
-	return d.device.WrapStream(raw)
+	return d.Device.WrapStream(raw)
 }
 
 // StreamSynchronize waits for a stream, which goccl need not have created.

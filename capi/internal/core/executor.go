@@ -56,7 +56,7 @@ func ExecutorCreate(b *Bootstrap, d *Device, opTimeout time.Duration) (*Executor
 	if err != nil {
 		return nil, err
 	}
-	e, err := newExecutor(ctx, executor.Config{Job: collective.Job{Bootstrap: sub, Device: d.device,
+	e, err := newExecutor(ctx, executor.Config{Job: collective.Job{Bootstrap: sub, Device: d.Device,
 		OpTimeout: cfg.OpTimeout}}, cfg.Timeout)
 	if err != nil {
 		_ = sub.Close()

@@ -10,10 +10,10 @@ import (
 )
 
 // compilers holds one compiler for each list of directories in which to search libnvrtc.
-var compilers struct {
+var compilers = struct {
 	sync.Mutex
 	by map[string]*jit.Compiler
-}
+}{by: map[string]*jit.Compiler{}}
 
 func compilerAt(dirs []string) (*jit.Compiler, error) {
 	key := strings.Join(dirs, "\x00")
@@ -25,9 +25,6 @@ func compilerAt(dirs []string) (*jit.Compiler, error) {
 	c, err := jit.New(dirs...)
 	if err != nil {
 		return nil, err
-	}
-	if compilers.by == nil {
-		compilers.by = map[string]*jit.Compiler{}
 	}
 	compilers.by[key] = c
 	return c, nil
@@ -61,9 +58,9 @@ func KernelCompile(device Handle, major, minor int, source []byte, name string, 
 }
 
 func (d *Device) cuda() (*cuda.Device, error) {
-	c, ok := d.device.(*cuda.Device)
+	c, ok := d.Device.(*cuda.Device)
 	if !ok {
-		return nil, fmt.Errorf("%w: %v runs no CUDA kernels: open a GPU", ErrInvalidArgument, d.device.ID())
+		return nil, fmt.Errorf("%w: %v runs no CUDA kernels: open a GPU", ErrInvalidArgument, d.Device.ID())
 	}
 	return c, nil
 }

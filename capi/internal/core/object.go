@@ -2,7 +2,8 @@ package core
 
 import (
 	"fmt"
-	"reflect"
+	"regexp"
+	"strings"
 	"unsafe"
 
 	"github.com/goccl/goccl"
@@ -73,30 +74,15 @@ func Find[T any](h Handle) (found T, err error) {
 	return t, nil
 }
 
-// names are the names of objects in errors; an object that is not here has the name of its Go type.
-var names = map[reflect.Type]string{
-	reflect.TypeFor[*primitive.Context]():           "context",
-	reflect.TypeFor[*primitive.Endpoint]():          "endpoint",
-	reflect.TypeFor[*primitive.Connection]():        "connection",
-	reflect.TypeFor[*primitive.RegisteredMemory]():  "registered memory",
-	reflect.TypeFor[*primitive.SemaphoreStub]():     "semaphore stub",
-	reflect.TypeFor[*primitive.Semaphore]():         "semaphore",
-	reflect.TypeFor[*primitive.BaseMemoryChannel](): "base memory channel",
-	reflect.TypeFor[*primitive.MemoryChannel]():     "memory channel",
-	reflect.TypeFor[*primitive.BasePortChannel]():   "base port channel",
-	reflect.TypeFor[*primitive.PortChannel]():       "port channel",
-	reflect.TypeFor[*primitive.SwitchChannel]():     "switch channel",
-	reflect.TypeFor[*primitive.Fifo]():              "fifo",
-	reflect.TypeFor[*primitive.ProxyService]():      "proxy service",
-	reflect.TypeFor[*primitive.Communicator]():      "communicator of primitives",
-	reflect.TypeFor[*Future]():                      "future",
-}
+var capital = regexp.MustCompile("([a-z])([A-Z])")
 
+// nameOf is the name of an object in errors: "registered memory" of a *primitive.RegisteredMemory.
 func nameOf(v any) string {
-	if name, ok := names[reflect.TypeOf(v)]; ok {
-		return name
+	if _, ok := v.(*primitive.Communicator); ok {
+		return "communicator of primitives"
 	}
-	return fmt.Sprintf("%T", v)
+	_, name, _ := strings.Cut(fmt.Sprintf("%T", v), ".")
+	return strings.ToLower(capital.ReplaceAllString(name, "$1 $2"))
 }
 
 // ObjectClose ends an object and removes its handle. A handle that is already gone is harmless, so that objects may be

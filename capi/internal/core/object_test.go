@@ -109,7 +109,7 @@ func TestFutureInSlices(t *testing.T) {
 			t.Errorf("first %#x, then %#x, %v", a, b, err)
 		}
 	}
-	late := Later(CommunicatorRecvMemory(comms[0], 1, 5))
+	late := Later(comms[0].RecvMemory(1, 5))
 	_ = BootstrapClose(boots[1])
 	if _, err := FutureWait(within(t, 10*time.Second), late); err == nil || ResultOf(err) == InternalError {
 		t.Errorf("the peer has left: %v (%v)", err, ResultOf(err))

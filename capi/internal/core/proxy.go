@@ -11,5 +11,5 @@ func ProxyServiceCreate(ctx *primitive.Context, d *Device, fifoSize int) (*primi
 	if fifoSize < 0 || fifoSize > 1<<20 {
 		return nil, fmt.Errorf("%w: a fifo of %d triggers", ErrInvalidArgument, fifoSize)
 	}
-	return primitive.NewProxyService(ctx, d.device, primitive.ProxyOptions{FifoSize: fifoSize})
+	return primitive.NewProxyService(ctx, d.Device, primitive.ProxyOptions{FifoSize: fifoSize})
 }

@@ -57,7 +57,7 @@ func begin(rank, size int, d *Device, cfg Config, job string,
 }
 
 func (c *comm) config(b bootstrap.Bootstrap) goccl.Config {
-	cfg := goccl.Config{Bootstrap: b, Device: c.dev.device}
+	cfg := goccl.Config{Bootstrap: b, Device: c.dev.Device}
 	c.cfg.to(&cfg)
 	return cfg
 }

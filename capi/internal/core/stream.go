@@ -14,7 +14,7 @@ func (c *comm) stream(raw uintptr) (device.Stream, error) {
 	defer c.streamMu.Unlock()
 	w := c.streams[raw]
 	if w == nil {
-		s, err := c.dev.device.WrapStream(raw)
+		s, err := c.dev.Device.WrapStream(raw)
 		if err != nil {
 			return nil, err
 		}

@@ -104,7 +104,9 @@ func (e *emulator) ring(a *args, peer uint32, lane int64) ring {
 	return ring{e, at[linkWords](a.links + 64*uint64(peer)), lane, a.tag}
 }
 
-func (r ring) counters() *[4]uint64 { return at[[4]uint64](r.l.counters + uint64(r.lane)*counterBytes) }
+func (r ring) counters() *[4]uint64 {
+	return at[[4]uint64](r.l.counters + uint64(r.lane)*uint64(counterBytes))
+}
 func (r ring) index(k uint64) uint64 {
 	return uint64(r.lane*r.e.w.geo.slots) + k%uint64(r.e.w.geo.slots)
 }

@@ -8,8 +8,6 @@ type geometry struct {
 }
 
 const (
-	header = 16 // bytes of a slot before the chunk: wire.cuh
-
 	mostOfRail = 128 << 20 // bytes of the rings of a rank that has one peer on each other host
 	mostOfSlot = 128 << 10
 	leastSlot  = 16 << 10

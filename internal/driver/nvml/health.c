@@ -13,7 +13,7 @@
 		if (t->name && !t->name(__VA_ARGS__, &v_)) (to) = v_; \
 	} while (0)
 
-static void read_links(const goccl_nvml *t, dev_t_ d, goccl_nvml_health *h) {
+static void read_links(const goccl_nvml *t, dev_t_ d, struct goccl_nvml_state *h) {
 	if (!t->nvmlDeviceGetNvLinkState || !t->nvmlDeviceGetNvLinkErrorCounter) return;
 	uint64_t *sums[4] = {&h->link_replays, &h->link_recoveries, &h->link_crc_flit, &h->link_crc_data};
 	for (unsigned l = 0; l < GOCCL_NVML_LINKS; l++) {
@@ -27,9 +27,9 @@ static void read_links(const goccl_nvml *t, dev_t_ d, goccl_nvml_health *h) {
 	}
 }
 
-static void read_one(const goccl_nvml *t, dev_t_ d, goccl_nvml_health *h) {
+static void read_one(const goccl_nvml *t, dev_t_ d, struct goccl_nvml_state *h) {
 	enum { SM = 1, MEMORY = 2, GPU_SENSOR = 0, CORRECTED = 0, UNCORRECTED = 1, VOLATILE = 0 };
-	memset(&h->persistence, 0xff, sizeof *h - offsetof(goccl_nvml_health, persistence)); // -1 and NONE
+	memset(h, 0xff, sizeof *h); // -1 and NONE
 	ASK(nvmlDeviceGetPersistenceMode, int, h->persistence, d);
 	ASK(nvmlDeviceGetComputeMode, int, h->compute_mode, d);
 	ASK(nvmlDeviceGetTemperature, unsigned, h->temperature, d, GPU_SENSOR);
@@ -55,7 +55,7 @@ static void read_one(const goccl_nvml *t, dev_t_ d, goccl_nvml_health *h) {
 	amount_t bar, mem;
 	if (t->nvmlDeviceGetBAR1MemoryInfo && !t->nvmlDeviceGetBAR1MemoryInfo(d, &bar))
 		h->bar1_total = bar.total, h->bar1_free = bar.free;
-	if (!t->nvmlDeviceGetMemoryInfo(d, &mem)) h->memory_total = mem.total;
+	if (!t->nvmlDeviceGetMemoryInfo(d, &mem)) h->memory = mem.total;
 	read_links(t, d, h);
 }
 
@@ -77,7 +77,7 @@ int goccl_nvml_read_health(const char *path, goccl_nvml_health *out, int32_t *co
 			break;
 		}
 		snprintf(h->bus, sizeof h->bus, "%.31s", pci.busId);
-		read_one(&t, d, h);
+		read_one(&t, d, &h->state);
 		*count = (int32_t)i + 1;
 	}
 	t.nvmlShutdown();

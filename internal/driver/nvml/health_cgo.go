@@ -16,6 +16,8 @@ import (
 	"github.com/goccl/goccl/internal/setting"
 )
 
+var _ = [1]struct{}{}[unsafe.Sizeof(State{})-C.sizeof_struct_goccl_nvml_state]
+
 // ReadHealth asks NVML for the state of all GPUs, in its order. The error wraps ErrUnavailable when there is no library
 // or no driver behind it, or when a GPU does not answer; those before it are returned.
 func ReadHealth() ([]Health, error) {
@@ -30,18 +32,7 @@ func ReadHealth() ([]Health, error) {
 	all := make([]Health, 0, int(n))
 	for i := range int(n) {
 		h := &raw[i]
-		all = append(all, Health{Name: C.GoString(&h.name[0]), BusID: BusID(C.GoString(&h.bus[0])),
-			Persistence: int(h.persistence), ECC: int(h.ecc), ECCPending: int(h.ecc_pending), MIG: int(h.mig),
-			ComputeMode: int(h.compute_mode), Temperature: int(h.temperature), PCIeGen: int(h.pcie_gen),
-			PCIeGenMost: int(h.pcie_gen_most), PCIeWidth: int(h.pcie_width), PCIeWidthMost: int(h.pcie_width_most),
-			SMClock: int(h.sm_clock), SMClockMost: int(h.sm_clock_most), MemoryClock: int(h.memory_clock),
-			MemoryClockMost: int(h.memory_clock_most), RowsPending: int(h.rows_pending), RowsFailed: int(h.rows_failed),
-			RowsRemapped: int(h.rows_remapped), PagesPending: int(h.pages_pending), BAR1Total: uint64(h.bar1_total),
-			BAR1Free: uint64(h.bar1_free), Memory: uint64(h.memory_total), Throttle: Throttle(h.throttle),
-			PCIeReplays: uint64(h.pcie_replays), ECCCorrected: uint64(h.ecc_corrected),
-			ECCUncorrected: uint64(h.ecc_uncorrected), LinkReplays: uint64(h.link_replays),
-			LinkRecoveries: uint64(h.link_recoveries), LinkCRCFlit: uint64(h.link_crc_flit),
-			LinkCRCData: uint64(h.link_crc_data)})
+		all = append(all, Health{C.GoString(&h.name[0]), BusID(C.GoString(&h.bus[0])), *(*State)(unsafe.Pointer(&h.state))})
 	}
 	if r != 0 {
 		return all, fmt.Errorf("%w: %s (%d)", ErrUnavailable, C.GoString(text), r)

@@ -96,10 +96,10 @@ type Library struct {
 }
 
 // opened keeps one Library per path: a second dlopen would only return the same code.
-var opened struct {
+var opened = struct {
 	sync.Mutex
 	byPath map[string]*Library
-}
+}{byPath: map[string]*Library{}}
 
 // Open loads the first libnvrtc of Candidates(dirs...) that works. The error wraps ErrUnavailable.
 func Open(dirs ...string) (*Library, error) {
@@ -157,9 +157,6 @@ func openPath(path string) (*Library, error) {
 		return nil, err
 	}
 	lib.version.Build = buildOf(string(probe.PTX))
-	if opened.byPath == nil {
-		opened.byPath = make(map[string]*Library)
-	}
 	opened.byPath[path] = lib
 	return lib, nil
 }

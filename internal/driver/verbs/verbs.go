@@ -11,42 +11,18 @@ var ErrUnavailable = errors.New("verbs: no RDMA library")
 // Load opens the library once. The error wraps ErrUnavailable and says why.
 var Load = sync.OnceValue(open)
 
-// Attributes describes a device and, if a port was asked for, the port.
-type Attributes struct {
-	MaxMessage                                 uint64
-	QueueDepth, ReadDepth, MTU, LID, LinkLayer int32
-	_                                          int32
-}
+// The structures of calls.h are in zz_layout.go.
+//
+//go:generate go run ../../../tools/layouts
 
-// Ethernet is a LinkLayer.
+// Ethernet is a LinkLayer of Attributes.
 const Ethernet = 2
 
 // GID is an address of a port: an IPv6 address, or one of IPv4 that is mapped into it.
 type GID [16]byte
 
-// GIDEntry is an entry of the device's tables.
-type GIDEntry struct {
-	GID                          GID
-	Index, Port, Type, Interface uint32
-}
-
-// RoCEv2 is the Type of addresses whose packets are UDP.
+// RoCEv2 is the Type of entries whose packets are UDP.
 const RoCEv2 = 2
-
-// Path says how a queue pair reaches its peer.
-type Path struct {
-	GID                                                                    GID
-	QPN, LocalPSN, RemotePSN                                               uint32
-	Port, GIDIndex, LID, MTU, ServiceLevel, TrafficClass, Timeout, Retries int32
-	ReadDepth, Global                                                      int32
-}
-
-// Work is one send work request. Local and Remote are addresses.
-type Work struct {
-	ID, Local, Remote       uint64
-	Length, LKey, RKey, Imm uint32
-	Opcode, Flags           int32
-}
 
 // Opcodes and flags of Work.
 const (
@@ -57,13 +33,6 @@ const (
 	Signaled = 2
 	Inline   = 8
 )
-
-// Completion is the end of a work request. After a failure only ID and Status hold.
-type Completion struct {
-	ID             uint64
-	Status, Opcode int32
-	Vendor, Imm    uint32
-}
 
 // Statuses of a Completion, and the Opcode of a received write with immediate.
 const (

@@ -131,12 +131,12 @@ func bar1(h *nvml.Health) (string, string) {
 }
 
 func clocks(h *nvml.Health) (string, string) {
-	if h.Throttle == nvml.Throttle(unread) {
+	if h.Throttle == unread {
 		return "", ""
 	}
 	var why []string
 	for _, r := range []struct {
-		bit  nvml.Throttle
+		bit  uint64
 		text string
 	}{{nvml.ThrottleHardwareHeat, "heat (hardware)"}, {nvml.ThrottleThermal, "heat"},
 		{nvml.ThrottlePowerBrake, "power brake"}, {nvml.ThrottleHardware, "hardware"}, {nvml.ThrottleSync, "sync boost"}} {

@@ -15,8 +15,8 @@ import (
 )
 
 func well() nvml.Health {
-	return nvml.Health{BusID: "0000:1a:00.0", Persistence: 1, ECC: 1, PCIeGen: 5, PCIeGenMost: 5, PCIeWidth: 16,
-		PCIeWidthMost: 16, BAR1Total: 256 << 30, BAR1Free: 255 << 30, Memory: 141 << 30}
+	return nvml.Health{BusID: "0000:1a:00.0", State: nvml.State{Persistence: 1, ECC: 1, PCIeGen: 5, PCIeGenMost: 5,
+		PCIeWidth: 16, PCIeWidthMost: 16, BAR1Total: 256 << 30, BAR1Free: 255 << 30, Memory: 141 << 30}}
 }
 
 // Each fault of a GPU is a separate line, with a remedy; healthy GPUs that are well share one for each check.
@@ -54,10 +54,10 @@ func TestHealth(t *testing.T) {
 			t.Errorf("%s: %+v", name, bad)
 		}
 	}
-	nothing := nvml.Health{Persistence: -1, ECC: -1, ComputeMode: -1, PCIeWidth: -1, RowsFailed: -1,
-		Throttle: nvml.Throttle(unread), BAR1Total: unread, PCIeReplays: unread,
+	nothing := nvml.Health{State: nvml.State{Persistence: -1, ECC: -1, ComputeMode: -1, PCIeWidth: -1, RowsFailed: -1,
+		Throttle: unread, BAR1Total: unread, PCIeReplays: unread,
 		ECCUncorrected: unread, LinkReplays: unread, LinkRecoveries: unread,
-		LinkCRCFlit: unread}
+		LinkCRCFlit: unread}}
 	if fs := examine(nothing); len(fs) != 0 {
 		t.Errorf("%+v", fs)
 	}

@@ -158,37 +158,20 @@ func (c *abiCommunicator) submit(r *collective.Request) error {
 // pointToPoint implements collectives that the library lacks by sends and receives, as nccl-tests does. It leaves out
 // empty pairs.
 func (c *abiCommunicator) pointToPoint(r *collective.Request) error {
-	ts := r.Type.Size()
+	q := *r
+	if q.Collective == collective.AllToAllVDevice {
+		q.Collective = collective.AllToAllV
+	}
+	sent, received := q.Parts(c.rank, c.n)
 	for p := range c.n {
-		var sendAt, sends, recvAt, receives int64
-		switch r.Collective {
-		case collective.AllToAllV, collective.AllToAllVDevice:
-			sendAt, sends, recvAt, receives = r.SendDispls[p], r.SendCounts[p], r.RecvDispls[p], r.RecvCounts[p]
-		case collective.AllToAll:
-			sendAt, sends, recvAt, receives = int64(p)*r.Count, r.Count, int64(p)*r.Count, r.Count
-		case collective.Gather:
-			if p == r.Root {
-				sends = r.Count
+		for _, x := range []struct {
+			f ncclabi.Function
+			collective.Part
+		}{{ncclabi.Send, sent[p]}, {ncclabi.Recv, received[p]}} {
+			if x.Bytes == 0 {
+				continue
 			}
-			if c.rank == r.Root {
-				recvAt, receives = int64(p)*r.Count, r.Count
-			}
-		case collective.Scatter:
-			if p == r.Root {
-				receives = r.Count
-			}
-			if c.rank == r.Root {
-				sendAt, sends = int64(p)*r.Count, r.Count
-			}
-		}
-		if sends > 0 {
-			if err := c.comm.Enqueue(ncclabi.Send, &ncclabi.Call{Send: uintptr(r.Send.Add(sendAt * ts)), Count: sends,
-				Type: int(r.Type), Root: p, Stream: r.Stream.Raw()}); err != nil {
-				return err
-			}
-		}
-		if receives > 0 {
-			if err := c.comm.Enqueue(ncclabi.Recv, &ncclabi.Call{Recv: uintptr(r.Recv.Add(recvAt * ts)), Count: receives,
+			if err := c.comm.Enqueue(x.f, &ncclabi.Call{Send: uintptr(x.At), Recv: uintptr(x.At), Count: x.Bytes / r.Type.Size(),
 				Type: int(r.Type), Root: p, Stream: r.Stream.Raw()}); err != nil {
 				return err
 			}

@@ -48,14 +48,10 @@ func (k Kind) is(list ...collective.Collective) bool { return slices.Contains(li
 func (k Kind) hasCounts() bool { return k.is(collective.AllToAllV, collective.AllToAllVDevice) }
 
 // HasOp reports whether the kind reduces.
-func (k Kind) HasOp() bool {
-	return k.is(collective.AllReduce, collective.ReduceScatter, collective.Reduce)
-}
+func (k Kind) HasOp() bool { return k.Collective.Shape().Reduces }
 
 // HasRoot reports whether the kind has a root.
-func (k Kind) HasRoot() bool {
-	return k.is(collective.Broadcast, collective.Reduce, collective.Gather, collective.Scatter)
-}
+func (k Kind) HasRoot() bool { return k.Collective.Shape().FromRoot || k.Collective.Shape().ToRoot }
 
 // HasInPlace reports whether the kind has an in-place form.
 func (k Kind) HasInPlace() bool {
@@ -64,8 +60,7 @@ func (k Kind) HasInPlace() bool {
 
 // total reports whether nccl-tests' size column counts the data of all ranks together.
 func (k Kind) total() bool {
-	return k.hasCounts() || k.is(collective.AllGather, collective.ReduceScatter, collective.AllToAll, collective.Gather,
-		collective.Scatter)
+	return k.hasCounts() || k.Collective.Shape().Spread || k.Collective.Shape().Gathered
 }
 
 // BusFactor is busbw divided by algbw for n ranks.
@@ -142,20 +137,13 @@ func (g *geometry) lengths(rank int) (send, recv int64) {
 // inPlace returns the offsets, in elements, of rank's send and receive buffers in the only buffer of an in-place call,
 // and the length of that buffer.
 func (g *geometry) inPlace(rank int) (send, recv, length int64) {
-	whole := g.count * int64(g.n)
-	switch g.kind.Collective {
-	case collective.AllGather:
-		return int64(rank) * g.count, 0, whole
-	case collective.ReduceScatter:
-		return 0, int64(rank) * g.count, whole
-	case collective.Gather:
-		if rank == g.root {
-			return int64(rank) * g.count, 0, whole
-		}
-	case collective.Scatter:
-		if rank == g.root {
-			return 0, int64(rank) * g.count, whole
-		}
+	at, whole := int64(rank)*g.count, g.count*int64(g.n)
+	switch s := g.kind.Collective.Shape(); {
+	case g.kind.HasRoot() && rank != g.root:
+	case s.Gathered:
+		return at, 0, whole
+	case s.Spread:
+		return 0, at, whole
 	}
 	return 0, 0, g.count
 }
@@ -170,37 +158,25 @@ type segment struct {
 
 // expected lists the segments of rank's receive buffer, in order and without gaps.
 func (g *geometry) expected(rank int) []segment {
-	me := int64(rank)
-	switch g.kind.Collective {
-	case collective.AllReduce:
-		return []segment{{0, g.count, -1, 0}}
-	case collective.Reduce:
-		if rank != g.root {
-			return nil
-		}
-		return []segment{{0, g.count, -1, 0}}
-	case collective.ReduceScatter:
-		return []segment{{0, g.count, -1, me * g.count}}
-	case collective.Broadcast:
-		return []segment{{0, g.count, g.root, 0}}
-	case collective.Scatter:
-		return []segment{{0, g.count, g.root, me * g.count}}
-	case collective.Send:
+	shape, src := g.kind.Collective.Shape(), int64(0)
+	if shape.Spread {
+		src = int64(rank) * g.count
+	}
+	switch {
+	case shape.ToRoot && rank != g.root:
+		return nil
+	case shape.Reduces:
+		return []segment{{0, g.count, -1, src}}
+	case shape.FromRoot:
+		return []segment{{0, g.count, g.root, src}}
+	case g.kind.Ring:
 		return []segment{{0, g.count, (rank + g.n - 1) % g.n, 0}}
-	case collective.Gather:
-		if rank != g.root {
-			return nil
-		}
 	}
 	var all []segment
 	var at int64
 	for from := 0; from < g.n; from++ {
-		s := segment{at: at, count: g.count, from: from}
-		switch g.kind.Collective {
-		case collective.AllToAll:
-			s.src = me * g.count
-		case collective.AllToAllV, collective.AllToAllVDevice:
-			s.count = g.pair(from, rank)
+		s := segment{at: at, count: g.pair(from, rank), from: from, src: src}
+		if g.kind.hasCounts() {
 			for to := 0; to < rank; to++ {
 				s.src += g.pair(from, to)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/internal/printable"
 )
 
@@ -142,12 +143,7 @@ const pruneAfter = 2
 // meet sends rank 0's seed to all ranks, since every rank checks data of the others, and determines whether some host
 // is crowded.
 func (m *measurement) meet(ctx context.Context) error {
-	mine := binary.LittleEndian.AppendUint64(nil, m.cfg.Seed)
-	if m.Crowded {
-		mine = append(mine, 1)
-	} else {
-		mine = append(mine, 0)
-	}
+	mine := append(binary.LittleEndian.AppendUint64(nil, m.cfg.Seed), plain.Bit[byte](m.Crowded))
 	all, err := m.all(ctx, mine)
 	if err != nil {
 		return err
@@ -164,10 +160,7 @@ func (m *measurement) meet(ctx context.Context) error {
 }
 
 func (m *measurement) close(comms []Communicator) error {
-	var err error
-	for _, c := range comms {
-		err = errors.Join(err, c.Close())
-	}
+	err := device.CloseAll(comms...)
 	if m.buf != nil {
 		err = errors.Join(err, m.buf.Close())
 	}

@@ -2,7 +2,6 @@ package perf
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"math"
@@ -16,7 +15,6 @@ import (
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
-	"github.com/goccl/goccl/internal/hostreduce"
 )
 
 func mustKind(t *testing.T, name string) Kind {
@@ -364,34 +362,6 @@ func TestWeightsBalance(t *testing.T) {
 			}
 			if row != int64(n) || col != int64(n) {
 				t.Fatalf("%d ranks: rank %d sends %d and receives %d shares", n, a, row, col)
-			}
-		}
-	}
-}
-
-func TestNumbers(t *testing.T) {
-	for typ := datatype.Type(0); typ < datatype.NumTypes; typ++ {
-		b := make([]byte, 8)
-		for v := int64(0); v <= min(exact(typ), 5000); v++ {
-			for _, x := range []float64{float64(v), -float64(v)} {
-				if x < 0 && !isSigned(typ) {
-					continue
-				}
-				encode(b, typ, x)
-				if got := hostreduce.Value(b, typ); got != x {
-					t.Fatalf("%v: %g comes back as %g", typ, x, got)
-				}
-			}
-		}
-	}
-	// Every finite pattern of the small formats survives.
-	for _, typ := range []datatype.Type{datatype.Float16, datatype.Bfloat16, datatype.Float8E4M3, datatype.Float8E5M2} {
-		for bits := range uint16(1<<(8*typ.Size()) - 1) {
-			var b, again [8]byte
-			binary.LittleEndian.PutUint16(b[:], bits)
-			v := hostreduce.Value(b[:], typ)
-			if encode(again[:], typ, v); again != b && !math.IsNaN(v) && !math.IsInf(v, 0) {
-				t.Fatalf("%v: pattern %#x becomes %#x", typ, b, again)
 			}
 		}
 	}
