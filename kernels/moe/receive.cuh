@@ -293,12 +293,12 @@ GOCCL_DEVICE void eachItem(int64_t row, uint32_t count, uint32_t items, Load loa
   }
 }
 
-// settle is step 2 in the layout ZeroCopy. A warp takes a piece at a time; it looks for the tokens of the next one
-// while it waits for the flag.
+// settle is step 2 in the layout ZeroCopy. A warp takes 32 tokens at a time, each lane one; it looks for the next ones
+// while it waits for the flags.
 GOCCL_DEVICE bool settle(const DispatchArgs& a, Part part, uint32_t n) {
   const uint32_t scales = a.row.scales / 4;
   const bool whole = a.groups % 4 == 0 && reinterpret_cast<uintptr_t>(a.recvScales) % 16 == 0;
-  Turns turns(a, part, a.row.packets);
+  Turns turns(a, part, a.row.packets, 32);
   int32_t following = -1;
   auto next = [&] {
     const bool more = turns.next(a.nranks, [&](uint32_t k) { return peerBefore(a, k); });
@@ -307,11 +307,14 @@ GOCCL_DEVICE bool settle(const DispatchArgs& a, Part part, uint32_t n) {
   };
   for (bool more = next(); more;) {
     const int32_t place = following;
-    const uint32_t source = turns.source, piece = turns.piece, first = turns.first(), count = turns.count();
+    const uint32_t source = turns.source, first = turns.first(), count = turns.count();
     const Target to(a, source, turns.baseOf());
     more = next();
     if (__all_sync(allLanes, place < 0)) continue;
-    if (awaitPiece(a, a.row, 1u << source, piece, n, true) != Next::row) return false;
+    const uint32_t* flag = flagAt(a, a.row, a.rank, source, (first + laneOf()) / pieceTokens);
+    auto arrived = [&] { return loadAcquire<Scope::sys>(flag) == n; };
+    const bool failed = place >= 0 && waitUntil(arrived, a.abort, flag, waitPacket, -1, source) != statusOk;
+    if (__any_sync(allLanes, failed)) return false;
     __syncwarp();
     const int64_t row = place < 0 ? -1 : to.rowOf(place);  // lane t: of token t
     if (place >= 0 && row < 0) report(a.abort, statusInvalid, reinterpret_cast<const void*>(a.recvRows), 0, source);

@@ -42,15 +42,18 @@ struct Item {
 };
 enum class Next : uint32_t { row, later, end, failed };
 
-// Turns are a warp's pieces of plain rows: piece after piece, and of each the sources in turn.
+// Turns are a warp's pieces of plain rows: piece after piece, and of each the sources in turn. Pieces are of `each`
+// tokens here.
 struct Turns {
   const Head& a;
   const Part part;
+  const uint32_t each;
   uint32_t tokens = 0;  // lane s: of source s; 0 if it sends packets
   uint32_t base = 0;    // lane s: the rows of the sources before s
   uint32_t most, piece, turn = 0, source = 0;
 
-  GOCCL_DEVICE Turns(const Head& head, Part mine, uint32_t packets) : a(head), part(mine), piece(mine.at) {
+  GOCCL_DEVICE Turns(const Head& head, Part mine, uint32_t packets, uint32_t tokensOfPiece = pieceTokens)
+      : a(head), part(mine), each(tokensOfPiece), piece(mine.at) {
     const uint32_t rows = laneOf() < a.nranks ? static_cast<uint32_t>(a.counts[laneOf()]) : 0;
     if (laneOf() < a.nranks) tokens = static_cast<uint32_t>(a.sourceTokens[laneOf()]);
     if (tokens <= packets) tokens = 0;
@@ -58,7 +61,7 @@ struct Turns {
       const uint32_t before = __shfl_sync(allLanes, rows, static_cast<int>(s));
       if (laneOf() > s) base += before;
     }
-    most = pieces(__reduce_max_sync(allLanes, tokens));
+    most = (__reduce_max_sync(allLanes, tokens) + each - 1) / each;
   }
 
   // next goes to the warp's next piece. The sources of a piece are at(1) to at(turns).
@@ -66,16 +69,16 @@ struct Turns {
   GOCCL_DEVICE bool next(uint32_t turns, At at) {
     for (; piece < most; piece += part.of, turn = 0)
       while (turn < turns)
-        if (source = at(++turn), piece < pieces(tokensOf())) return true;
+        if (source = at(++turn), first() < tokensOf()) return true;
     return false;
   }
   GOCCL_DEVICE void again() { piece = part.at, turn = 0; }
 
   GOCCL_DEVICE uint32_t tokensOf() const { return __shfl_sync(allLanes, tokens, static_cast<int>(source)); }
   GOCCL_DEVICE uint32_t baseOf() const { return __shfl_sync(allLanes, base, static_cast<int>(source)); }
-  GOCCL_DEVICE uint32_t first() const { return piece * pieceTokens; }
+  GOCCL_DEVICE uint32_t first() const { return piece * each; }
   // count is the number of tokens of the piece.
-  GOCCL_DEVICE uint32_t count() const { return minOf(tokensOf() - first(), pieceTokens); }
+  GOCCL_DEVICE uint32_t count() const { return minOf(tokensOf() - first(), each); }
   // tokensHere is the set of the piece's tokens that have places on this rank. place becomes the first place of the
   // token of each lane.
   GOCCL_DEVICE uint32_t tokensHere(int32_t& place) const {

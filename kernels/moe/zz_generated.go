@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "13bed900a48f59b9fcdcef4c18b3754dd24f18adeb2141cb244970f4e08884cf",
+	Source:   "883fa8699759c4c85d6e8b8ee837365ae01bea534db65ce9a30994a14d2e3e8b",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",
