@@ -21,6 +21,6 @@ if [ "$gpus" -lt 2 ] || [ -z "$torch" ] ||
   skip inference.served "fewer than two GPUs, or python3 has no vLLM"
 else
   step inference.served 260 "$python" "$work/bench/inference/served.py" --json "$out/inference.served.json" --tp "$n" \
-    --arms vllm,nccl,library --seconds 250
+    --arms custom,library,vllm,nccl --seconds 250
   [ $list = 1 ] || [ ! -e "$out/inference.served.log" ] || ! wanted inference.served || cat "$out/inference.served.log"
 fi

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Measures tokens per second of a Llama with random weights that vLLM serves, by who does its all-reduces.
 
-Arms: vllm, as vLLM is without multicast; nccl, without its custom all-reduce; plugin, with goccl's plug-in; library,
-the arm nccl with goccl's libnccl.so.2. Each is an engine with its processes. All engines stay up and take turns, and
-only one works at a time. The first one starts alone, so the others find its compiled kernels. A turn generates one
-token for each prompt of a batch, then N + 1: the difference is the time of N decode steps. Round 0 is not counted.
-FILE gets a line of JSON for every turn, and FILE.ARM.log an engine's output. vLLM and goccl must be installed.
+Arms: vllm, as vLLM is without multicast: with FlashInfer installed, FlashInfer's fused all-reduce; custom, its custom
+all-reduce instead; nccl, neither; plugin, custom with goccl's plug-in; library, nccl with goccl's libnccl.so.2. Each is
+an engine with its processes. All engines stay up and take turns, and only one works at a time. The first one starts
+alone, so the others find its compiled kernels. A turn generates one token for each prompt of a batch, then N + 1: the
+difference is the time of N decode steps. Round 0 is not counted. FILE gets a line of JSON for every turn, and
+FILE.ARM.log an engine's output. vLLM and goccl must be installed.
 """
 
 import argparse
@@ -41,12 +42,12 @@ def model(hidden, layers):
 def serve(options):
     """An engine's process: it answers each line of its input, a batch and a seed, by a line on a pipe."""
     from vllm import LLM, SamplingParams
-
     replies = os.fdopen(options.replies, "w", buffering=1)
+    passes = {} if options.serve == "vllm" else {"compilation_config": {"pass_config": {"fuse_allreduce_rms": False}}}
     engine = LLM(options.model, load_format="dummy", skip_tokenizer_init=True, tensor_parallel_size=options.tp,
                  max_model_len=PROMPT + options.steps + 1, max_num_seqs=max(options.batches),
                  kv_cache_memory_bytes=1 << 30, gpu_memory_utilization=0.1, enable_prefix_caching=False,
-                 disable_custom_all_reduce=options.serve in ("nccl", "library"), **json.loads(options.options))
+                 disable_custom_all_reduce=options.serve in ("nccl", "library"), **passes | json.loads(options.options))
     print("{}", file=replies)
     for line in sys.stdin:
         batch, seed = json.loads(line)
@@ -71,7 +72,6 @@ class Engine:
             environment["VLLM_PLUGINS"] = "goccl"
         elif arm == "library":
             import goccl
-
             environment["VLLM_NCCL_SO_PATH"] = os.path.join(goccl.get_lib(), "libnccl.so.2")
         command = [sys.executable, *sys.argv, "--serve", arm, "--replies", str(write), "--model", folder]
         with open(f"{options.json}.{arm}.log", "w") as log:
@@ -115,7 +115,7 @@ def measure(options, engines, end, file):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--json", required=True, metavar="FILE")
-    p.add_argument("--arms", type=lambda s: s.split(","), default=["vllm", "nccl", "plugin", "library"])
+    p.add_argument("--arms", type=lambda s: s.split(","), default=["custom", "plugin", "vllm", "nccl", "library"])
     p.add_argument("--batches", type=lambda s: [int(b) for b in s.split(",")], default=[1, 16, 64])
     for name, default in ("tp", 2), ("hidden", 8192), ("layers", 8), ("steps", 128), ("rounds", 7), ("seconds", 250):
         p.add_argument(f"--{name}", type=int, default=default)
