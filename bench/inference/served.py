@@ -4,9 +4,9 @@
 Arms: vllm, as vLLM is without multicast: with FlashInfer installed, FlashInfer's fused all-reduce; custom, its custom
 all-reduce instead; nccl, neither; plugin, custom with goccl's plug-in; library, nccl with goccl's libnccl.so.2. Each is
 an engine with its processes. All engines stay up and take turns, and only one works at a time. The first one starts
-alone, so the others find its compiled kernels. A turn generates one token for each prompt of a batch, then N + 1: the
-difference is the time of N decode steps. Round 0 is not counted. FILE gets a line of JSON for every turn, and
-FILE.ARM.log an engine's output. vLLM and goccl must be installed.
+alone, so the others find its compiled kernels; starts may take two thirds of the time. A turn generates one token for
+each prompt of a batch, then N + 1: the difference is the time of N decode steps. Round 0 is not counted. FILE gets a
+line of JSON for every turn, and FILE.ARM.log an engine's output. vLLM and goccl must be installed.
 """
 
 import argparse
@@ -133,7 +133,7 @@ def main():
             engines.append(Engine(arm, options, folder))
             stack.callback(engines[-1].kill)
             for e in engines if not ready or arm == options.arms[-1] else []:
-                if e not in ready and e.ask("", begin + options.seconds) is not None:
+                if e not in ready and e.ask("", begin + options.seconds * 2 / 3) is not None:
                     ready.append(e)
                     print(f"{e.arm}: ready {time.monotonic() - begin:.0f} s after the start")
         rows = [r for r in measure(options, ready, begin + options.seconds, file) if r["round"]] if ready else []
