@@ -24,7 +24,8 @@
 #   overlap      .beside: collectives beside GEMMs, .alone: collectives alone, beside NCCL; GEMMs that overlap an
 #                all-gather or a reduce-scatter, beside symm_mem (needs torch; .triton: Triton)
 #   torch        PyTorch on libnccl.so.2: collectives, faults, DDP, FSDP, graphs, beside stock NCCL (needs torch)
-#   inference    all-reduces alone, fused and in a decode step, beside NCCL, symmetric memory, peers (needs torch)
+#   inference    all-reduces alone, fused and in a decode step, beside NCCL, symmetric memory, peers (needs torch);
+#                .served: tokens per second of vLLM, on NCCL and on goccl (needs vLLM)
 #   moe          mixtures of experts beside DeepEP and all_to_all_single; DeepEP's test on goccl.moe (needs torch)
 #   channels     memory channels beside MSCCL++'s tutorial 03
 #   watch        PyTorch jobs that hang, on NCCL and on goccl, and goccl watch on them (needs torch); faults (goccl
