@@ -255,10 +255,13 @@ func (e *Engine) end(cause error) {
 	}
 }
 
+// Ended is the failure or abort that is recorded. It looks for none, so Config.Explain may call it.
+func (e *Engine) Ended() error { return cmp.Or(e.failed.Err(), e.aborted.Err()) }
+
 // Err implements collective.Engine. On a GPU the parts find out here what their kernels report.
 func (e *Engine) Err() error {
 	for range 2 {
-		if err := cmp.Or(e.failed.Err(), e.aborted.Err()); err != nil {
+		if err := e.Ended(); err != nil {
 			return err
 		}
 		err := e.wire.Err()

@@ -34,13 +34,22 @@ func (w *Watchdog) report() *judge.Report {
 		r.Links = e.NetworkLinks()
 	}
 	r.Known = relayed.of(r)
-	if cause := cmp.Or(w.Group.Status.Err(), w.engine.Err()); cause != nil {
+	if cause := cmp.Or(w.Group.Status.Err(), w.ended()); cause != nil {
 		r.Ended = cause.Error()
 		if e := fault.Of(cause); e != nil {
 			r.Cause = e.Verdict
 		}
 	}
 	return r
+}
+
+// ended is the engine's failure or abort. An engine whose Err looks for a failure asks ExplainLate what it is, and so
+// this watchdog; it has Ended, which does not look.
+func (w *Watchdog) ended() error {
+	if e, ok := w.engine.(interface{ Ended() error }); ok {
+		return e.Ended()
+	}
+	return w.engine.Err()
 }
 
 // next reports whether the oldest collective of a record waits for no other work on its stream.

@@ -2,10 +2,14 @@ package watchdog
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/membership"
 	"github.com/goccl/goccl/watch/judge"
@@ -59,6 +63,66 @@ func TestVerdictBlames(t *testing.T) {
 		if v := w.Explain(e); e.Peer != c.want || (v != nil) != (c.seq == e.Seq) || !errors.Is(e, fault.ErrTimeout) {
 			t.Errorf("%s of rank %d on #%d: %v, %v, want rank %d", c.kind, c.rank, c.seq, e, v, c.want)
 		}
+	}
+}
+
+// looking is an engine whose Err looks for a failure, finds one and asks what it is, as engine/hosts does on GPUs.
+type looking struct {
+	collective.Engine
+	w      *Watchdog
+	once   sync.Once
+	failed error
+}
+
+func (l *looking) Ended() error { return l.failed }
+
+func (l *looking) Err() error {
+	l.once.Do(func() {
+		e := &fault.Error{Op: "all_reduce", Peer: -1, Seq: 1, Err: fault.ErrMismatch}
+		e.Verdict = l.w.ExplainLate(e)
+		l.failed = e
+	})
+	return l.failed
+}
+
+// TestExplainWhileTheEngineLooks: the engine's Err waits for the verdict, so nothing on the way to it may call Err.
+func TestExplainWhileTheEngineLooks(t *testing.T) {
+	boot := bootstrap.NewLocalGroup(1)[0]
+	group := membership.New(boot, membership.Config{})
+	defer func() { _ = boot.Close(); group.Wait() }()
+	group.Agreed(&membership.Members{Ranks: make([]membership.Process, 1)})
+	rec := record.Open(record.Meta{ID: 7, Size: 1}, record.Options{Entries: 16})
+	defer rec.Close(false)
+	dev, err := host.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := dev.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = errors.Join(stream.Close(), dev.Close()) }()
+	rec.Enqueued(1, &collective.Request{Collective: collective.AllReduce, Count: 1, Type: datatype.Int8, Stream: stream})
+	w := New(Config{Group: group, Record: rec, Device: dev})
+	w.boot, w.size = boot, 1
+	w.observes.Store(true)
+	l := &looking{w: w}
+	w.engine = l
+	done := make(chan struct{})
+	go func() {
+		_ = l.Err()
+		w.begin(func([]*judge.Report) {})
+		w.long(record.Operation{}, time.Second)
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("Err waits for itself")
+	}
+	w.Close()
+	if v := fault.Of(l.failed).Verdict; v == nil || v.Kind != fault.VerdictMismatch {
+		t.Errorf("the verdict is %v", v)
 	}
 }
 

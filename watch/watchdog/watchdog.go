@@ -232,7 +232,7 @@ func (w *Watchdog) give() {
 func (w *Watchdog) begin(f func(reports []*judge.Report)) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || w.busy || w.engine.Err() != nil {
+	if w.closed || w.busy || w.ended() != nil {
 		return false
 	}
 	w.busy = true
@@ -251,7 +251,7 @@ func (w *Watchdog) long(o record.Operation, waited time.Duration) bool {
 		q := &judge.Question{Me: w.rank, Op: o, Waited: waited, Reports: reports}
 		v := judge.Judge(q)
 		now := w.Record.Find(o.Message, o.Number)
-		if v != nil && (now == nil || now.IsOpen()) && w.engine.Err() == nil {
+		if v != nil && (now == nil || now.IsOpen()) && w.ended() == nil {
 			w.say(v, q.First(v) == w.rank)
 		}
 	})
