@@ -8,7 +8,8 @@
 //
 // Launches of one communicator run one after the other, in the same order on both sides of a pair. In a launch all
 // blocks are resident, and those that send wait only for credits, which depend on no block of this launch. So messages
-// of one launch do not wait for each other.
+// of one launch do not wait for each other. A launch behind one that has failed sends nothing: the peer would take it
+// for what the failed one owes, and name a mismatch.
 #pragma once
 
 #include <collective/reducer.cuh>
@@ -111,6 +112,13 @@ GOCCL_COLD void copyChunk(uint8_t* dst, const uint8_t* src, uint64_t bytes) {
   copyBytes<4>(dst, src, bytes, threadIdx.x, blockDim.x);
 }
 
+// ended says to the first thread of a block whether a launch has failed. The answer comes over PCIe, so a message asks
+// for its first chunk only: a failure of this launch ends the block by itself.
+GOCCL_DEVICE bool ended(const Head& a) {
+  if (threadIdx.x != 0) return false;
+  return (loadRelaxed<Scope::sys>(&a.abort->abort) | loadRelaxed<Scope::sys>(&a.abort->reported)) != statusOk;
+}
+
 // sendAll sends a message's chunks of this lane.
 GOCCL_DEVICE Status sendAll(const Head& a, const Item& item, uint32_t lane) {
   const Ring ring{a, a.links[item.peer], lane};
@@ -118,10 +126,11 @@ GOCCL_DEVICE Status sendAll(const Head& a, const Item& item, uint32_t lane) {
   uint64_t k = ring.counters().sent;
   for (uint64_t i = lane; i < chunks.count; i += a.lanes, ++k) {
     if (__syncthreads_or(threadIdx.x == 0 && ring.awaitCredit(k) != statusOk)) return statusAborted;
+    const bool failed = i == lane && ended(a);
     const uint64_t n = chunks.length(i);
     copyChunk(ring.sendSlot(k) + header, item.at + i * chunks.size, n);
     if (threadIdx.x == 0) ring.label(k, n);
-    __syncthreads();
+    if (__syncthreads_or(failed)) return statusAborted;
     if (threadIdx.x == 0) {
       ring.post(k, n);
       if (item.leads) storeRelease<Scope::gpu>(&ring.counters().passed, i / a.lanes + 1);
@@ -233,7 +242,7 @@ GOCCL_DEVICE Status reduceAll(const Head& a, const Item& item, const Reduction& 
         copyChunk(to.sendSlot(to.counters().sent + done) + header, own, n);
       }
       if (me != a.rank) ring(me).label(ring(me).counters().sent + done, n);
-      __syncthreads();
+      if (__syncthreads_or(done == 0 && ended(a))) return statusAborted;
       if (me != a.rank) ring(me).post(ring(me).counters().sent + done, n);
     }
     Status s = statusOk;

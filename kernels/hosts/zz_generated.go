@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "hosts",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "0ea34c50b767f264c7b0f64c7116a7b772d40df79a4df356843318b477a9c219",
+	Source:   "af09a2db09ffda24fcacdf3f7cd11dae93040cdd7b6ff475cae16a1e1ada77f1",
 	Kernels: []string{
 		"ncclDevKernel_goccl_wire_few_move",
 		"ncclDevKernel_goccl_wire_few_reduce_bfloat16",

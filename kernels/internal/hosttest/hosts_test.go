@@ -23,6 +23,8 @@ var wireEdits = []breakage{
 		`if (r.moves == leads && !mutated("passed is kept")) storeRelaxed`}},
 	{"one of the host", edit{"hosts/wire.cuh", "Source{own + (q ^ local) * stride, whole}",
 		`Source{own + (mutated("one of the host") ? 0 : (q ^ local) * stride), whole}`}},
+	{"sends after a failure", edit{"hosts/wire.cuh", "  if (threadIdx.x != 0) return false;",
+		`  if (threadIdx.x != 0 || mutated("sends after a failure")) return false;`}},
 	{"", edit{"hosts/wire.cuh", "    if (__syncthreads_or(threadIdx.x == 0 && ring.awaitCredit",
 		`    if (mutated("passed is kept") && item.leads && i < a.lanes) sleepNs(3000000);
     if (__syncthreads_or(threadIdx.x == 0 && ring.awaitCredit`}},

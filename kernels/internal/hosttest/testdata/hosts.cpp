@@ -120,6 +120,25 @@ void inRankOrder(Rank& r, uint32_t round) {
   }
 }
 
+// silence: a launch behind one that has failed posts no slot.
+void silence(Network& net) {
+  Rank r(0, net);
+  Memory data(1024);
+  uint64_t before[lanes * slots];
+  for (uint32_t i = 0; i < lanes * slots; ++i) before[i] = loadRelaxed<Scope::sys>(r.links[1].post + i);
+  storeRelaxed<Scope::sys>(&abortBlock()->reported, statusTimeout);
+  r.clear();
+  r.add(sends, data.data, 40, 1, true);
+  r.run();
+  r.clear();
+  r.a.reduction[0] = Reduction{data.data, 0, size, 0, 2, sent, 0};
+  r.a.peers[0] = local, r.a.peers[1] = 1;
+  r.add(reduces, data.data, 40, 0, true);
+  r.run();
+  for (uint32_t i = 0; i < lanes * slots; ++i)
+    CHECK(loadRelaxed<Scope::sys>(r.links[1].post + i) == before[i], "a failed rank posts slot %u", i);
+}
+
 int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     hostWeakAcquire |= std::strcmp(argv[i], "acquire") == 0;
@@ -141,4 +160,5 @@ int main(int argc, char** argv) {
       }
     });
   for (auto& t : ranks) t.join();
+  silence(net);
 }
