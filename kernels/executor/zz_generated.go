@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "02ccfe0ff5a90d109bcb9d7fc20285c295d262911ca2f76aae29faed93500863",
+	Source:   "b692545dd2cda96df42d763f77e082c07497bf85dc9ec885e2061f580cd47484",
 	Kernels: []string{
 		"ncclDevKernel_goccl_execute_bfloat16",
 		"ncclDevKernel_goccl_execute_float16",

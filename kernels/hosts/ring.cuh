@@ -101,6 +101,9 @@ struct RingOf {
     const uint4 v = loadVec(recvSlot(k));
     const uint64_t tag = static_cast<uint64_t>(v.w) << 32 | v.z;
     if (v.x == static_cast<uint32_t>(bytes) && (tag == a.tag || tag == 0 || a.tag == 0)) return statusOk;
+    // Behind a launch that has failed this may be a chunk which that one did not take.
+    const Status before = loadRelaxed<Scope::sys>(&a.abort->reported);
+    if (before != statusOk) return before;
     report(a.abort, statusMismatch, reinterpret_cast<const void*>(uintptr_t{v.x}), 0, peer);
     return statusMismatch;
   }

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "hosts",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "af09a2db09ffda24fcacdf3f7cd11dae93040cdd7b6ff475cae16a1e1ada77f1",
+	Source:   "5ef89a5c1b4fcfce5cc1882022f6f1087266639d21368372fc4e0ddf7240d7fd",
 	Kernels: []string{
 		"ncclDevKernel_goccl_wire_few_move",
 		"ncclDevKernel_goccl_wire_few_reduce_bfloat16",

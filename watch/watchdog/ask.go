@@ -43,8 +43,8 @@ func (w *Watchdog) report() *judge.Report {
 	return r
 }
 
-// ended is the engine's failure or abort. An engine whose Err looks for a failure asks ExplainLate what it is, and so
-// this watchdog; it has Ended, which does not look.
+// ended is the engine's failure or abort. An engine whose Err looks for a failure asks this watchdog for the verdict on
+// it, by ExplainLate; it has Ended, which does not look.
 func (w *Watchdog) ended() error {
 	if e, ok := w.engine.(interface{ Ended() error }); ok {
 		return e.Ended()

@@ -66,7 +66,7 @@ func TestVerdictBlames(t *testing.T) {
 	}
 }
 
-// looking is an engine whose Err looks for a failure, finds one and asks what it is, as engine/hosts does on GPUs.
+// looking is an engine whose Err looks for a failure, finds one and asks for its verdict, as engine/hosts does on GPUs.
 type looking struct {
 	collective.Engine
 	w      *Watchdog

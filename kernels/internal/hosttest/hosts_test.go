@@ -23,6 +23,8 @@ var wireEdits = []breakage{
 		`if (r.moves == leads && !mutated("passed is kept")) storeRelaxed`}},
 	{"one of the host", edit{"hosts/wire.cuh", "Source{own + (q ^ local) * stride, whole}",
 		`Source{own + (mutated("one of the host") ? 0 : (q ^ local) * stride), whole}`}},
+	{"judges after a failure", edit{"hosts/ring.cuh", "    if (before != statusOk) return before;",
+		`    if (before != statusOk && !mutated("judges after a failure")) return before;`}},
 	{"sends after a failure", edit{"hosts/wire.cuh", "  if (threadIdx.x != 0) return false;",
 		`  if (threadIdx.x != 0 || mutated("sends after a failure")) return false;`}},
 	{"", edit{"hosts/wire.cuh", "    if (__syncthreads_or(threadIdx.x == 0 && ring.awaitCredit",

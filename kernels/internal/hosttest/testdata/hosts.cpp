@@ -120,7 +120,7 @@ void inRankOrder(Rank& r, uint32_t round) {
   }
 }
 
-// silence: a launch behind one that has failed posts no slot.
+// silence: a launch behind one that has failed posts no slot, and does not judge what the failed one has left.
 void silence(Network& net) {
   Rank r(0, net);
   Memory data(1024);
@@ -137,6 +137,14 @@ void silence(Network& net) {
   r.run();
   for (uint32_t i = 0; i < lanes * slots; ++i)
     CHECK(loadRelaxed<Scope::sys>(r.links[1].post + i) == before[i], "a failed rank posts slot %u", i);
+  const Link& from = r.links[2];
+  const uint64_t k = from.counters[0].received;
+  storeVec(from.recv + k % slots * slotBytes, make_uint4(39, 0, 7, 0));
+  storeRelease<Scope::sys>(from.flag + k % slots, k / slots + 1);
+  r.clear();
+  r.add(receives, data.data, 40, 2, true);
+  r.run();
+  CHECK(loadRelaxed<Scope::sys>(&abortBlock()->reported) == statusTimeout, "a deadline is called a mismatch");
 }
 
 int main(int argc, char** argv) {
