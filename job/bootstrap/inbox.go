@@ -85,10 +85,7 @@ func (b *inbox) put(k key, data []byte) <-chan struct{} {
 		w.ch <- delivery{index: w.index, data: data}
 		return nil
 	}
-	if q == nil {
-		q = &queue{}
-		b.queues[k] = q
-	}
+	q = b.queue(k)
 	q.messages = append(q.messages, data)
 	p := &b.peers[k.peer]
 	p.queued += len(data)
@@ -120,11 +117,7 @@ func (b *inbox) collect(ctx context.Context, keys []key, got func(i int, data []
 			return i, err
 		}
 		waiters[i] = waiter{ch: ch, index: i}
-		q := b.queues[k]
-		if q == nil {
-			q = &queue{}
-			b.queues[k] = q
-		}
+		q := b.queue(k)
 		q.waiters = append(q.waiters, &waiters[i])
 		p := &b.peers[k.peer]
 		p.waiters++
@@ -158,6 +151,13 @@ func (b *inbox) collect(ctx context.Context, keys []key, got func(i int, data []
 		missing--
 	}
 	return -1, nil
+}
+
+func (b *inbox) queue(k key) *queue {
+	if b.queues[k] == nil {
+		b.queues[k] = &queue{}
+	}
+	return b.queues[k]
 }
 
 // pop takes the oldest message under k, if there is one.

@@ -104,7 +104,7 @@ func (o *overlay) connect(ctx context.Context) error {
 		dialing.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
-			fc, err := o.d.dialPeer(dialCtx, o.c, o.e.rank, peer, o.t, o.ls)
+			fc, err := o.dialPeer(dialCtx, peer, purposeData)
 			if err == nil {
 				o.addNeighbour(peer, fc)
 			} else if dialCtx.Err() == nil {

@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"sync"
@@ -92,26 +91,20 @@ func (r *root) send(list []rootSend) {
 		switch {
 		case fc == nil:
 		case len(s.data) <= 4<<10:
-			r.write(fc, s)
+			_ = fc.within(r.c.timeout, s.kind, 0, 0, s.data)
 		case own:
 			r.wg.Go(func() {
 				others.Wait()
-				r.write(fc, s)
+				_ = fc.within(r.c.timeout, s.kind, 0, 0, s.data)
 			})
 		default:
 			others.Add(1)
 			r.wg.Go(func() {
 				defer others.Done()
-				r.write(fc, s)
+				_ = fc.within(r.c.timeout, s.kind, 0, 0, s.data)
 			})
 		}
 	}
-}
-
-func (r *root) write(fc *frameConn, s rootSend) {
-	ctx, cancel := context.WithTimeout(context.Background(), r.c.timeout)
-	defer cancel()
-	_ = fc.write(ctx, s.kind, 0, 0, s.data) // the connection's reader detects a broken connection
 }
 
 // serve starts the root; ended is called when it is over.
@@ -233,7 +226,7 @@ func (r *root) listen(rank int, fc *frameConn) {
 // data.
 func (r *root) serveLate(rank int, fc *frameConn) {
 	defer fc.close()
-	r.write(fc, rootSend{rank, frameFail, r.a.failure})
+	_ = fc.within(r.c.timeout, frameFail, 0, 0, r.a.failure)
 	_ = fc.c.SetReadDeadline(time.Now().Add(rootLinger))
 	for err := error(nil); err == nil; {
 		_, _, err = fc.read()
