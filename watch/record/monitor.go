@@ -228,11 +228,7 @@ func (w *watch) progress(mark uint64) {
 func (x *Recorder) learn(message bool, next *uint64) {
 	c := &own.header().clock
 	last := x.r.latest(message)
-	from := *next
-	if n := x.mask + 1; last >= n {
-		from = max(from, last-n+1)
-	}
-	from = max(from, last-min(last, 63)) // a sample is enough
+	from := max(*next, last-min(last, x.mask, 63)) // a sample is enough
 	for n := from; n <= last; n++ {
 		o, ok := x.r.operation(message, n, c, nil)
 		if !ok || o.Ended == 0 || o.Started == 0 || o.Sampled {
