@@ -142,8 +142,8 @@ const (
 )
 
 var verdictErrors = [verdicts]error{
-	verdictAuth: fmt.Errorf("%w: the other side refused our secret; all ranks need the same UniqueID, or the same address "+
-		"and GOCCL_SECRET", ErrAuth), verdictWorld: ErrWorldSize, verdictDuplicate: ErrDuplicateRank,
+	verdictAuth: fmt.Errorf("%w: the other side refused our secret; all ranks need the same UniqueID, or the same "+
+		"address and GOCCL_SECRET", ErrAuth), verdictWorld: ErrWorldSize, verdictDuplicate: ErrDuplicateRank,
 	verdictRange: ErrRankRange, verdictProtocol: ErrProtocol, verdictTimeout: ErrTimeout, verdictGaveUp: ErrClosed,
 	verdictAttempt: ErrAttempt,
 }
