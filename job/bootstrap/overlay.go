@@ -268,19 +268,17 @@ func (o *overlay) pollLiveness() {
 func (o *overlay) beat() {
 	// Large jobs use a longer interval: a thousand peers need a thousand frames per beat.
 	interval := max(o.c.heartbeat, time.Duration(len(o.all()))*time.Millisecond)
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	poll := time.NewTicker(livenessInterval)
-	defer poll.Stop()
+	tick := time.Tick(interval)
+	poll := time.Tick(livenessInterval)
 	last := now()
 	for {
 		select {
 		case <-o.stopping:
 			return
-		case <-poll.C:
+		case <-poll:
 			o.pollLiveness()
 			continue
-		case <-tick.C:
+		case <-tick:
 		}
 		t := now()
 		paused := t - last - int64(interval)

@@ -119,17 +119,15 @@ func (r *root) serve(ended func()) {
 
 // supervise sends the status, enforces the lifetime of an unused root, and cleans up.
 func (r *root) supervise() {
-	unused := time.NewTimer(r.c.rootLife)
-	defer unused.Stop()
-	tick := time.NewTicker(statusInterval)
-	defer tick.Stop()
+	unused := time.After(r.c.rootLife)
+	tick := time.Tick(statusInterval)
 	for over := false; !over; {
 		select {
 		case <-r.ended:
 			over = true
-		case <-tick.C:
+		case <-tick:
 			r.step((*assembly).status)
-		case <-unused.C:
+		case <-unused:
 			if !r.joined() {
 				r.fail(-1, verdictOK, fmt.Sprintf("nobody joined within %v", r.c.rootLife))
 			}

@@ -102,22 +102,14 @@ func link(info *nvml.Info, sys sysfs, a, b int) Link {
 		l.Path = PathNVLink
 		return l
 	}
-	switch info.Ancestor[a][b] {
-	case nvml.Internal, nvml.Single:
-		l.Path = PathPIX
-	case nvml.Multiple:
-		l.Path = PathPXB
-	case nvml.HostBridge:
-		l.Path = PathPHB
-	case nvml.Node:
-		l.Path = PathNode
-	case nvml.System:
-		l.Path = PathSys
-	default:
+	if l.Path = levels[info.Ancestor[a][b]]; l.Path == PathUnknown {
 		l.Path = sys.path(info.GPUs[a].BusID, info.GPUs[b].BusID)
 	}
 	return l
 }
+
+var levels = map[nvml.Level]Path{nvml.Internal: PathPIX, nvml.Single: PathPIX, nvml.Multiple: PathPXB,
+	nvml.HostBridge: PathPHB, nvml.Node: PathNode, nvml.System: PathSys}
 
 // readCUDA lists the GPUs that are visible to the CUDA driver.
 func readCUDA() (*nvml.Info, error) {

@@ -67,13 +67,12 @@ func Recorders() []*Recorder {
 
 func monitorLoop(stop, ended chan struct{}) {
 	defer close(ended)
-	t := time.NewTicker(lookEvery)
-	defer t.Stop()
+	t := time.Tick(lookEvery)
 	for {
 		select {
 		case <-stop:
 			return
-		case <-t.C:
+		case <-t:
 		}
 		if monitor.mu.TryLock() { // else somebody opens or closes a communicator: the next look will do
 			list := slices.Clone(monitor.all)
