@@ -3,10 +3,10 @@ package topo
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/goccl/goccl/internal/driver"
 	"github.com/goccl/goccl/internal/driver/nvml"
+	"github.com/goccl/goccl/internal/sysfile"
 )
 
 // Source is the origin of the facts. Tests provide their own.
@@ -35,7 +35,7 @@ func (s Source) Detect(ctx context.Context) (*Machine, error) {
 	if err != nil {
 		m.Notes = append(m.Notes, err.Error())
 	}
-	sys := sysfs{root: s.Root}
+	sys := sysfs{sysfile.Root(s.Root)}
 	m.CPU, m.NUMA = sys.cpu(), sys.numa()
 	if info != nil {
 		m.Driver, m.CUDA = info.Driver, info.CUDA
@@ -120,12 +120,9 @@ func readCUDA() (*nvml.Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	info := &nvml.Info{}
+	info := &nvml.Info{Driver: sysfile.Host.Read("sys/module/nvidia/version")}
 	if info.CUDA, err = driver.Version(); err != nil {
 		return nil, err
-	}
-	if b, err := os.ReadFile("/sys/module/nvidia/version"); err == nil {
-		info.Driver = string(trim(b))
 	}
 	for i := range n {
 		var g nvml.GPU
