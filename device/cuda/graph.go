@@ -42,7 +42,7 @@ func (s *Stream) EndCapture() (*Graph, error) {
 		return nil, err
 	}
 	raw, err := s.d.gpu.ctx.EndCapture(s.raw)
-	return made(s.d, "end capture", &Graph{d: s.d, raw: raw}, err, func() error { return s.d.gpu.ctx.DestroyGraph(raw) })
+	return made(s.d, "end capture", &Graph{d: s.d, raw: raw}, err)
 }
 
 // Capture returns a graph of what enqueue does on the stream, ready to launch.
@@ -90,17 +90,13 @@ func (g *Graph) Nodes() (int, error) {
 // Instantiate makes the graph ready to launch. The Graph may then be closed.
 func (g *Graph) Instantiate() (*Exec, error) {
 	raw, err := g.d.gpu.ctx.Instantiate(g.raw)
-	return made(g.d, "instantiate graph", &Exec{d: g.d, raw: raw}, err,
-		func() error { return g.d.gpu.ctx.DestroyGraphExec(raw) })
+	return made(g.d, "instantiate graph", &Exec{d: g.d, raw: raw}, err)
 }
 
 // Close frees the graph.
-func (g *Graph) Close() error {
-	if !g.d.drop(g) {
-		return nil
-	}
-	return fail(g.d.gpu.ordinal, "close graph", g.d.gpu.ctx.DestroyGraph(g.raw))
-}
+func (g *Graph) Close() error { return g.d.end(g, "close graph") }
+
+func (g *Graph) destroy() error { return g.d.gpu.ctx.DestroyGraph(g.raw) }
 
 // Exec is an instantiated graph, which can be launched any number of times.
 type Exec struct {
@@ -122,9 +118,6 @@ func (x *Exec) Upload(s *Stream) error {
 }
 
 // Close frees the Exec; launches that were enqueued still run.
-func (x *Exec) Close() error {
-	if !x.d.drop(x) {
-		return nil
-	}
-	return fail(x.d.gpu.ordinal, "close graph", x.d.gpu.ctx.DestroyGraphExec(x.raw))
-}
+func (x *Exec) Close() error { return x.d.end(x, "close graph") }
+
+func (x *Exec) destroy() error { return x.d.gpu.ctx.DestroyGraphExec(x.raw) }

@@ -29,8 +29,7 @@ func (d *Device) NewStreamPriority(priority int) (*Stream, error) {
 		return nil, err
 	}
 	raw, err := d.gpu.ctx.NewStream(priority)
-	return made(d, "new stream", &Stream{d: d, raw: raw, owned: true}, err,
-		func() error { return d.gpu.ctx.DestroyStream(raw) })
+	return made(d, "new stream", &Stream{d: d, raw: raw, owned: true}, err)
 }
 
 // WrapStream adopts a CUstream of this GPU's primary context. 0 is the default stream, 1 and 2 are the explicit handles
@@ -67,20 +66,10 @@ func (s *Stream) check() error {
 	return nil
 }
 
-func (s *Stream) done(op string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fail(s.d.gpu.ordinal, op, err)
-}
+func (s *Stream) done(op string, err error) error { return fail(s.d.gpu.ordinal, op, err) }
 
 // doneAt is done of what concerns an address.
-func (s *Stream) doneAt(op string, p device.Ptr, err error) error {
-	if err == nil {
-		return nil
-	}
-	return s.done(fmt.Sprintf("%s at %#x", op, uintptr(p)), err)
-}
+func (s *Stream) doneAt(op string, p device.Ptr, err error) error { return failAt(s.d.gpu.ordinal, op, p, err) }
 
 // Copy enqueues a copy of n bytes. Between GPUs it runs on a copy engine.
 func (s *Stream) Copy(dst, src device.Ptr, n int64) error {
@@ -176,5 +165,7 @@ func (s *Stream) Close() error {
 		return nil
 	}
 	s.d.drop(s)
-	return s.done("close stream", s.d.gpu.ctx.DestroyStream(s.raw))
+	return s.done("close stream", s.destroy())
 }
+
+func (s *Stream) destroy() error { return s.d.gpu.ctx.DestroyStream(s.raw) }
