@@ -45,10 +45,7 @@ func (s *Stream) RecordEvent(e *Event) error { return s.RecordRaw(uintptr(e.raw)
 
 // RecordRaw enqueues an event of the caller, a CUevent of this GPU.
 func (s *Stream) RecordRaw(event uintptr) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	return s.done("record event", s.d.gpu.ctx.RecordEvent(driver.Event(event), s.raw))
+	return s.do("record event", func() error { return s.d.gpu.ctx.RecordEvent(driver.Event(event), s.raw) })
 }
 
 // WaitEvent makes later work wait for e, which may be of another GPU.

@@ -30,10 +30,7 @@ const (
 
 // BeginCapture records later work of the stream into a graph instead of running it.
 func (s *Stream) BeginCapture(m CaptureMode) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	return s.done("begin capture", s.d.gpu.ctx.BeginCapture(s.raw, m))
+	return s.do("begin capture", func() error { return s.d.gpu.ctx.BeginCapture(s.raw, m) })
 }
 
 // EndCapture returns the recorded graph.
@@ -106,10 +103,7 @@ type Exec struct {
 
 // Launch enqueues one launch of the graph on s.
 func (x *Exec) Launch(s *Stream) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	return s.done("launch graph", x.d.gpu.ctx.LaunchGraph(x.raw, s.raw))
+	return s.do("launch graph", func() error { return x.d.gpu.ctx.LaunchGraph(x.raw, s.raw) })
 }
 
 // Upload prepares the first launch.

@@ -72,10 +72,7 @@ func (o *Order) Entered() uint64 { return o.raw.Stream() }
 
 // Leave marks the end of o's work so far, on the stream of the latest Enter.
 func (o *Order) Leave(s *Stream) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	return s.done("leave", s.d.gpu.ctx.Leave(s.raw, o.raw))
+	return s.do("leave", func() error { return s.d.gpu.ctx.Leave(s.raw, o.raw) })
 }
 
 // Idle reports whether all work so far is done. That includes launched graphs, unless they are separate. An Order

@@ -68,6 +68,14 @@ func (s *Stream) check() error {
 
 func (s *Stream) done(op string, err error) error { return fail(s.d.gpu.ordinal, op, err) }
 
+// do enqueues by f, if the stream may be used.
+func (s *Stream) do(op string, f func() error) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	return s.done(op, f())
+}
+
 // doneAt is done of what concerns an address.
 func (s *Stream) doneAt(op string, p device.Ptr, err error) error { return failAt(s.d.gpu.ordinal, op, p, err) }
 
@@ -106,10 +114,7 @@ func (s *Stream) WriteValue64(p device.Ptr, v uint64) error {
 // WaitValue64 makes later work wait until *p >= v by signed difference. Only the store ends that wait, so the caller
 // must ensure that the store can happen.
 func (s *Stream) WaitValue64(p device.Ptr, v uint64) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	return s.done("wait value", s.d.gpu.ctx.WaitValue64(s.raw, driver.Ptr(p), v))
+	return s.do("wait value", func() error { return s.d.gpu.ctx.WaitValue64(s.raw, driver.Ptr(p), v) })
 }
 
 // MemOps is a list of stores and waits that a stream runs in their order, without a kernel. Every store is visible to
