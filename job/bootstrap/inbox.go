@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"sync"
 )
@@ -185,10 +186,7 @@ func (b *inbox) unreachable(k key) error {
 	if err := b.ended[k.space]; err != nil {
 		return err
 	}
-	if err := b.left[spacePeer{k.space, k.peer}]; err != nil {
-		return err
-	}
-	return b.peers[k.peer].gone
+	return cmp.Or(b.left[spacePeer{k.space, k.peer}], b.peers[k.peer].gone)
 }
 
 // remove takes the waiters out of their queues. Waiters that have got a delivery are no longer there.
