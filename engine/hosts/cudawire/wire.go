@@ -17,6 +17,7 @@ import (
 	"github.com/goccl/goccl/engine/hosts/wire"
 	"github.com/goccl/goccl/internal/abort"
 	"github.com/goccl/goccl/internal/tags"
+	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport"
 )
@@ -248,7 +249,7 @@ func (w *Wire) begin(s *cuda.Stream, op wire.Op) error {
 func (w *Wire) launched() {
 	w.idler.launched()
 	w.kicked.Store(true)
-	signal(w.wake)
+	wait.Signal(w.wake)
 }
 
 // ReducesInPlace implements wire.InPlace.
