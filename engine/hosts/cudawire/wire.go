@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -102,10 +103,7 @@ func New(cfg Config) (*Wire, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: %v is not a CUDA device", collective.ErrInvalidArgument, cfg.Device.ID())
 	}
-	most := 0
-	for _, h := range cfg.Bootstrap.Hosts() {
-		most = max(most, h)
-	}
+	most := slices.Max(cfg.Bootstrap.Hosts())
 	n := cfg.Bootstrap.WorldSize()
 	w := &Wire{cfg: cfg, rank: cfg.Bootstrap.Rank(), geo: geometryOf(most + 1), dev: dev, few: new(fewArgs),
 		by:      make([]atomic.Pointer[link], n),
