@@ -68,7 +68,7 @@ type Device struct {
 	closed bool
 }
 
-// object is what is made from a Device. destroy ends it, once.
+// object is a stream, an allocation or another thing that a Device has made. destroy ends it, once.
 type object interface {
 	Close() error
 	destroy() error

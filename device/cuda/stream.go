@@ -77,7 +77,9 @@ func (s *Stream) do(op string, f func() error) error {
 }
 
 // doneAt is done of what concerns an address.
-func (s *Stream) doneAt(op string, p device.Ptr, err error) error { return failAt(s.d.gpu.ordinal, op, p, err) }
+func (s *Stream) doneAt(op string, p device.Ptr, err error) error {
+	return failAt(s.d.gpu.ordinal, op, p, err)
+}
 
 // Copy enqueues a copy of n bytes. Between GPUs it runs on a copy engine.
 func (s *Stream) Copy(dst, src device.Ptr, n int64) error {

@@ -1,4 +1,4 @@
-// Package sysfile reads what Linux tells in the small files of /sys and /proc. What is missing is not known. Its
+// Package sysfile reads the small files of /sys and /proc. Files may be missing: then the fact is not known. Its
 // functions may be called from any goroutine.
 package sysfile
 
