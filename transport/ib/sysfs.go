@@ -135,15 +135,9 @@ func (g gid) worth() int {
 }
 
 func addresses(table []gid) string {
-	if len(table) == 0 {
-		return "none"
+	var list []string
+	for _, g := range table {
+		list = append(list, fmt.Sprintf("%d (%v)", g.index, g.addr))
 	}
-	var b strings.Builder
-	for i, g := range table {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%d (%v)", g.index, g.addr)
-	}
-	return b.String()
+	return cmp.Or(strings.Join(list, ", "), "none")
 }
