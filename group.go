@@ -311,10 +311,8 @@ func (c *Comm) defaultStream() (device.Stream, error) {
 
 // blocks reports whether enqueueing may wait for peers.
 func (p *part) blocks() bool {
-	if p.c.dev.ID().Kind != device.Host {
-		return false
-	}
-	return slices.ContainsFunc(p.reqs, func(r collective.Request) bool { return r.Stream.Raw() == 0 })
+	return p.c.dev.ID().Kind == device.Host &&
+		slices.ContainsFunc(p.reqs, func(r collective.Request) bool { return r.Stream.Raw() == 0 })
 }
 
 // check compares the requests with the peers' if checking is on. The caller holds c.mu until the requests are enqueued.

@@ -2,6 +2,7 @@ package collective
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
@@ -227,6 +228,32 @@ func Batches(seq uint64, reqs []Request, run func(seq uint64, batch []Request) e
 			return err
 		}
 		i = k
+	}
+	return nil
+}
+
+// Joined enqueues the work of a batch on the stream of its first request. The other streams of the batch come before
+// it and wait for it.
+func Joined(batch []Request, work func(s device.Stream) error) error {
+	s := batch[0].Stream
+	var others []device.Stream
+	for i := range batch {
+		if o := batch[i].Stream; o != s && !slices.Contains(others, o) {
+			others = append(others, o)
+		}
+	}
+	for _, o := range others {
+		if err := device.Join(s, o); err != nil {
+			return err
+		}
+	}
+	if err := work(s); err != nil {
+		return err
+	}
+	for _, o := range others {
+		if err := device.Join(o, s); err != nil {
+			return err
+		}
 	}
 	return nil
 }

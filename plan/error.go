@@ -27,20 +27,16 @@ var Nowhere = Pos{-1, -1, -1, -1}
 
 // String returns text like "rank 0, thread block 2, op 5", or "" for the plan as a whole.
 func (p Pos) String() string {
-	var b strings.Builder
+	var list []string
 	for _, part := range []struct {
 		name string
 		v    int
 	}{{"rank", p.Rank}, {"thread block", p.Block}, {"op", p.Op}, {"inner op", p.Inner}} {
-		if part.v < 0 {
-			continue
+		if part.v >= 0 {
+			list = append(list, fmt.Sprintf("%s %d", part.name, part.v))
 		}
-		if b.Len() > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%s %d", part.name, part.v)
 	}
-	return b.String()
+	return strings.Join(list, ", ")
 }
 
 // Error is an error in the text or the structure of a plan. Line and Col (from 1, Col in bytes) are set when the plan

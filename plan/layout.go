@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/bits"
@@ -60,9 +61,7 @@ func (p *Plan) Blocks() (blocks, period int, custom bool) {
 				continue
 			}
 			custom = custom || period != 0 && c != period
-			if period == 0 {
-				period = c
-			}
+			period = cmp.Or(period, c)
 		}
 	}
 	return 1, max(1, period), custom

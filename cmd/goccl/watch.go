@@ -78,8 +78,7 @@ func (c *watchCommand) once(s *streams, w *observe.Watcher) error {
 // terminal gets nothing if there are others.
 func (c *watchCommand) look(ctx context.Context, s *streams, w *observe.Watcher, out *outputs, keys <-chan byte) error {
 	quiet := !terminal(s) && !c.JSON && c.serves()
-	tick := time.NewTicker(c.Every)
-	defer tick.Stop()
+	tick := time.Tick(c.Every)
 	for before := (*observe.Snapshot)(nil); ; {
 		now := w.Look()
 		out.show(ctx, now, before)
@@ -96,7 +95,7 @@ func (c *watchCommand) look(ctx context.Context, s *streams, w *observe.Watcher,
 			if k == 'q' || k == 'Q' {
 				return nil
 			}
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return nil
 		}

@@ -64,11 +64,15 @@ type Device struct {
 	use use
 
 	mu     sync.Mutex
-	live   map[closer]struct{} // open objects made from this Device
+	live   map[object]struct{} // open objects made from this Device
 	closed bool
 }
 
-type closer interface{ Close() error }
+// object is a stream, an allocation or another thing that a Device has made. destroy ends it, once.
+type object interface {
+	Close() error
+	destroy() error
+}
 
 var _ device.Device = (*Device)(nil)
 
@@ -79,7 +83,7 @@ func Open(ordinal int) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Device{gpu: g, live: map[closer]struct{}{}}, nil
+	return &Device{gpu: g, live: map[object]struct{}{}}, nil
 }
 
 // ID is {CUDA, ordinal}.
@@ -101,7 +105,7 @@ func (d *Device) MemoryInfo() (free, total int64, err error) {
 }
 
 // add registers c, so that Close of the Device closes it. It fails if the Device is closed.
-func (d *Device) add(c closer) error {
+func (d *Device) add(c object) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -111,26 +115,34 @@ func (d *Device) add(c closer) error {
 	return nil
 }
 
-// made registers x, which a call of the driver has made, and which undo destroys if the device is closed. err is the
-// error of that call.
-func made[T closer](d *Device, op string, x T, err error, undo func() error) (none T, _ error) {
+// made registers x, which a call of the driver has made, or destroys it if the device is closed. err is the error of
+// that call.
+func made[T object](d *Device, op string, x T, err error) (none T, _ error) {
 	if err != nil {
 		return none, fail(d.gpu.ordinal, op, err)
 	}
 	if err := d.add(x); err != nil {
-		_ = undo()
+		_ = x.destroy()
 		return none, err
 	}
 	return x, nil
 }
 
 // drop unregisters c and reports whether it was still open: exactly one caller gets true.
-func (d *Device) drop(c closer) bool {
+func (d *Device) drop(c object) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, ok := d.live[c]
 	delete(d.live, c)
 	return ok
+}
+
+// end is Close of an object.
+func (d *Device) end(c object, op string) error {
+	if !d.drop(c) {
+		return nil
+	}
+	return fail(d.gpu.ordinal, op, c.destroy())
 }
 
 // open returns nil until Close.
@@ -171,7 +183,7 @@ func (d *Device) Close() error {
 		return nil
 	}
 	d.closed = true
-	var streams, rest []closer
+	var streams, rest []object
 	for c := range d.live {
 		if _, ok := c.(*Stream); ok {
 			streams = append(streams, c)

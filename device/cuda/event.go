@@ -21,10 +21,7 @@ func (d *Device) NewEvent() (*Event, error) {
 		return nil, err
 	}
 	raw, err := d.gpu.event()
-	return made(d, "new event", &Event{d: d, raw: raw}, err, func() error {
-		d.gpu.recycle(raw)
-		return nil
-	})
+	return made(d, "new event", &Event{d: d, raw: raw}, err)
 }
 
 // Record enqueues a new event.
@@ -44,19 +41,11 @@ func (s *Stream) Record() (device.Event, error) {
 }
 
 // RecordEvent enqueues e and replaces its earlier record. It allocates nothing.
-func (s *Stream) RecordEvent(e *Event) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	return s.done("record event", s.d.gpu.ctx.RecordEvent(e.raw, s.raw))
-}
+func (s *Stream) RecordEvent(e *Event) error { return s.RecordRaw(uintptr(e.raw)) }
 
 // RecordRaw enqueues an event of the caller, a CUevent of this GPU.
 func (s *Stream) RecordRaw(event uintptr) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	return s.done("record event", s.d.gpu.ctx.RecordEvent(driver.Event(event), s.raw))
+	return s.do("record event", func() error { return s.d.gpu.ctx.RecordEvent(driver.Event(event), s.raw) })
 }
 
 // WaitEvent makes later work wait for e, which may be of another GPU.
@@ -90,9 +79,9 @@ func (e *Event) Since(start device.Event) (float64, error) {
 }
 
 // Close frees the event; work that waits for it still does.
-func (e *Event) Close() error {
-	if e.d.drop(e) {
-		e.d.gpu.recycle(e.raw)
-	}
+func (e *Event) Close() error { return e.d.end(e, "close event") }
+
+func (e *Event) destroy() error {
+	e.d.gpu.recycle(e.raw)
 	return nil
 }

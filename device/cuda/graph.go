@@ -30,10 +30,7 @@ const (
 
 // BeginCapture records later work of the stream into a graph instead of running it.
 func (s *Stream) BeginCapture(m CaptureMode) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	return s.done("begin capture", s.d.gpu.ctx.BeginCapture(s.raw, m))
+	return s.do("begin capture", func() error { return s.d.gpu.ctx.BeginCapture(s.raw, m) })
 }
 
 // EndCapture returns the recorded graph.
@@ -42,7 +39,7 @@ func (s *Stream) EndCapture() (*Graph, error) {
 		return nil, err
 	}
 	raw, err := s.d.gpu.ctx.EndCapture(s.raw)
-	return made(s.d, "end capture", &Graph{d: s.d, raw: raw}, err, func() error { return s.d.gpu.ctx.DestroyGraph(raw) })
+	return made(s.d, "end capture", &Graph{d: s.d, raw: raw}, err)
 }
 
 // Capture returns a graph of what enqueue does on the stream, ready to launch.
@@ -90,17 +87,13 @@ func (g *Graph) Nodes() (int, error) {
 // Instantiate makes the graph ready to launch. The Graph may then be closed.
 func (g *Graph) Instantiate() (*Exec, error) {
 	raw, err := g.d.gpu.ctx.Instantiate(g.raw)
-	return made(g.d, "instantiate graph", &Exec{d: g.d, raw: raw}, err,
-		func() error { return g.d.gpu.ctx.DestroyGraphExec(raw) })
+	return made(g.d, "instantiate graph", &Exec{d: g.d, raw: raw}, err)
 }
 
 // Close frees the graph.
-func (g *Graph) Close() error {
-	if !g.d.drop(g) {
-		return nil
-	}
-	return fail(g.d.gpu.ordinal, "close graph", g.d.gpu.ctx.DestroyGraph(g.raw))
-}
+func (g *Graph) Close() error { return g.d.end(g, "close graph") }
+
+func (g *Graph) destroy() error { return g.d.gpu.ctx.DestroyGraph(g.raw) }
 
 // Exec is an instantiated graph, which can be launched any number of times.
 type Exec struct {
@@ -110,10 +103,7 @@ type Exec struct {
 
 // Launch enqueues one launch of the graph on s.
 func (x *Exec) Launch(s *Stream) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	return s.done("launch graph", x.d.gpu.ctx.LaunchGraph(x.raw, s.raw))
+	return s.do("launch graph", func() error { return x.d.gpu.ctx.LaunchGraph(x.raw, s.raw) })
 }
 
 // Upload prepares the first launch.
@@ -122,9 +112,6 @@ func (x *Exec) Upload(s *Stream) error {
 }
 
 // Close frees the Exec; launches that were enqueued still run.
-func (x *Exec) Close() error {
-	if !x.d.drop(x) {
-		return nil
-	}
-	return fail(x.d.gpu.ordinal, "close graph", x.d.gpu.ctx.DestroyGraphExec(x.raw))
-}
+func (x *Exec) Close() error { return x.d.end(x, "close graph") }
+
+func (x *Exec) destroy() error { return x.d.gpu.ctx.DestroyGraphExec(x.raw) }

@@ -1,16 +1,13 @@
 package cuda
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/goccl/goccl/internal/driver"
 	"github.com/goccl/goccl/internal/driver/nvml"
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/internal/sysfile"
 )
 
 // Link is the connection by which kernels of one GPU access memory of another. Greater is better.
@@ -109,15 +106,7 @@ func linkOf(own, other string) Link {
 
 // Node returns the NUMA node of the GPU, or -1 if it is not known.
 func (d *Device) Node() int {
-	text, err := os.ReadFile(filepath.Join("/sys/bus/pci/devices", d.gpu.props.BusID, "numa_node"))
-	if err != nil {
-		return -1
-	}
-	node, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return -1
-	}
-	return node
+	return sysfile.Host.Number(-1, "sys/bus/pci/devices", d.gpu.props.BusID, "numa_node")
 }
 
 // Apart returns how far the GPU at a PCI address is from d on PCIe, as NVML knows it; P2PAny if it does not.

@@ -29,9 +29,14 @@ func (a *Allocation) Close() error {
 	return a.free()
 }
 
+func (a *Allocation) destroy() error { return a.free() }
+
 // keep registers a with the device, or frees it if the device is closed.
 func (a *Allocation) keep() (device.Allocation, error) {
-	return made[device.Allocation](a.d, "", a, nil, a.free)
+	if _, err := made(a.d, "", a, nil); err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 // sized returns the GPU for an allocation of a size.
@@ -53,7 +58,6 @@ func (d *Device) Alloc(size int64) (device.Allocation, error) {
 		return d.AllocLegacy(size)
 	}
 	process.mu.Lock()
-	defer process.mu.Unlock()
 	mask := uint64(1) << g.ordinal
 	for o := range process.gpus {
 		if ok, err := driver.CanAccessPeer(o, g.ordinal); err == nil && ok {
@@ -65,11 +69,13 @@ func (d *Device) Alloc(size int64) (device.Allocation, error) {
 		// The driver may refuse the RDMA capability if the peer-memory kernel module is missing.
 		v, err = g.ctx.VMMAlloc(g.ordinal, size, mask, g.setup, false)
 	}
+	if err == nil {
+		process.mappings[v.Ptr] = &mapping{vmm: v, owner: g.ordinal, mask: mask, serial: process.serial.Add(1)}
+	}
+	process.mu.Unlock()
 	if err != nil {
 		return nil, fail(g.ordinal, "alloc", err)
 	}
-	m := &mapping{vmm: v, owner: g.ordinal, mask: mask, serial: process.serial.Add(1)}
-	process.mappings[v.Ptr] = m
 	a := &Allocation{d: d, ptr: device.Ptr(v.Ptr), size: v.Size}
 	a.free = func() error {
 		process.mu.Lock()
@@ -77,10 +83,7 @@ func (d *Device) Alloc(size int64) (device.Allocation, error) {
 		process.mu.Unlock()
 		return failAt(g.ordinal, "free", v.Ptr, g.ctx.VMMFree(v))
 	}
-	return made[device.Allocation](d, "", a, nil, func() error {
-		delete(process.mappings, v.Ptr)
-		return g.ctx.VMMFree(v)
-	})
+	return a.keep()
 }
 
 // AllocLegacy makes zeroed cudaMalloc memory, which other processes map through legacy IPC.

@@ -21,16 +21,13 @@ func (d *Device) LoadModule(image []byte) (*Module, error) {
 		return nil, err
 	}
 	raw, err := d.gpu.ctx.LoadModule(image)
-	return made(d, "load module", &Module{d: d, raw: raw}, err, func() error { return d.gpu.ctx.UnloadModule(raw) })
+	return made(d, "load module", &Module{d: d, raw: raw}, err)
 }
 
 // Close unloads the module, unless it is shared. None of its kernels may be running.
-func (m *Module) Close() error {
-	if !m.d.drop(m) {
-		return nil
-	}
-	return fail(m.d.gpu.ordinal, "unload module", m.d.gpu.ctx.UnloadModule(m.raw))
-}
+func (m *Module) Close() error { return m.d.end(m, "unload module") }
+
+func (m *Module) destroy() error { return m.d.gpu.ctx.UnloadModule(m.raw) }
 
 // Function finds a kernel by its extern "C" name and loads it now, so that no launch loads lazily while other kernels
 // spin.

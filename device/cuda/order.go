@@ -55,7 +55,7 @@ func (d *Device) NewOrder(word device.Ptr, graphs GraphOrder) (*Order, error) {
 	}
 	ev, err := d.gpu.ctx.NewEvent(false) // without timing, which would cost the GPU a time stamp
 	o := &Order{d: d, raw: &driver.Order{Event: ev, Word: driver.Ptr(word), Separate: uint64(graphs)}}
-	return made(d, "new order", o, err, func() error { return d.gpu.ctx.DestroyEvent(ev) })
+	return made(d, "new order", o, err)
 }
 
 // Enter makes later work on s follow o's earlier work.
@@ -72,10 +72,7 @@ func (o *Order) Entered() uint64 { return o.raw.Stream() }
 
 // Leave marks the end of o's work so far, on the stream of the latest Enter.
 func (o *Order) Leave(s *Stream) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	return s.done("leave", s.d.gpu.ctx.Leave(s.raw, o.raw))
+	return s.do("leave", func() error { return s.d.gpu.ctx.Leave(s.raw, o.raw) })
 }
 
 // Idle reports whether all work so far is done. That includes launched graphs, unless they are separate. An Order
@@ -128,12 +125,9 @@ func (o *Order) Wait(ctx context.Context) error {
 
 // Close frees the event; work that waits for it still does. Graphs that contain work of o must not be launched any
 // more. The word may be freed once Idle is true.
-func (o *Order) Close() error {
-	if !o.d.drop(o) {
-		return nil
-	}
-	return fail(o.d.gpu.ordinal, "close order", o.d.gpu.ctx.DestroyEvent(o.raw.Event))
-}
+func (o *Order) Close() error { return o.d.end(o, "close order") }
+
+func (o *Order) destroy() error { return o.d.gpu.ctx.DestroyEvent(o.raw.Event) }
 
 func (o *Order) fits(s *Stream) error {
 	if s.d.gpu != o.d.gpu {

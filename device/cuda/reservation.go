@@ -18,11 +18,8 @@ const page = 2 << 20
 
 // Reserve reserves addresses for VMM memory, rounded up to whole pages.
 func (d *Device) Reserve(size int64) (device.Reservation, error) {
-	g := d.gpu
-	if size <= 0 {
-		return nil, failKind(g.ordinal, "reserve", errSize, "%d bytes", size)
-	}
-	if err := d.open(); err != nil {
+	g, err := d.sized("reserve", size)
+	if err != nil {
 		return nil, err
 	}
 	if !g.props.VMM {

@@ -1,9 +1,8 @@
 package cuda
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"syscall"
 	"unsafe"
@@ -13,11 +12,7 @@ import (
 )
 
 // nonce makes Handle.Unique differ between processes, so that a process recognizes its own handles.
-var nonce = func() uint64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:])
-	return binary.LittleEndian.Uint64(b[:])
-}()
+var nonce = rand.Uint64()
 
 // unique mixes an allocation's number with the nonce (splitmix64's finaliser, a bijection).
 func unique(id uint64) uint64 {

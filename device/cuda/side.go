@@ -76,12 +76,7 @@ func (x *Side) Join(s *Stream) error {
 }
 
 // Close frees the stream and the events once their work is done; it does not wait. Closing twice is harmless.
-func (x *Side) Close() error {
-	if !x.d.drop(x) {
-		return nil
-	}
-	return fail(x.d.gpu.ordinal, "close side", x.destroy())
-}
+func (x *Side) Close() error { return x.d.end(x, "close side") }
 
 func (x *Side) destroy() error {
 	errs := []error{x.stream.Close()}

@@ -29,8 +29,7 @@ func (d *Device) NewStreamPriority(priority int) (*Stream, error) {
 		return nil, err
 	}
 	raw, err := d.gpu.ctx.NewStream(priority)
-	return made(d, "new stream", &Stream{d: d, raw: raw, owned: true}, err,
-		func() error { return d.gpu.ctx.DestroyStream(raw) })
+	return made(d, "new stream", &Stream{d: d, raw: raw, owned: true}, err)
 }
 
 // WrapStream adopts a CUstream of this GPU's primary context. 0 is the default stream, 1 and 2 are the explicit handles
@@ -67,19 +66,19 @@ func (s *Stream) check() error {
 	return nil
 }
 
-func (s *Stream) done(op string, err error) error {
-	if err == nil {
-		return nil
+func (s *Stream) done(op string, err error) error { return fail(s.d.gpu.ordinal, op, err) }
+
+// do enqueues by f, if the stream may be used.
+func (s *Stream) do(op string, f func() error) error {
+	if err := s.check(); err != nil {
+		return err
 	}
-	return fail(s.d.gpu.ordinal, op, err)
+	return s.done(op, f())
 }
 
 // doneAt is done of what concerns an address.
 func (s *Stream) doneAt(op string, p device.Ptr, err error) error {
-	if err == nil {
-		return nil
-	}
-	return s.done(fmt.Sprintf("%s at %#x", op, uintptr(p)), err)
+	return failAt(s.d.gpu.ordinal, op, p, err)
 }
 
 // Copy enqueues a copy of n bytes. Between GPUs it runs on a copy engine.
@@ -117,10 +116,7 @@ func (s *Stream) WriteValue64(p device.Ptr, v uint64) error {
 // WaitValue64 makes later work wait until *p >= v by signed difference. Only the store ends that wait, so the caller
 // must ensure that the store can happen.
 func (s *Stream) WaitValue64(p device.Ptr, v uint64) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	return s.done("wait value", s.d.gpu.ctx.WaitValue64(s.raw, driver.Ptr(p), v))
+	return s.do("wait value", func() error { return s.d.gpu.ctx.WaitValue64(s.raw, driver.Ptr(p), v) })
 }
 
 // MemOps is a list of stores and waits that a stream runs in their order, without a kernel. Every store is visible to
@@ -176,5 +172,7 @@ func (s *Stream) Close() error {
 		return nil
 	}
 	s.d.drop(s)
-	return s.done("close stream", s.d.gpu.ctx.DestroyStream(s.raw))
+	return s.done("close stream", s.destroy())
 }
+
+func (s *Stream) destroy() error { return s.d.gpu.ctx.DestroyStream(s.raw) }

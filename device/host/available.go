@@ -1,17 +1,12 @@
 package host
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/sysfile"
 )
 
 // checkAvailableFrom is the size from which a request is compared with the machine's free memory before any page is
@@ -33,46 +28,20 @@ func checkAvailable(size int64) error {
 // memAvailable is the kernel's estimate in bytes, limited by the process's control group, or -1.
 func memAvailable() int64 {
 	free := int64(-1)
-	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
-		for line := range bytes.Lines(b) {
-			if f := strings.Fields(string(line)); len(f) == 3 && f[0] == "MemAvailable:" {
-				if kb, err := strconv.ParseInt(f[1], 10, 64); err == nil {
-					free = kb << 10
-				}
-				break
-			}
-		}
+	_, text, _ := strings.Cut(sysfile.Host.Read("proc/meminfo"), "\nMemAvailable:")
+	if _, err := fmt.Sscan(text, &free); err == nil {
+		free <<= 10
 	}
-	if limit, used := readNumber("/sys/fs/cgroup/memory.max"), readNumber("/sys/fs/cgroup/memory.current"); limit >= 0 &&
-		used >= 0 {
-		if room := max(0, limit-used); free < 0 || room < free {
-			free = room
-		}
+	const group = sysfile.Host + "sys/fs/cgroup"
+	limit, used := group.Number(-1, "memory.max"), group.Number(-1, "memory.current") // the limit may be "max"
+	if room := int64(max(0, limit-used)); limit >= 0 && used >= 0 && (free < 0 || room < free) {
+		free = room
 	}
 	return free
 }
 
-// readNumber returns the number in a file, or -1 (also for "max").
-func readNumber(path string) int64 {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return -1
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-	if err != nil {
-		return -1
-	}
-	return n
-}
-
 // sharedHugePages reports whether shared memory that requests huge pages may get them.
 var sharedHugePages = sync.OnceValue(func() bool {
-	b, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
-	return err == nil && !strings.Contains(string(b), "[never]") && !strings.Contains(string(b), "[deny]")
+	text := sysfile.Host.Read("sys/kernel/mm/transparent_hugepage/shmem_enabled")
+	return text != "" && !strings.Contains(text, "[never]") && !strings.Contains(text, "[deny]")
 })
-
-func asErrno(err error) unix.Errno {
-	var e unix.Errno
-	errors.As(err, &e)
-	return e
-}

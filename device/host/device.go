@@ -128,7 +128,7 @@ func (d *Device) access(what string, p device.Ptr, f func()) error {
 		return fmt.Errorf("host: %s on %s: %w", what, d.ID(), device.ErrClosed)
 	}
 	defer d.end()
-	if err := guard(what, func() error { f(); return nil }); err != nil {
+	if err := guard(what, f); err != nil {
 		return fmt.Errorf("%w (the device's buffer is at %#x)", err, uintptr(p))
 	}
 	return nil

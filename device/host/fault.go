@@ -44,19 +44,15 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// guard runs f on this goroutine and turns panics and memory faults into errors with the prefix what.
-func guard(what string, f func() error) (err error) {
-	old := debug.SetPanicOnFault(true)
-	defer func() {
-		debug.SetPanicOnFault(old)
-		if v := recover(); v != nil {
-			err = fmt.Errorf("host: %s: %w", what, &PanicError{Value: v, Stack: debug.Stack()})
-		}
-	}()
-	return f()
+// guard runs f as guardKernel does a kernel. Its errors have the prefix what.
+func guard(what string, f func()) error {
+	if err := guardKernel(func(*Block) error { f(); return nil }, nil); err != nil {
+		return fmt.Errorf("host: %s: %w", what, err)
+	}
+	return nil
 }
 
-// guardKernel is guard for a kernel; the caller adds its name.
+// guardKernel runs k on this goroutine and turns panics and memory faults into errors; the caller adds its name.
 func guardKernel(k func(*Block) error, b *Block) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {

@@ -1,11 +1,13 @@
 package host
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -37,35 +39,21 @@ type mapping struct {
 type inode struct{ dev, ino uint64 }
 
 // registry holds all mappings of the process, ordered by address.
-var registry struct {
+var registry = struct {
 	sync.Mutex
 	byBase   []*mapping
 	byInode  map[inode]*mapping
 	byUnique map[uint64]*mapping // registered memory only: the number in an imported handle is not verified
 
 	freed atomic.Uint64 // mappings that have left the registry
-}
-
-func init() {
-	registry.byInode = map[inode]*mapping{}
-	registry.byUnique = map[uint64]*mapping{}
-}
+}{byInode: map[inode]*mapping{}, byUnique: map[uint64]*mapping{}}
 
 // newUnique is never 0. As 64 random bits it distinguishes the allocations of all processes of a machine.
-func newUnique() uint64 {
-	for {
-		if u := rand.Uint64(); u != 0 {
-			return u
-		}
-	}
-}
+func newUnique() uint64 { return 1 + rand.Uint64N(math.MaxUint64) }
 
 // insert adds m. The caller holds the registry lock.
 func insert(m *mapping) {
-	i, _ := slices.BinarySearchFunc(registry.byBase, m.base, func(m *mapping, b uintptr) int {
-		return cmp.Compare(m.base, b)
-	})
-	registry.byBase = slices.Insert(registry.byBase, i, m)
+	registry.byBase = slices.Insert(registry.byBase, above(m.base-1), m)
 	if m.mapped != 0 {
 		registry.byInode[m.inode] = m
 	} else {
@@ -73,16 +61,15 @@ func insert(m *mapping) {
 	}
 }
 
+// above is the place of the first mapping that begins behind p.
+func above(p uintptr) int {
+	return sort.Search(len(registry.byBase), func(i int) bool { return registry.byBase[i].base > p })
+}
+
 // find returns the mapping that holds p, or nil. The caller holds the registry lock. Registered ranges may be nested;
 // the range that begins last wins.
 func find(p uintptr) *mapping {
-	i, _ := slices.BinarySearchFunc(registry.byBase, p, func(m *mapping, b uintptr) int {
-		if m.base <= b {
-			return -1
-		}
-		return 1
-	})
-	for i--; i >= 0; i-- {
+	for i := above(p) - 1; i >= 0; i-- {
 		if m := registry.byBase[i]; p-m.base < uintptr(max(m.size, 1)) { // an empty allocation still has its address
 			return m
 		}
@@ -232,7 +219,7 @@ func mapFD(fd int, mapped int64) (*mapping, error) {
 // outOfMemory adds device.ErrOutOfMemory to the kernel's errors for lack of memory.
 func outOfMemory(err error) error {
 	for _, e := range []unix.Errno{unix.ENOMEM, unix.ENOSPC, unix.EFBIG} {
-		if asErrno(err) == e {
+		if errors.Is(err, e) {
 			return fmt.Errorf("%w (%w)", device.ErrOutOfMemory, err)
 		}
 	}

@@ -195,16 +195,13 @@ func (o *op) skip(err error) {
 	}
 }
 
-func (o *op) copy() error {
-	copy(device.Bytes(o.dst, o.n), device.Bytes(o.src, o.n))
-	return nil
-}
+func (o *op) copy() { copy(device.Bytes(o.dst, o.n), device.Bytes(o.src, o.n)) }
 
-func (o *op) set() error {
+func (o *op) set() {
 	b := device.Bytes(o.dst, o.n)
 	if o.value == 0 {
 		clear(b)
-		return nil
+		return
 	}
 	if len(b) > 0 {
 		b[0] = o.value
@@ -212,7 +209,6 @@ func (o *op) set() error {
 	for n := 1; n < len(b); { // copy the bytes already set behind themselves, at most a cache's worth at a time
 		n += copy(b[n:], b[:min(n, 256<<10)])
 	}
-	return nil
 }
 
 func (q *queue) synchronize(ctx context.Context) error {

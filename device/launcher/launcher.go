@@ -238,11 +238,10 @@ func Raw[T any](p *T) []byte { return plain.Bytes(p) }
 // Watch calls look at intervals, on a goroutine, until it returns false or Quiesce is called.
 func (l *Launcher) Watch(every time.Duration, look func() bool) {
 	l.watch.Go(func() {
-		t := time.NewTicker(every)
-		defer t.Stop()
+		t := time.Tick(every)
 		for {
 			select {
-			case <-t.C:
+			case <-t:
 				if !look() {
 					return
 				}

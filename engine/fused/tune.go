@@ -1,6 +1,7 @@
 package fused
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -15,12 +16,7 @@ import (
 // table is the fastest algorithm by the number of bits of a request's size; "": it was not measured.
 type table [64]string
 
-func (t *table) choose(r *Request) string {
-	if name := t[bits.Len64(uint64(r.Bytes()))]; name != "" {
-		return name
-	}
-	return Apart
-}
+func (t *table) choose(r *Request) string { return cmp.Or(t[bits.Len64(uint64(r.Bytes()))], Apart) }
 
 // Shape is what Tune measures.
 type Shape struct {

@@ -1,6 +1,7 @@
 package fused
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -26,12 +27,7 @@ type Config struct {
 }
 
 func (c *Config) fill() error {
-	if c.RowBytes == 0 {
-		c.RowBytes = 16 << 10
-	}
-	if c.ScratchBytes == 0 {
-		c.ScratchBytes = 16 << 20
-	}
+	c.RowBytes, c.ScratchBytes = cmp.Or(c.RowBytes, 16<<10), cmp.Or(c.ScratchBytes, 16<<20)
 	const most = 4 * MaxHidden
 	if c.RowBytes < 0 || c.RowBytes > most || c.RowBytes%16 != 0 {
 		return bad("rows of %d bytes: want a multiple of 16 up to %d", c.RowBytes, most)
@@ -108,10 +104,7 @@ func (w *Workspace) choose(r *Request) string {
 	if w.gpu == nil || !w.gpu.takes(r, w.cfg) {
 		return Apart
 	}
-	name := r.Algorithm
-	if name == "" {
-		name = w.tuned.choose(r)
-	}
+	name := cmp.Or(r.Algorithm, w.tuned.choose(r))
 	if name == OneShot && r.divides() {
 		return TwoShot
 	}

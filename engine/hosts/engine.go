@@ -168,27 +168,11 @@ func (e *Engine) launch(seq uint64, reqs []collective.Request) error {
 		return e.error(&reqs[0], seq, fmt.Errorf("%w: the stream belongs to a %v device, the communicator to a %v device",
 			collective.ErrInvalidArgument, got, want))
 	}
-	var others []device.Stream
-	for i := range reqs[1:] {
-		if o := reqs[1+i].Stream; o != s && (len(others) == 0 || others[len(others)-1] != o) {
-			others = append(others, o)
-		}
-	}
 	if err := e.order.Enter(s); err != nil {
 		return err
 	}
-	for _, o := range others {
-		if err := device.Join(s, o); err != nil {
-			return err
-		}
-	}
-	if err := e.run(s, seq, reqs); err != nil {
+	if err := collective.Joined(reqs, func(s device.Stream) error { return e.run(s, seq, reqs) }); err != nil {
 		return err
-	}
-	for _, o := range others {
-		if err := device.Join(o, s); err != nil {
-			return err
-		}
 	}
 	return e.order.Leave(s)
 }

@@ -19,11 +19,7 @@ const efficientBlocks = 8
 
 // limits returns the communicator's limits, whose bound by policy is left to the request.
 func (t *terms) limits() limits {
-	l := limits{t.least, t.blocks, t.policy}
-	if l.most == 0 {
-		l.most = math.MaxInt64
-	}
-	return l
+	return limits{t.least, cmp.Or(t.blocks, math.MaxInt64), t.policy}
 }
 
 // stage returns the size of a stage. Only with CTAPolicyZero do messages go through stages.

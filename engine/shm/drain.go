@@ -26,11 +26,10 @@ func (e *Engine) Drain(ctx context.Context) error {
 			close(idle)
 		}()
 	}
-	tick := time.NewTicker(drainPoll)
-	defer tick.Stop()
+	tick := time.Tick(drainPoll)
 	for e.jobs.pending.Load() != 0 {
 		select {
-		case <-tick.C:
+		case <-tick:
 			continue
 		case <-idle:
 		case <-ctx.Done():

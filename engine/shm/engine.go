@@ -158,36 +158,15 @@ func (e *Engine) launch(seq uint64, reqs []collective.Request) error {
 	if err := e.order.Enter(s); err != nil {
 		return err
 	}
-	others := otherStreams(reqs)
-	for _, o := range others {
-		if err := device.Join(s, o); err != nil {
-			return err
-		}
-	}
-	j := e.jobs.take(e, seq, reqs)
-	e.jobs.pending.Add(1)
-	if err := s.Launch(reqs[0].Called().String(), 1, j.run); err != nil {
-		if !j.ran { // a synchronous stream returns the requests' error
+	return collective.Joined(reqs, func(device.Stream) error {
+		j := e.jobs.take(e, seq, reqs)
+		e.jobs.pending.Add(1)
+		err := s.Launch(reqs[0].Called().String(), 1, j.run)
+		if err != nil && !j.ran { // a synchronous stream returns the requests' error
 			e.jobs.pending.Add(-1)
 		}
 		return err
-	}
-	for _, o := range others {
-		if err := device.Join(o, s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func otherStreams(batch []collective.Request) []device.Stream {
-	var out []device.Stream
-	for _, r := range batch[1:] {
-		if s := r.Stream; s != batch[0].Stream && !slices.Contains(out, s) {
-			out = append(out, s)
-		}
-	}
-	return out
+	})
 }
 
 // Follow implements collective.Engine.

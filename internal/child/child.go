@@ -2,6 +2,7 @@
 package child
 
 import (
+	"cmp"
 	"os/exec"
 	"runtime"
 	"syscall"
@@ -24,9 +25,7 @@ func newThread() chan<- func() {
 
 // Start starts cmd. The kernel kills the child when this process ends, however it ends.
 func Start(cmd *exec.Cmd) error {
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
+	cmd.SysProcAttr = cmp.Or(cmd.SysProcAttr, &syscall.SysProcAttr{})
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started := make(chan error)
 	calls <- func() { started <- cmd.Start() }

@@ -60,6 +60,11 @@ func Save(path string, data []byte, stdout io.Writer) (err error) {
 	if err == nil {
 		mode = info.Mode().Perm()
 	}
+	return Replace(path, data, mode)
+}
+
+// Replace puts a new file at path, so that readers see the old one or the whole new one.
+func Replace(path string, data []byte, mode fs.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err

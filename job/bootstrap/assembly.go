@@ -77,7 +77,7 @@ type freePlace struct {
 	places int
 }
 
-// rootSend is a frame for a member.
+// rootSend is a frame for a member, or for all below a branch.
 type rootSend struct {
 	to   int
 	kind frameKind

@@ -58,8 +58,7 @@ type origin [32]byte
 // ownOrigin returns the origin of this process.
 var ownOrigin = sync.OnceValue(func() (o origin) {
 	binary.LittleEndian.PutUint32(o[:], uint32(os.Getpid()))
-	name, _ := os.Hostname()
-	copy(o[4:], name)
+	copy(o[4:], hostname())
 	return o
 })
 

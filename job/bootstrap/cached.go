@@ -154,7 +154,7 @@ func (o *overlay) release(c *outgoing) {
 func (o *overlay) dial(ctx context.Context, c *outgoing) {
 	defer c.cancel()
 	var l *link
-	fc, err := o.d.dialPeer(ctx, o.c, o.e.rank, c.peer, o.t, o.ls)
+	fc, err := o.dialPeer(ctx, c.peer, purposeData)
 	if err == nil {
 		l = o.newLink(c.peer, fc)
 		o.e.mu.Lock()

@@ -240,15 +240,7 @@ const (
 	opSub
 )
 
-func (o collectiveOp) String() string {
-	switch o {
-	case opAllGather:
-		return "AllGather"
-	case opBarrier:
-		return "Barrier"
-	}
-	return "Sub"
-}
+func (o collectiveOp) String() string { return [...]string{"", "AllGather", "Barrier", "Sub"}[o] }
 
 func (g *group) AllGather(ctx context.Context, data []byte) ([][]byte, error) {
 	return g.exchange(ctx, opAllGather, data)

@@ -62,12 +62,14 @@ func openListeners(c *config, ips []netip.Addr) (*listeners, error) {
 	return m, nil
 }
 
-// dialPeer connects to a rank for its data.
-func (d *dialer) dialPeer(ctx context.Context, c *config, rank, peer int, t *table, ls *listeners) (*frameConn,
-	error) {
-	me := greeting{role: roleDialer, world: uint32(len(t.members)), rank: int32(rank), target: int32(peer),
-		session: t.session}
-	return d.dialMember(ctx, c, me, &t.members[peer], ls)
+// dialPeer connects to a rank for a purpose.
+func (o *overlay) dialPeer(ctx context.Context, peer int, p purpose) (*frameConn, error) {
+	return o.d.dialMember(ctx, o.c, o.greeting(peer, p), &o.t.members[peer], o.ls)
+}
+
+func (o *overlay) greeting(peer int, p purpose) greeting {
+	return greeting{role: roleDialer, purpose: p, world: uint32(o.e.size), rank: int32(o.e.rank), target: int32(peer),
+		session: o.t.session}
 }
 
 // dialMember connects to the rank that me names as its target: by its unix socket if that may lead there, else by TCP.

@@ -108,12 +108,10 @@ func (d *dialer) dial(ctx context.Context, targets []target, me greeting, gone t
 				ErrPeerDead, run.count, time.Since(run.since).Round(time.Millisecond), last)
 		}
 		// The jitter spreads the retries of ranks that were rejected together.
-		timer := time.NewTimer(wait/2 + rand.N(wait))
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return nil, greeting{}, fmt.Errorf("%w; last attempt: %w", contextError(ctx), last)
-		case <-timer.C:
+		case <-time.After(wait/2 + rand.N(wait)):
 		}
 	}
 }

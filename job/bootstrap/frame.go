@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,12 +184,8 @@ func (f *frameConn) write(ctx context.Context, kind frameKind, space, tag uint64
 	case <-ctx.Done():
 		return contextError(ctx)
 	}
-	if f.err != nil || ctx.Err() != nil {
-		err := f.err
+	if err := cmp.Or(f.err, contextError(ctx)); err != nil {
 		<-f.turn
-		if err == nil {
-			err = contextError(ctx)
-		}
 		return err
 	}
 	deadline, _ := ctx.Deadline()
@@ -213,6 +210,13 @@ func (f *frameConn) write(ctx context.Context, kind frameKind, space, tag uint64
 		return contextError(ctx)
 	}
 	return err
+}
+
+// within is write that takes limit at most.
+func (f *frameConn) within(limit time.Duration, kind frameKind, space, tag uint64, data []byte) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return f.write(ctx, kind, space, tag, data)
 }
 
 // beat sends a heartbeat if that does not block.

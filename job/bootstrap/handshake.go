@@ -141,27 +141,18 @@ const (
 	verdicts
 )
 
+var verdictErrors = [verdicts]error{
+	verdictAuth: fmt.Errorf("%w: the other side refused our secret; all ranks need the same UniqueID, or the same "+
+		"address and GOCCL_SECRET", ErrAuth), verdictWorld: ErrWorldSize, verdictDuplicate: ErrDuplicateRank,
+	verdictRange: ErrRankRange, verdictProtocol: ErrProtocol, verdictTimeout: ErrTimeout, verdictGaveUp: ErrClosed,
+	verdictAttempt: ErrAttempt,
+}
+
 func (v verdict) err() error {
-	switch v {
-	case verdictOK:
-		return nil
-	case verdictAuth:
-		return fmt.Errorf("%w: the other side refused our secret; all ranks need the same UniqueID, or the same address "+
-			"and GOCCL_SECRET", ErrAuth)
-	case verdictWorld:
-		return ErrWorldSize
-	case verdictDuplicate:
-		return ErrDuplicateRank
-	case verdictRange:
-		return ErrRankRange
-	case verdictTimeout:
-		return ErrTimeout
-	case verdictGaveUp:
-		return ErrClosed
-	case verdictAttempt:
-		return ErrAttempt
+	if v >= verdicts {
+		return ErrProtocol
 	}
-	return ErrProtocol
+	return verdictErrors[v]
 }
 
 func seal(secret []byte, label string, parts ...[]byte) []byte {

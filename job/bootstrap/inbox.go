@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"sync"
 )
@@ -85,10 +86,7 @@ func (b *inbox) put(k key, data []byte) <-chan struct{} {
 		w.ch <- delivery{index: w.index, data: data}
 		return nil
 	}
-	if q == nil {
-		q = &queue{}
-		b.queues[k] = q
-	}
+	q = b.queue(k)
 	q.messages = append(q.messages, data)
 	p := &b.peers[k.peer]
 	p.queued += len(data)
@@ -120,11 +118,7 @@ func (b *inbox) collect(ctx context.Context, keys []key, got func(i int, data []
 			return i, err
 		}
 		waiters[i] = waiter{ch: ch, index: i}
-		q := b.queues[k]
-		if q == nil {
-			q = &queue{}
-			b.queues[k] = q
-		}
+		q := b.queue(k)
 		q.waiters = append(q.waiters, &waiters[i])
 		p := &b.peers[k.peer]
 		p.waiters++
@@ -160,6 +154,13 @@ func (b *inbox) collect(ctx context.Context, keys []key, got func(i int, data []
 	return -1, nil
 }
 
+func (b *inbox) queue(k key) *queue {
+	if b.queues[k] == nil {
+		b.queues[k] = &queue{}
+	}
+	return b.queues[k]
+}
+
 // pop takes the oldest message under k, if there is one.
 func (b *inbox) pop(k key) ([]byte, bool) {
 	q := b.queues[k]
@@ -185,10 +186,7 @@ func (b *inbox) unreachable(k key) error {
 	if err := b.ended[k.space]; err != nil {
 		return err
 	}
-	if err := b.left[spacePeer{k.space, k.peer}]; err != nil {
-		return err
-	}
-	return b.peers[k.peer].gone
+	return cmp.Or(b.left[spacePeer{k.space, k.peer}], b.peers[k.peer].gone)
 }
 
 // remove takes the waiters out of their queues. Waiters that have got a delivery are no longer there.

@@ -228,9 +228,7 @@ func (o *overlay) meets(ctx context.Context, peer int) (bool, error) {
 	if n := o.neighbours[peer]; n != nil {
 		return isHere(n.l.fc), nil
 	}
-	me := greeting{role: roleDialer, purpose: purposeMeet, world: uint32(o.e.size), rank: int32(o.e.rank),
-		target: int32(peer), session: o.t.session}
-	fc, _, err := o.d.dialHere(ctx, o.t.members[peer].unix, me)
+	fc, _, err := o.d.dialHere(ctx, o.t.members[peer].unix, o.greeting(peer, purposeMeet))
 	switch {
 	case err == nil:
 		fc.close()

@@ -104,7 +104,7 @@ func (o *overlay) connect(ctx context.Context) error {
 		dialing.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
-			fc, err := o.d.dialPeer(dialCtx, o.c, o.e.rank, peer, o.t, o.ls)
+			fc, err := o.dialPeer(dialCtx, peer, purposeData)
 			if err == nil {
 				o.addNeighbour(peer, fc)
 			} else if dialCtx.Err() == nil {
@@ -268,19 +268,17 @@ func (o *overlay) pollLiveness() {
 func (o *overlay) beat() {
 	// Large jobs use a longer interval: a thousand peers need a thousand frames per beat.
 	interval := max(o.c.heartbeat, time.Duration(len(o.all()))*time.Millisecond)
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	poll := time.NewTicker(livenessInterval)
-	defer poll.Stop()
+	tick := time.Tick(interval)
+	poll := time.Tick(livenessInterval)
 	last := now()
 	for {
 		select {
 		case <-o.stopping:
 			return
-		case <-poll.C:
+		case <-poll:
 			o.pollLiveness()
 			continue
-		case <-tick.C:
+		case <-tick:
 		}
 		t := now()
 		paused := t - last - int64(interval)

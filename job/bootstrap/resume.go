@@ -215,11 +215,9 @@ func (l *link) resume(cause error) error {
 	ctx, stop := context.WithTimeout(o.ctx, o.c.partition)
 	defer stop()
 	go func() { // a peer that is dead for other reasons, or this rank's end
-		tick := time.NewTicker(probeEvery / 4)
-		defer tick.Stop()
 		for ctx.Err() == nil && l.cause.Load() == nil {
 			select {
-			case <-tick.C:
+			case <-time.After(probeEvery / 4):
 			case <-ctx.Done():
 			}
 		}
@@ -245,12 +243,9 @@ func (l *link) resume(cause error) error {
 // reconnect dials the peer, or waits for it to dial.
 func (l *link) reconnect(ctx context.Context) (*frameConn, error) {
 	o := l.o
-	me := greeting{role: roleDialer, world: uint32(o.e.size), rank: int32(o.e.rank), target: int32(l.peer),
-		session: o.t.session, purpose: purposeResume}
 	if dials(o.e.rank, l.peer, o.e.size) {
-		return o.d.dialMember(ctx, o.c, me, &o.t.members[l.peer], o.ls)
+		return o.dialPeer(ctx, l.peer, purposeResume)
 	}
-	me.purpose = purposeMeet
 	for wait := firstProbe; ; wait = min(2*wait, probeEvery) {
 		select {
 		case fc := <-l.again:
@@ -264,7 +259,7 @@ func (l *link) reconnect(ctx context.Context) (*frameConn, error) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			fc, err := o.d.dialMember(probing, o.c, me, &o.t.members[l.peer], o.ls)
+			fc, err := o.dialPeer(probing, l.peer, purposeMeet)
 			if err == nil {
 				fc.close()
 			}

@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"sync"
@@ -92,26 +91,20 @@ func (r *root) send(list []rootSend) {
 		switch {
 		case fc == nil:
 		case len(s.data) <= 4<<10:
-			r.write(fc, s)
+			_ = fc.within(r.c.timeout, s.kind, 0, 0, s.data)
 		case own:
 			r.wg.Go(func() {
 				others.Wait()
-				r.write(fc, s)
+				_ = fc.within(r.c.timeout, s.kind, 0, 0, s.data)
 			})
 		default:
 			others.Add(1)
 			r.wg.Go(func() {
 				defer others.Done()
-				r.write(fc, s)
+				_ = fc.within(r.c.timeout, s.kind, 0, 0, s.data)
 			})
 		}
 	}
-}
-
-func (r *root) write(fc *frameConn, s rootSend) {
-	ctx, cancel := context.WithTimeout(context.Background(), r.c.timeout)
-	defer cancel()
-	_ = fc.write(ctx, s.kind, 0, 0, s.data) // the connection's reader detects a broken connection
 }
 
 // serve starts the root; ended is called when it is over.
@@ -126,17 +119,15 @@ func (r *root) serve(ended func()) {
 
 // supervise sends the status, enforces the lifetime of an unused root, and cleans up.
 func (r *root) supervise() {
-	unused := time.NewTimer(r.c.rootLife)
-	defer unused.Stop()
-	tick := time.NewTicker(statusInterval)
-	defer tick.Stop()
+	unused := time.After(r.c.rootLife)
+	tick := time.Tick(statusInterval)
 	for over := false; !over; {
 		select {
 		case <-r.ended:
 			over = true
-		case <-tick.C:
+		case <-tick:
 			r.step((*assembly).status)
-		case <-unused.C:
+		case <-unused:
 			if !r.joined() {
 				r.fail(-1, verdictOK, fmt.Sprintf("nobody joined within %v", r.c.rootLife))
 			}
@@ -233,7 +224,7 @@ func (r *root) listen(rank int, fc *frameConn) {
 // data.
 func (r *root) serveLate(rank int, fc *frameConn) {
 	defer fc.close()
-	r.write(fc, rootSend{rank, frameFail, r.a.failure})
+	_ = fc.within(r.c.timeout, frameFail, 0, 0, r.a.failure)
 	_ = fc.c.SetReadDeadline(time.Now().Add(rootLinger))
 	for err := error(nil); err == nil; {
 		_, _, err = fc.read()

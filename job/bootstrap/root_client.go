@@ -160,9 +160,7 @@ func (rc *rootClient) send(kind frameKind, tag uint64, data []byte) error {
 
 // pass sends a frame about another rank, if space is not 0 (branch).
 func (rc *rootClient) pass(kind frameKind, space, tag uint64, data []byte) error {
-	ctx, cancel := context.WithTimeout(context.Background(), rc.timeout)
-	defer cancel()
-	return rc.fc.write(ctx, kind, space, tag, data)
+	return rc.fc.within(rc.timeout, kind, space, tag, data)
 }
 
 func (rc *rootClient) close() {

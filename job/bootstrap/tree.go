@@ -23,14 +23,9 @@ type branch struct {
 
 	mu    sync.Mutex
 	below map[int]*frameConn
-	sent  []outFrame // what a rank that comes late must get
+	sent  []rootSend // what a rank that comes late must get
 	over  bool
 	wg    sync.WaitGroup
-}
-
-type outFrame struct {
-	kind frameKind
-	data []byte
 }
 
 func (b *branch) admit(them greeting) verdict {
@@ -62,24 +57,17 @@ func (b *branch) enter(fc *frameConn, them greeting) {
 	}
 	b.below[int(them.rank)] = fc
 	for _, s := range b.sent {
-		b.send(fc, s)
+		_ = fc.within(b.c.timeout, s.kind, 0, 0, s.data)
 	}
 	b.wg.Go(func() { b.serve(fc, int(them.rank)) })
 }
 
-func (b *branch) send(fc *frameConn, s outFrame) {
-	ctx, cancel := context.WithTimeout(context.Background(), b.c.timeout)
-	defer cancel()
-	_ = fc.write(ctx, s.kind, 0, 0, s.data) // serve finds a broken connection
-}
-
 // down passes a frame to the ranks below.
 func (b *branch) down(kind frameKind, data []byte) {
-	s := outFrame{kind, data}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if kind != frameStatus {
-		b.sent = append(b.sent, s)
+		b.sent = append(b.sent, rootSend{kind: kind, data: data})
 	}
 	if kind == frameGo || kind == frameFail {
 		b.over = true
@@ -87,7 +75,7 @@ func (b *branch) down(kind frameKind, data []byte) {
 	var wg sync.WaitGroup
 	for _, fc := range b.below {
 		if fc != nil {
-			wg.Go(func() { b.send(fc, s) })
+			wg.Go(func() { _ = fc.within(b.c.timeout, kind, 0, 0, data) })
 		}
 	}
 	wg.Wait()
@@ -122,20 +110,17 @@ func (b *branch) close() {
 	b.over = true
 	below := slices.Collect(maps.Values(b.below))
 	b.mu.Unlock()
-	late := time.AfterFunc(rootLinger, func() {
+	hangUp := func() {
 		for _, fc := range below {
 			if fc != nil {
 				fc.close()
 			}
 		}
-	})
+	}
+	late := time.AfterFunc(rootLinger, hangUp)
 	b.wg.Wait()
 	late.Stop()
-	for _, fc := range below {
-		if fc != nil {
-			fc.close()
-		}
-	}
+	hangUp()
 }
 
 // attach gets a parent from the root, connects to it, and returns the way up.

@@ -187,10 +187,7 @@ func newUniqueID(c *config) (id UniqueID, err error) {
 	if err != nil {
 		return id, err
 	}
-	f := idFields{addr: ls[0].Addr().(*net.TCPAddr).AddrPort(), maker: ownOrigin()}
-	for _, l := range ls[1:] {
-		f.more = append(f.more, l.Addr().(*net.TCPAddr).AddrPort().Addr())
-	}
+	f := idFields{addr: ls[0].Addr().(*net.TCPAddr).AddrPort(), more: addresses(ls[1:]), maker: ownOrigin()}
 	_, _ = rand.Read(f.secret[:]) // never fails
 	id = f.encode()
 	r := newRoot(c, ls, f.secret[:], ls[0].Addr().String(), attempt{})

@@ -47,8 +47,7 @@ func (g *Group) BeginJoint(ctx context.Context, op string) (context.Context, *Jo
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		looks, quit := g.stoppedLooks()
-		defer quit()
+		looks := g.stoppedLooks()
 		since := map[int]time.Time{} // peers that are stopped
 		for {
 			peer, changed := g.Agreement.Calling(j.number.Load())
@@ -111,12 +110,11 @@ func (g *Group) Bound(ctx context.Context, op string) (bounded context.Context, 
 }
 
 // stoppedLooks tells when to look for stopped peers: never without OpTimeout.
-func (g *Group) stoppedLooks() (looks <-chan time.Time, quit func()) {
+func (g *Group) stoppedLooks() <-chan time.Time {
 	if g.OpTimeout <= 0 {
-		return nil, func() {}
+		return nil
 	}
-	t := time.NewTicker(max(g.OpTimeout/8, 10*time.Millisecond))
-	return t.C, t.Stop
+	return time.Tick(max(g.OpTimeout/8, 10*time.Millisecond))
 }
 
 // stoppedFor looks which peers of this host are stopped. It returns an error that names one that has been so for some

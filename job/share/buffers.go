@@ -114,11 +114,9 @@ func (b *Buffers) Await(p device.Ptr, n int64, at []uint64, limit time.Duration)
 		return false
 	}
 	if a := b.find(p, n, 0); a != nil {
-		t := time.NewTimer(limit)
-		defer t.Stop()
 		select {
 		case <-a.decided:
-		case <-t.C:
+		case <-time.After(limit):
 		case <-b.ctx.Done():
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/transport/wire"
 )
 
@@ -22,10 +23,7 @@ const (
 // later gives the background goroutine a task. The caller holds mu.
 func (b *Buffers) later(task func()) {
 	b.tasks = append(b.tasks, task)
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
+	wait.Signal(b.wake)
 }
 
 // work runs the tasks. Messages keep their order, and neither At nor a receiver waits for a peer.

@@ -115,8 +115,6 @@ func (w *Window) Await() (bool, error) {
 	select {
 	case <-w.decided:
 	default:
-		t := time.NewTimer(g.limit)
-		defer t.Stop()
 		ctx := g.ctx
 		if g.shape.bound != nil {
 			bounded, stop := g.shape.bound(ctx)
@@ -130,7 +128,7 @@ func (w *Window) Await() (bool, error) {
 				return false, cause
 			}
 			return false, fmt.Errorf("%w while it waited for window %d", fault.ErrAborted, w.number)
-		case <-t.C:
+		case <-time.After(g.limit):
 			return false, w.late()
 		}
 	}

@@ -3,10 +3,10 @@ package topo
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/goccl/goccl/internal/driver"
 	"github.com/goccl/goccl/internal/driver/nvml"
+	"github.com/goccl/goccl/internal/sysfile"
 )
 
 // Source is the origin of the facts. Tests provide their own.
@@ -35,7 +35,7 @@ func (s Source) Detect(ctx context.Context) (*Machine, error) {
 	if err != nil {
 		m.Notes = append(m.Notes, err.Error())
 	}
-	sys := sysfs{root: s.Root}
+	sys := sysfs{sysfile.Root(s.Root)}
 	m.CPU, m.NUMA = sys.cpu(), sys.numa()
 	if info != nil {
 		m.Driver, m.CUDA = info.Driver, info.CUDA
@@ -102,22 +102,14 @@ func link(info *nvml.Info, sys sysfs, a, b int) Link {
 		l.Path = PathNVLink
 		return l
 	}
-	switch info.Ancestor[a][b] {
-	case nvml.Internal, nvml.Single:
-		l.Path = PathPIX
-	case nvml.Multiple:
-		l.Path = PathPXB
-	case nvml.HostBridge:
-		l.Path = PathPHB
-	case nvml.Node:
-		l.Path = PathNode
-	case nvml.System:
-		l.Path = PathSys
-	default:
+	if l.Path = levels[info.Ancestor[a][b]]; l.Path == PathUnknown {
 		l.Path = sys.path(info.GPUs[a].BusID, info.GPUs[b].BusID)
 	}
 	return l
 }
+
+var levels = map[nvml.Level]Path{nvml.Internal: PathPIX, nvml.Single: PathPIX, nvml.Multiple: PathPXB,
+	nvml.HostBridge: PathPHB, nvml.Node: PathNode, nvml.System: PathSys}
 
 // readCUDA lists the GPUs that are visible to the CUDA driver.
 func readCUDA() (*nvml.Info, error) {
@@ -128,12 +120,9 @@ func readCUDA() (*nvml.Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	info := &nvml.Info{}
+	info := &nvml.Info{Driver: sysfile.Host.Read("sys/module/nvidia/version")}
 	if info.CUDA, err = driver.Version(); err != nil {
 		return nil, err
-	}
-	if b, err := os.ReadFile("/sys/module/nvidia/version"); err == nil {
-		info.Driver = string(trim(b))
 	}
 	for i := range n {
 		var g nvml.GPU

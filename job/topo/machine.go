@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+
+	"github.com/goccl/goccl/internal/sysfile"
 )
 
 // Machine is one host.
@@ -203,7 +205,9 @@ func (n *NIC) path(gpu int) Path {
 // adapter is the path of its PCI device in sysfs (transport.NIC.PCI). Adapters of unknown place are farther than all
 // others; if no distance is known, all are nearest. Ranks whose devices have the same nearest adapters share them in
 // turn.
-func Nearest(busID string, adapters []string) []int { return sysfs{"/"}.nearest(busID, adapters) }
+func Nearest(busID string, adapters []string) []int {
+	return sysfs{sysfile.Host}.nearest(busID, adapters)
+}
 
 func (s sysfs) nearest(busID string, adapters []string) []int {
 	best := PathSys + 1

@@ -1,55 +1,23 @@
 package topo
 
 import (
-	"bytes"
 	"cmp"
 	"math"
-	"os"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"sort"
 	"strconv"
 	"strings"
+
+	"github.com/goccl/goccl/internal/sysfile"
 )
 
 // sysfs reads /sys and /proc under a root. Missing files mean unknown facts.
-type sysfs struct{ root string }
-
-func trim(b []byte) []byte { return bytes.TrimSpace(b) }
-
-func (s sysfs) read(elem ...string) string {
-	b, err := os.ReadFile(filepath.Join(append([]string{s.root}, elem...)...))
-	if err != nil {
-		return ""
-	}
-	return string(trim(b))
-}
-
-func (s sysfs) list(elem ...string) []string {
-	entries, err := os.ReadDir(filepath.Join(append([]string{s.root}, elem...)...))
-	if err != nil {
-		return nil
-	}
-	names := make([]string, 0, len(entries))
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
-}
-
-// number returns def if the file is missing or has no number.
-func (s sysfs) number(def int, elem ...string) int {
-	n, err := strconv.Atoi(s.read(elem...))
-	if err != nil {
-		return def
-	}
-	return n
-}
+type sysfs struct{ sysfile.Root }
 
 func (s sysfs) cpu() CPU {
 	c := CPU{}
-	for line := range strings.Lines(s.read("proc/cpuinfo")) {
+	for line := range strings.Lines(s.Read("proc/cpuinfo")) {
 		key, value, _ := strings.Cut(line, ":")
 		switch strings.TrimSpace(key) {
 		case "processor":
@@ -65,13 +33,13 @@ func (s sysfs) cpu() CPU {
 func (s sysfs) numa() []NUMA {
 	const dir = "sys/devices/system/node"
 	var nodes []NUMA
-	for _, name := range s.list(dir) {
+	for _, name := range s.Names(dir) {
 		id, err := strconv.Atoi(strings.TrimPrefix(name, "node"))
 		if err != nil || !strings.HasPrefix(name, "node") {
 			continue
 		}
-		n := NUMA{Node: id, CPUs: s.read(dir, name, "cpulist")}
-		for line := range strings.Lines(s.read(dir, name, "meminfo")) {
+		n := NUMA{Node: id, CPUs: s.Read(dir, name, "cpulist")}
+		for line := range strings.Lines(s.Read(dir, name, "meminfo")) {
 			if f := strings.Fields(line); len(f) >= 4 && f[2] == "MemTotal:" {
 				kib, _ := strconv.ParseInt(f[3], 10, 64)
 				n.MemoryMiB = kib >> 10
@@ -86,9 +54,9 @@ func (s sysfs) numa() []NUMA {
 // pcieGBps is the bandwidth of a device's PCIe link at its highest speed: lanes × transfers a second, of which 128 of
 // 130 bits are data (8 of 10 before PCIe 3).
 func (s sysfs) pcieGBps(bus string) float64 {
-	text, _, _ := strings.Cut(s.read("sys/bus/pci/devices", bus, "max_link_speed"), " ")
+	text, _, _ := strings.Cut(s.Read("sys/bus/pci/devices", bus, "max_link_speed"), " ")
 	speed, err := strconv.ParseFloat(text, 64) // GT/s
-	lanes := s.number(0, "sys/bus/pci/devices", bus, "max_link_width")
+	lanes := s.Number(0, "sys/bus/pci/devices", bus, "max_link_width")
 	if bus == "" || err != nil || speed <= 0 || lanes <= 0 || lanes > 32 {
 		return 0
 	}
@@ -103,11 +71,11 @@ func (s sysfs) pciNUMA(bus string) int {
 	if bus == "" {
 		return -1
 	}
-	return s.number(-1, "sys/bus/pci/devices", bus, "numa_node")
+	return s.Number(-1, "sys/bus/pci/devices", bus, "numa_node")
 }
 
 // NUMANode returns the NUMA node of the device at a PCI address like "0000:3b:00.0", or -1 when it is not known.
-func NUMANode(busID string) int { return sysfs{"/"}.pciNUMA(busID) }
+func NUMANode(busID string) int { return sysfs{sysfile.Host}.pciNUMA(busID) }
 
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
@@ -116,11 +84,7 @@ func (s sysfs) chain(bus string) (host string, bridges []string) {
 	if bus == "" {
 		return "", nil
 	}
-	dir, err := filepath.EvalSymlinks(filepath.Join(s.root, "sys/bus/pci/devices", bus))
-	if err != nil {
-		return "", nil
-	}
-	for _, part := range strings.Split(dir, "/") {
+	for part := range strings.SplitSeq(s.Resolve("sys/bus/pci/devices", bus), "/") {
 		switch {
 		case strings.HasPrefix(part, "pci"):
 			host, bridges = part, nil
@@ -164,22 +128,22 @@ func (s sysfs) path(a, b string) Path {
 func (s sysfs) nics() []NIC {
 	nics := []NIC{}
 	rdma := map[string]string{} // bus id → verbs device
-	for _, dev := range s.list("sys/class/infiniband") {
+	for _, dev := range s.Names("sys/class/infiniband") {
 		if bus := s.busOf("sys/class/infiniband", dev); bus != "" {
 			rdma[bus] = dev
 		}
 	}
 	seen := map[string]bool{}
-	for _, name := range s.list("sys/class/net") {
-		if _, err := os.Stat(filepath.Join(s.root, "sys/class/net", name, "device")); err != nil {
+	for _, name := range s.Names("sys/class/net") {
+		if s.Resolve("sys/class/net", name, "device") == "" {
 			continue
 		}
 		n := NIC{Name: name, Kind: "ethernet", BusID: s.busOf("sys/class/net", name),
-			Up: s.read("sys/class/net", name, "operstate") == "up"}
-		if s.number(1, "sys/class/net", name, "type") == 32 {
+			Up: s.Read("sys/class/net", name, "operstate") == "up"}
+		if s.Number(1, "sys/class/net", name, "type") == 32 {
 			n.Kind = "infiniband"
 		}
-		if speed := s.number(0, "sys/class/net", name, "speed"); speed > 0 {
+		if speed := s.Number(0, "sys/class/net", name, "speed"); speed > 0 {
 			n.SpeedMbps = speed
 		}
 		n.NUMA, n.RDMA = s.pciNUMA(n.BusID), rdma[n.BusID]
@@ -187,17 +151,17 @@ func (s sysfs) nics() []NIC {
 		nics = append(nics, n)
 	}
 	// Verbs devices without a network interface (InfiniBand without IPoIB).
-	for _, dev := range s.list("sys/class/infiniband") {
+	for _, dev := range s.Names("sys/class/infiniband") {
 		if seen[dev] {
 			continue
 		}
 		bus := s.busOf("sys/class/infiniband", dev)
 		n := NIC{Name: dev, Kind: "infiniband", BusID: bus, NUMA: s.pciNUMA(bus), RDMA: dev}
-		n.Up = strings.Contains(s.read("sys/class/infiniband", dev, "ports/1/state"), "ACTIVE")
-		if s.read("sys/class/infiniband", dev, "ports/1/link_layer") == "Ethernet" {
+		n.Up = strings.Contains(s.Read("sys/class/infiniband", dev, "ports/1/state"), "ACTIVE")
+		if s.Read("sys/class/infiniband", dev, "ports/1/link_layer") == "Ethernet" {
 			n.Kind = "ethernet"
 		}
-		if rate, _, ok := strings.Cut(s.read("sys/class/infiniband", dev, "ports/1/rate"), " "); ok {
+		if rate, _, ok := strings.Cut(s.Read("sys/class/infiniband", dev, "ports/1/rate"), " "); ok {
 			gbps, _ := strconv.Atoi(rate)
 			n.SpeedMbps = gbps * 1000
 		}
@@ -208,9 +172,5 @@ func (s sysfs) nics() []NIC {
 
 // busOf returns the PCI address of a class device; virtio and similar devices are found through their parents.
 func (s sysfs) busOf(class, name string) string {
-	dir, err := filepath.EvalSymlinks(filepath.Join(s.root, class, name, "device"))
-	if err != nil {
-		return ""
-	}
-	return pciOf(dir)
+	return pciOf(s.Resolve(class, name, "device"))
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/internal/driver/nvml"
+	"github.com/goccl/goccl/internal/sysfile"
 	"github.com/goccl/goccl/test/mutate"
 )
 
@@ -288,7 +289,7 @@ func TestDetectFromFakeSys(t *testing.T) {
 }
 
 func TestNearest(t *testing.T) {
-	s := sysfs{fakeSys(t)}
+	s := sysfs{sysfile.Root(fakeSys(t))}
 	const far, near, none = "/sys/devices/pci0000:40/0000:40:01.0/0000:41:00.0",
 		"/sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0/0000:19:01.0/0000:1b:00.0/virtio3", ""
 	for _, c := range []struct {
@@ -318,7 +319,7 @@ func TestSwitchedLinks(t *testing.T) {
 		info.P2P = append(info.P2P, []bool{true, true})
 		info.Ancestor = append(info.Ancestor, []nvml.Level{nvml.Node, nvml.Node})
 	}
-	if l := link(info, sysfs{root: t.TempDir()}, 0, 1); l.String() != "NV2" || !l.P2P {
+	if l := link(info, sysfs{sysfile.Root(t.TempDir())}, 0, 1); l.String() != "NV2" || !l.P2P {
 		t.Errorf("%+v", l)
 	}
 }

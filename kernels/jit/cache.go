@@ -3,11 +3,11 @@ package jit
 import (
 	"bytes"
 	"crypto/sha256"
-	"io"
 	"os"
 	"path/filepath"
 	"syscall"
 
+	"github.com/goccl/goccl/internal/regular"
 	"github.com/goccl/goccl/internal/setting"
 )
 
@@ -55,12 +55,7 @@ func (d *diskCache) load(key string) []byte {
 	if d == nil {
 		return nil
 	}
-	f, err := os.Open(d.path(key))
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = f.Close() }()
-	all, err := io.ReadAll(io.LimitReader(f, maxEntry))
+	all, err := regular.Read(d.path(key), maxEntry)
 	if err != nil {
 		return nil
 	}
@@ -73,24 +68,10 @@ func (d *diskCache) load(key string) []byte {
 	return nil
 }
 
-// store writes an entry to a temporary file and renames it, so that a reader sees all of it or nothing.
+// store writes an entry. A reader sees all of it or nothing.
 func (d *diskCache) store(key string, data []byte) {
-	if d == nil || len(data) == 0 {
-		return
-	}
-	f, err := os.CreateTemp(d.dir, "new-*")
-	if err != nil {
-		return
-	}
-	sum := sha256.Sum256(data)
-	_, err = f.Write(append(sum[:], data...))
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), d.path(key))
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
+	if d != nil && len(data) > 0 {
+		sum := sha256.Sum256(data)
+		_ = regular.Replace(d.path(key), append(sum[:], data...), 0o600)
 	}
 }

@@ -1,6 +1,7 @@
 package jit
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -133,10 +134,7 @@ func (c *Compiler) program(r Request) (p nvrtc.Program, ptx bool, err error) {
 	if err != nil {
 		return p, false, err
 	}
-	name := r.Name
-	if name == "" {
-		name = "kernel.cu"
-	}
+	name := cmp.Or(r.Name, "kernel.cu")
 	options := []string{"-arch=" + arch}
 	if !slices.ContainsFunc(r.Options, func(o string) bool { return strings.HasPrefix(strings.TrimLeft(o, "-"), "std") }) {
 		options = append(options, "-std=c++17")

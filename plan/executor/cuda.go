@@ -197,37 +197,14 @@ func (h *cudaEngine) enqueue(l *launch, s *cuda.Stream) error {
 
 // place is step 2, without its copies.
 func (h *cudaEngine) place(l *launch, rewrite bool) (p placement, err error) {
-	x := h.x
-	reachable := [2]bool{true, true}
-	for k, at := range [2]device.Ptr{l.Send, l.Recv} {
-		if (x.program.touched[k] || x.plan.InPlace && x.program.touched[1-k]) && l.owns[k] {
-			_, _, reachable[k] = h.region(at, l.sizes[k])
-		}
+	reach := func(at device.Ptr, n int64) bool {
+		_, _, ok := h.region(at, n)
+		return ok
 	}
-	p = x.place(l, reachable, rewrite)
-	if err := x.meets(&p, l.Op); err != nil {
-		return p, err
-	}
-	if !p.stageIn && !p.stageOut {
-		return p, nil
-	}
-	base, half, err := h.stagingOf(l)
-	if err != nil {
-		return p, err
-	}
-	inAt, outAt := l.layout.Together(x.e.rank)
-	switch {
-	case x.plan.InPlace:
-		p.input, p.output = base.Add(inAt), base.Add(outAt)
-	default:
-		if p.stageIn {
-			p.input = base
-		}
-		if p.stageOut {
-			p.output = base.Add(half)
-		}
-	}
-	return p, nil
+	return h.x.arrange(l, rewrite, reach, func(k int, _ int64) (device.Ptr, error) {
+		base, half, err := h.stagingOf(l)
+		return base.Add(half * int64(k)), err
+	})
 }
 
 // publish sets where peers find this rank's buffers: by region and offset.

@@ -103,11 +103,10 @@ const gpuBulk = gpuBulkStages * (gpuBulkChunk + 8)
 // watchReports polls for waits that timed out on the GPU, so that the other plans and ranks find out without a call.
 func (u *gpu) watchReports(e *Executor) {
 	defer u.watch.Done()
-	t := time.NewTicker(50 * time.Millisecond)
-	defer t.Stop()
+	t := time.Tick(50 * time.Millisecond)
 	for {
 		select {
-		case <-t.C:
+		case <-t:
 			_ = e.Err()
 		case <-u.stop:
 			return

@@ -159,6 +159,35 @@ func (x *ExecutionPlan) place(l *launch, reachable [2]bool, rewrite bool) placem
 	return p
 }
 
+// arrange is place, with the executor's memory where the caller's does not do. reach reports whether peers can access n
+// bytes of the caller; staging returns memory for input (k 0) or output (k 1).
+func (x *ExecutionPlan) arrange(l *launch, rewrite bool, reach func(p device.Ptr, n int64) bool,
+	staging func(k int, n int64) (device.Ptr, error)) (p placement, err error) {
+	reachable := [2]bool{true, true}
+	for k, at := range [2]device.Ptr{l.Send, l.Recv} {
+		if (x.program.touched[k] || x.plan.InPlace && x.program.touched[1-k]) && l.owns[k] {
+			reachable[k] = reach(at, l.sizes[k])
+		}
+	}
+	p = x.place(l, reachable, rewrite)
+	if err := x.meets(&p, l.Op); err != nil {
+		return p, err
+	}
+	if x.plan.InPlace && p.stageIn {
+		inAt, outAt := l.layout.Together(x.e.rank)
+		at, err := staging(0, max(l.sizes[0], l.sizes[1]))
+		p.input, p.output = at.Add(inAt), at.Add(outAt)
+		return p, err
+	}
+	if p.stageIn {
+		p.input, err = staging(0, p.inSize)
+	}
+	if err == nil && p.stageOut {
+		p.output, err = staging(1, p.outSize)
+	}
+	return p, err
+}
+
 // reduction describes which operators a plan supports. It depends on the plan alone, so that all ranks accept, scale or
 // reject the same operators, whichever ranks do the additions.
 type reduction struct {

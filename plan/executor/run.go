@@ -175,40 +175,12 @@ func (r *run) begin() error {
 // arrange places input and output.
 func (r *run) arrange() error {
 	h, x := r.h, r.h.x
-	reachable := [2]bool{true, true}
-	if !h.local {
-		for k, p := range [2]device.Ptr{r.Send, r.Recv} {
-			if (x.program.touched[k] || x.plan.InPlace && x.program.touched[1-k]) && r.owns[k] {
-				reachable[k] = x.e.buffers.Place(p, r.sizes[k], 0, true).Number != 0
-			}
-		}
-	}
 	scalar, rewrite := x.reduction.before(&r.Args, x.e.size)
 	rewrite = rewrite && r.owns[0]
-	r.placement = x.place(&r.launch, reachable, rewrite)
-	if err := x.meets(&r.placement, r.Op); err != nil {
+	reach := func(p device.Ptr, n int64) bool { return h.local || x.e.buffers.Place(p, n, 0, true).Number != 0 }
+	var err error
+	if r.placement, err = x.arrange(&r.launch, rewrite, reach, h.staging); err != nil {
 		return err
-	}
-	inAt, outAt := r.layout.Together(x.e.rank)
-	switch {
-	case x.plan.InPlace && r.stageIn:
-		p, err := h.staging(0, max(r.sizes[0], r.sizes[1]))
-		if err != nil {
-			return err
-		}
-		r.input, r.output = p.Add(inAt), p.Add(outAt)
-	default:
-		var err error
-		if r.stageIn {
-			if r.input, err = h.staging(0, r.inSize); err != nil {
-				return err
-			}
-		}
-		if r.stageOut {
-			if r.output, err = h.staging(1, r.outSize); err != nil {
-				return err
-			}
-		}
 	}
 	if r.owns[0] && r.moveIn {
 		copy(device.Bytes(r.input, r.sizes[0]), device.Bytes(r.Send, r.sizes[0]))
@@ -312,17 +284,11 @@ func (r *run) finish() error {
 // compare checks a peer's record of the launch with the same number, if the peer's arena holds it.
 func (r *run) compare(peer int) error {
 	if r.h.x.e.otherHost(peer) {
-		if !r.h.remote.agrees(peer, r) {
-			return mismatch("rank %d executes the plan with another message size, type or operator", peer)
+		if r.h.remote.agrees(peer, r) {
+			return nil
 		}
-		return nil
-	}
-	rec := r.h.arenas[peer].launch(r.number)
-	if rec.number.Load() != r.number+1 {
-		return nil
-	}
-	sig := rec.signature.Load()
-	if rec.number.Load() != r.number+1 || sig == signature(&r.Args) {
+	} else if rec := r.h.arenas[peer].launch(r.number); rec.number.Load() != r.number+1 ||
+		rec.signature.Load() == signature(&r.Args) || rec.number.Load() != r.number+1 {
 		return nil
 	}
 	return mismatch("rank %d executes the plan with another message size, type or operator", peer)

@@ -2,6 +2,7 @@ package programs
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/goccl/goccl/plan/dsl"
 )
@@ -94,15 +95,6 @@ func leave(from []link, peers []int, tb dsl.Option) {
 	toAll(link.Wait, from, peers, tb)
 }
 
-// inGroups calls f with at most size elements at a time.
-func inGroups[T any](list []T, size int, f func([]T)) {
-	for len(list) > 0 {
-		n := min(size, len(list))
-		f(list[:n])
-		list = list[n:]
-	}
-}
-
 // op returns the option for the reduction operator.
 func (b *builder) op() dsl.Option { return dsl.With(b.o.ReduceOp) }
 
@@ -133,18 +125,18 @@ const maxOthers = 8
 
 // reducePackets adds the packets of every listed scratch chunk to acc, in their order, into dst.
 func (b *builder) reducePackets(r *dsl.Rank, dst, acc dsl.Chunk, packets []dsl.Chunk, tb dsl.Option) {
-	inGroups(packets, maxOthers, func(part []dsl.Chunk) {
+	for part := range slices.Chunk(packets, maxOthers) {
 		r.Reduce(acc, part, dsl.Packet(), dsl.Into(dst), tb, b.op())
 		acc = dst
-	})
+	}
 }
 
 // reduceLocal adds the listed chunks to acc, in their order, into dst.
 func (b *builder) reduceLocal(r *dsl.Rank, dst, acc dsl.Chunk, others []dsl.Chunk, tb dsl.Option) {
-	inGroups(others, maxOthers, func(part []dsl.Chunk) {
+	for part := range slices.Chunk(others, maxOthers) {
 		r.Reduce(acc, part, dsl.Into(dst), tb, b.op())
 		acc = dst
-	})
+	}
 }
 
 // pullReduce adds the same chunk of every listed peer to acc, in their order, into dst. chunk returns the peer's chunk.

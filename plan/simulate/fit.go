@@ -305,12 +305,7 @@ func (p *predictor) predict(machines ...*Machine) ([][]float64, error) {
 func (p *predictor) all(n int, f func(i int) error) error {
 	errs := make([]error, n)
 	p.each(n, func(i int) { errs[i] = f(i) })
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 func inTurn(n int, f func(i int)) {

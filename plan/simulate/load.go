@@ -156,10 +156,8 @@ func (m *model) on(machine *Machine) *model {
 // quick reports whether the quick kernel takes the ops: movements of packets, and nops.
 func quick(code []instr) bool {
 	return !slices.ContainsFunc(code, func(in instr) bool {
-		if in.does == plan.Meets {
-			return false
-		}
-		return in.does != plan.Moves || slices.ContainsFunc(in.flows, func(f flow) bool { return f.class != packetFlow })
+		return in.does != plan.Meets && (in.does != plan.Moves ||
+			slices.ContainsFunc(in.flows, func(f flow) bool { return f.class != packetFlow }))
 	})
 }
 

@@ -188,10 +188,7 @@ func newReport(rows []Measurement, predicted []float64) (out Report) {
 	var errs []float64
 	for i := range rows {
 		row := &rows[i]
-		label := row.Label
-		if label == "" {
-			label = row.Plan.Name
-		}
+		label := cmp.Or(row.Label, row.Plan.Name)
 		off := row.off(predicted[i])
 		e := math.Abs(math.Expm1(off))
 		out.Rows = append(out.Rows, Row{Label: label, Ranks: len(row.Plan.GPUs), Size: row.Size, Measured: row.Micros,

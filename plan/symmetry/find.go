@@ -177,10 +177,10 @@ func (f *finder) complete() bool {
 		m := f.chunks[pl]
 		taken := make([]bool, len(m))
 		for _, to := range m {
-			if to >= 0 && taken[to] {
-				return false
-			}
 			if to >= 0 {
+				if taken[to] {
+					return false
+				}
 				taken[to] = true
 			}
 		}
@@ -267,14 +267,11 @@ func (f *finder) similar(left, right []plan.Place) bool {
 
 // operands visits each place of a movement beside the same place of its image.
 func (p pair) operands(visit func(x, y *plan.Place) bool) bool {
-	for i := range p.left.Src {
-		if !visit(&p.left.Src[i], &p.right.Src[i]) {
-			return false
-		}
-	}
-	for i := range p.left.Dst {
-		if !visit(&p.left.Dst[i], &p.right.Dst[i]) {
-			return false
+	for _, side := range [2][2][]plan.Place{{p.left.Src, p.right.Src}, {p.left.Dst, p.right.Dst}} {
+		for i := range side[0] {
+			if !visit(&side[0][i], &side[1][i]) {
+				return false
+			}
 		}
 	}
 	return true

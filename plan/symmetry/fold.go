@@ -196,12 +196,10 @@ func FoldRanks(tables *plan.Plan, write func(has func(rank int) bool) (*plan.Pla
 		written, count := make([]bool, n), 0
 		for _, rep := range group.Representatives() {
 			for _, r := range sample(gens, int32(rep), orbit) {
-				written[r] = true
-			}
-		}
-		for _, on := range written {
-			if on {
-				count++
+				if !written[r] {
+					written[r] = true
+					count++
+				}
 			}
 		}
 		if orbit > 0 && count > maxSample {

@@ -1,6 +1,7 @@
 package synth
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 
@@ -116,10 +117,7 @@ func (d *direction) mirrors(e *direction) bool {
 
 // first returns the trees in the direction that the collective has.
 func (f family) first() *forest {
-	if f.out != nil {
-		return f.out
-	}
-	return f.back
+	return cmp.Or(f.out, f.back)
 }
 
 // trees returns how many trees each root has, or into how many chunks a pair's data is divided.

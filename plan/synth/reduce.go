@@ -50,10 +50,9 @@ func (p *program) sums(lanes []*lane, result func(root, from, to int) dsl.Chunk)
 func (p *program) add(rank int, sum, own dsl.Chunk, arrived []dsl.Chunk) localWork {
 	return func(b dsl.Option) {
 		acc := own
-		for len(arrived) > 0 {
-			n := min(len(arrived), mostOthers)
-			p.Rank(rank).Reduce(acc, arrived[:n], dsl.Into(sum), b)
-			acc, arrived = sum, arrived[n:]
+		for part := range slices.Chunk(arrived, mostOthers) {
+			p.Rank(rank).Reduce(acc, part, dsl.Into(sum), b)
+			acc = sum
 		}
 	}
 }

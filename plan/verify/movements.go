@@ -245,10 +245,7 @@ func (w *walker) repeats(c *cell, carries *clock) bool {
 	if !w.over(&c.write) {
 		return false
 	}
-	if c.carries == nil {
-		return true
-	}
-	return carries.t.covers(carries.c, c.carries.c) && carries.over.contains(c.carries.over)
+	return c.carries == nil || carries.t.covers(carries.c, c.carries.c) && carries.over.contains(c.carries.over)
 }
 
 // replaces checks that the first packet of a launch at a place may replace the packets of an earlier launch, when all

@@ -113,10 +113,7 @@ func (w *walker) bounded(m *plan.Move, part sub, value int32) error {
 
 // known reports whether an access happens before the walker's and, with visible, is visible to it.
 func (w *walker) known(s stamp, visible bool) bool {
-	if s.comp < 0 || s.comp == w.self && s.t < w.b.phase {
-		return true
-	}
-	return w.covers(s.comp, visible) > s.t
+	return s.comp < 0 || s.comp == w.self && s.t < w.b.phase || w.covers(s.comp, visible) > s.t
 }
 
 // covers returns how many phases of a component the walker knows to be completed, or to be visible. Both the component

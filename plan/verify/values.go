@@ -244,27 +244,31 @@ func (v *values) describe(id int32, launch int, p *plan.Plan) string {
 	if n.terms == 0 {
 		return "nothing defined"
 	}
-	const most = 8
-	var b strings.Builder
+	s := ""
 	if n.terms > 1 {
 		op := string(n.op)
 		if n.op == plan.CallerOp {
 			op = "reduction"
 		}
-		fmt.Fprintf(&b, "%s of ", op)
+		s = op + " of "
 	}
-	for i, l := range v.terms(id, most+1) {
-		if i == most {
-			fmt.Fprintf(&b, ", … (%d in all)", n.terms)
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "rank %d's %s", l.rank, p.ChunkName(int(l.chunk)))
+	var list []string
+	for _, l := range v.terms(id, mostListed+1) {
+		text := fmt.Sprintf("rank %d's %s", l.rank, p.ChunkName(int(l.chunk)))
 		if int(l.launch) != launch {
-			fmt.Fprintf(&b, " of launch %d", l.launch+1)
+			text += fmt.Sprintf(" of launch %d", l.launch+1)
 		}
+		list = append(list, text)
 	}
-	return b.String()
+	return s + listed(list, int(n.terms))
+}
+
+const mostListed = 8 // terms
+
+// listed joins the first terms of n.
+func listed(list []string, n int) string {
+	if n > mostListed {
+		list = append(list[:mostListed], fmt.Sprintf("… (%d in all)", n))
+	}
+	return strings.Join(list, ", ")
 }

@@ -191,21 +191,15 @@ func (v *verifier) wrong(c *cell, pl *plan.Place, part sub, launch int, why stri
 }
 
 func (v *verifier) describeDemand(d *demand) string {
-	const most = 8
 	s := ""
 	if len(d.Of) > 1 {
 		s = "the reduction of "
 	}
-	for i, t := range d.Of {
-		if i == most {
-			return s + fmt.Sprintf(", … (%d in all)", len(d.Of))
-		}
-		if i > 0 {
-			s += ", "
-		}
-		s += fmt.Sprintf("rank %d's %s", t.Rank, v.p.ChunkName(t.Index))
+	var list []string
+	for _, t := range d.Of {
+		list = append(list, fmt.Sprintf("rank %d's %s", t.Rank, v.p.ChunkName(t.Index)))
 	}
-	return s
+	return s + listed(list, len(list))
 }
 
 // stillToWrite finds an op that will write a place in the launch and has not done so yet.

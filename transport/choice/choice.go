@@ -12,7 +12,6 @@ package choice
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -92,19 +91,9 @@ func Make(ctx context.Context, c Config) (*Choice, error) {
 		return &Choice{o.net, o.nic, o.Name + " " + o.NIC}, nil
 	}
 	mine := c.offers(c.Settings)
-	b, err := json.Marshal(&mine)
+	ranks, err := bootstrap.GatherJSON(ctx, c.Bootstrap.AllGather, "networks", mine)
 	if err != nil {
 		return nil, err
-	}
-	all, err := c.Bootstrap.AllGather(ctx, b)
-	if err != nil {
-		return nil, err
-	}
-	ranks := make([]offers, len(all))
-	for r, b := range all {
-		if err := json.Unmarshal(b, &ranks[r]); err != nil {
-			return nil, fmt.Errorf("networks of rank %d: %w", r, err)
-		}
 	}
 	kind, why, err := choose(ranks)
 	if err != nil {

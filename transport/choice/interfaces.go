@@ -2,7 +2,6 @@ package choice
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -167,20 +166,7 @@ func (c *Config) probe(ctx context.Context, name string, from netip.Addr) ([]res
 		})
 	}
 	wg.Wait()
-	b, err := json.Marshal(mine)
-	if err != nil {
-		return nil, err
-	}
-	if all, err = c.Bootstrap.AllGather(ctx, b); err != nil {
-		return nil, err
-	}
-	results := make([]result, len(all))
-	for r, b := range all {
-		if err := json.Unmarshal(b, &results[r]); err != nil {
-			return nil, fmt.Errorf("interfaces of rank %d: %w", r, err)
-		}
-	}
-	return results, nil
+	return bootstrap.GatherJSON(ctx, c.Bootstrap.AllGather, "interfaces", mine)
 }
 
 // unreachable has an error for each pair of addresses of which one did not reach the other. Communicators that this

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/internal/sysfile"
 )
 
 // machine writes a /sys/class/infiniband with files by path.
@@ -17,7 +18,7 @@ func machine(t *testing.T, files map[string]string) sysfs {
 	t.Helper()
 	root := t.TempDir()
 	for name, text := range files {
-		path := filepath.Join(root, class, name)
+		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -25,7 +26,7 @@ func machine(t *testing.T, files map[string]string) sysfs {
 			t.Fatal(err)
 		}
 	}
-	return sysfs(root)
+	return sysfs{sysfile.Root(root)}
 }
 
 // hgx is a host with InfiniBand, a bonded RoCE port, a port without a link and a device of two ports.
@@ -87,7 +88,7 @@ func TestAdapters(t *testing.T) {
 	if all[0].speed != 50e9 || all[1].speed != 25e9/8 || all[0].roce || !all[1].roce {
 		t.Errorf("%+v", all)
 	}
-	if got := sysfs(t.TempDir()).usable(setting.DefaultIB); len(got) > 0 {
+	if got := (sysfs{sysfile.Root(t.TempDir())}).usable(setting.DefaultIB); len(got) > 0 {
 		t.Errorf("no adapters: %v", names(got))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goccl/goccl/internal/driver/verbs"
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/internal/sysfile"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -43,7 +44,7 @@ func New(opt Options) *Net {
 func (n *Net) Name() string { return "ib" }
 
 // system is where devices are described.
-const system = sysfs("/")
+var system = sysfs{sysfile.Host + "sys/class/infiniband"}
 
 // usable lists the ports that have a link and that the user's filter allows.
 func (s sysfs) usable(opt setting.IB) []adapter {

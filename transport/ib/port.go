@@ -160,13 +160,12 @@ const keepalivePeriod = 500 * time.Millisecond
 
 // keepalive has every Peer that is silent write nothing to its peer: the acknowledgement shows that the peer lives.
 func (p *Port) keepalive() {
-	tick := time.NewTicker(keepalivePeriod)
-	defer tick.Stop()
+	tick := time.Tick(keepalivePeriod)
 	for {
 		select {
 		case <-p.stop:
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 		p.mu.Lock()
 		peers := slices.Collect(maps.Keys(p.peers))

@@ -4,41 +4,20 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/goccl/goccl/internal/sysfile"
 )
 
-// sysfs reads /sys under a root.
-type sysfs string
-
-const class = "sys/class/infiniband"
-
-func (s sysfs) read(elem ...string) string {
-	b, err := os.ReadFile(filepath.Join(append([]string{string(s), class}, elem...)...))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
-}
-
-func (s sysfs) list(elem ...string) []string {
-	entries, err := os.ReadDir(filepath.Join(append([]string{string(s), class}, elem...)...))
-	if err != nil {
-		return nil
-	}
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name()
-	}
-	return names
-}
+// sysfs reads /sys/class/infiniband, or a folder like it.
+type sysfs struct{ sysfile.Root }
 
 // devices returns the names of the RDMA devices, mlx5_2 before mlx5_10.
 func (s sysfs) devices() []string {
-	names := s.list()
+	names := s.Names()
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 	return names
 }
@@ -65,20 +44,19 @@ func (a *adapter) name() string {
 
 // adapters lists the ports of a device.
 func (s sysfs) adapters(device string) []adapter {
-	ports := s.list(device, "ports")
+	ports := s.Names(device, "ports")
 	slices.Sort(ports)
 	var found []adapter
-	pci, _ := filepath.EvalSymlinks(filepath.Join(string(s), class, device, "device"))
 	for _, p := range ports {
 		port, err := strconv.Atoi(p)
 		if err != nil {
 			continue
 		}
 		dir := filepath.Join(device, "ports", p)
-		found = append(found, adapter{device: device, port: port, firstPort: len(ports) == 1, pci: pci,
+		found = append(found, adapter{device: device, port: port, firstPort: len(ports) == 1, sysfs: s,
+			pci: s.Resolve(device, "device"), speed: rate(s.Read(dir, "rate")),
 			// "4: ACTIVE", "400 Gb/sec (4X NDR)"
-			active: strings.HasPrefix(s.read(dir, "state"), "4"), roce: s.read(dir, "link_layer") == "Ethernet",
-			speed: rate(s.read(dir, "rate")), sysfs: s})
+			active: strings.HasPrefix(s.Read(dir, "state"), "4"), roce: s.Read(dir, "link_layer") == "Ethernet"})
 	}
 	return found
 }
@@ -104,13 +82,13 @@ type gid struct {
 func (a *adapter) gids() []gid {
 	var table []gid
 	s, dir := a.sysfs, filepath.Join(a.device, "ports", strconv.Itoa(a.port))
-	for _, name := range s.list(dir, "gids") {
+	for _, name := range s.Names(dir, "gids") {
 		index, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
-		addr, err := netip.ParseAddr(s.read(dir, "gids", name))
-		kind := s.read(dir, "gid_attrs", "types", name)
+		addr, err := netip.ParseAddr(s.Read(dir, "gids", name))
+		kind := s.Read(dir, "gid_attrs", "types", name)
 		if err != nil || addr.IsUnspecified() || kind == "" { // an unused row has no type
 			continue
 		}
@@ -157,15 +135,9 @@ func (g gid) worth() int {
 }
 
 func addresses(table []gid) string {
-	if len(table) == 0 {
-		return "none"
+	var list []string
+	for _, g := range table {
+		list = append(list, fmt.Sprintf("%d (%v)", g.index, g.addr))
 	}
-	var b strings.Builder
-	for i, g := range table {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%d (%v)", g.index, g.addr)
-	}
-	return b.String()
+	return cmp.Or(strings.Join(list, ", "), "none")
 }

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -224,10 +225,7 @@ func (l *Link) awaitCredit(n uint64) error {
 
 // reason prefers the first failure, for example a refusal, to the end of the Peer that follows it.
 func (l *Link) reason(err error) error {
-	if first := l.failure.Err(); first != nil {
-		return first
-	}
-	return err
+	return cmp.Or(l.failure.Err(), err)
 }
 
 // put retries while the network's queue is full. The caller holds mu.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -87,10 +88,7 @@ func (a *Arrivals) wake(imm uint32, n uint64) {
 	defer a.mu.Unlock()
 	for _, w := range a.waiters {
 		if w.imm == imm && n >= w.n {
-			select {
-			case w.wake <- struct{}{}:
-			default:
-			}
+			wait.Signal(w.wake)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/driver/ncclnet"
+	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/peer"
 	"github.com/goccl/goccl/transport/wire"
@@ -257,12 +258,7 @@ func (p *Peer) Put(src transport.Region, srcOff int64, dst transport.RemoteRegio
 	return nil
 }
 
-func (p *Peer) wake() {
-	select {
-	case p.kick <- struct{}{}:
-	default:
-	}
-}
+func (p *Peer) wake() { wait.Signal(p.kick) }
 
 // Wait waits for n arrivals with imm.
 func (p *Peer) Wait(ctx context.Context, imm uint32, n uint64) error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/internal/aead"
+	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -81,12 +82,7 @@ type lane struct {
 }
 
 // wake makes the writer look for work.
-func (l *lane) wake() {
-	select {
-	case l.kick <- struct{}{}:
-	default:
-	}
-}
+func (l *lane) wake() { wait.Signal(l.kick) }
 
 // send queues a packet of a put and sends it if the socket is ready.
 func (l *lane) send(f frame) error {

@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goccl/goccl/internal/netif"
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/internal/sysfile"
 	"github.com/goccl/goccl/transport"
 )
 
@@ -76,24 +74,15 @@ func (n *Net) NICs() ([]transport.NIC, error) {
 
 // pciOf returns the path of the interface's PCI device in sysfs, or "".
 func pciOf(name string) string {
-	p, err := filepath.EvalSymlinks(filepath.Join("/sys/class/net", name, "device"))
-	if err != nil || !strings.Contains(p, "/pci") {
-		return ""
+	if p := sysfile.Host.Resolve("sys/class/net", name, "device"); strings.Contains(p, "/pci") {
+		return p
 	}
-	return p
+	return ""
 }
 
 // speedOf returns the interface's speed in bytes a second, or 0.
 func speedOf(name string) float64 {
-	b, err := os.ReadFile(filepath.Join("/sys/class/net", name, "speed"))
-	if err != nil {
-		return 0
-	}
-	mbits, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil || mbits <= 0 {
-		return 0
-	}
-	return float64(mbits) * 1e6 / 8
+	return float64(max(0, sysfile.Host.Number(0, "sys/class/net", name, "speed"))) * 1e6 / 8
 }
 
 // Open listens on an interface.

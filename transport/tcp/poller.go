@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/transport/peer"
 )
 
@@ -153,10 +154,7 @@ func (s *socket) hasRoom(ep int) {
 	_ = s.control(func(fd int) error {
 		return unix.EpollCtl(ep, unix.EPOLL_CTL_MOD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: s.id.Load()})
 	})
-	select {
-	case s.room <- struct{}{}:
-	default:
-	}
+	wait.Signal(s.room)
 }
 
 // poll handles the events that there are, and returns their number. The caller holds mu.

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -78,10 +79,7 @@ func (r *reader) run() error {
 			}
 		}
 	})
-	if ctl != nil {
-		return ctl
-	}
-	return err
+	return cmp.Or(ctl, err)
 }
 
 // step applies the packets that have arrived. It returns EAGAIN if the connection lives.
@@ -109,10 +107,7 @@ func (r *reader) step(fd uintptr) error {
 		}
 		r.w += n - k
 		if short { // the socket was empty
-			if err := r.consume(); err != nil {
-				return err
-			}
-			return unix.EAGAIN
+			return cmp.Or(r.consume(), error(unix.EAGAIN))
 		}
 	}
 }

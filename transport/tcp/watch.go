@@ -23,11 +23,10 @@ const (
 
 // watch beats and finds silent peers until the Port closes.
 func (p *Port) watch() {
-	t := time.NewTicker(watchEvery)
-	defer t.Stop()
+	t := time.Tick(watchEvery)
 	for {
 		select {
-		case <-t.C:
+		case <-t:
 			for _, peer := range p.snapshot() {
 				peer.watch()
 			}

@@ -141,12 +141,9 @@ func (q *Question) cycle() *fault.Verdict {
 		return nil
 	}
 	// All ranks tell a circle from the same place on.
-	first := 0
-	for i, e := range path {
-		if f := path[first]; cmp.Or(cmp.Compare(e.comm.ID, f.comm.ID), cmp.Compare(e.from, f.from)) < 0 {
-			first = i
-		}
-	}
+	first := slices.Index(path, slices.MinFunc(path, func(e, f edge) int {
+		return cmp.Or(cmp.Compare(e.comm.ID, f.comm.ID), cmp.Compare(e.from, f.from))
+	}))
 	path = slices.Concat(path[first:], path[:first])
 	steps := make([]string, len(path))
 	ranks := []int{}

@@ -45,13 +45,8 @@ func Slow(me int, reports []*Report) *fault.Verdict {
 			begin = o.Started
 		}
 		end = o.Ended
-		k := 0
-		for j := range times {
-			if times[j] < times[k] {
-				k = j
-			}
-		}
 		sorted := slices.Sorted(slices.Values(times))
+		k := slices.Index(times, sorted[0])
 		last[k]++
 		waited[k] += sorted[len(sorted)/2] - sorted[0]
 	}

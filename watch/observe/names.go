@@ -3,7 +3,7 @@ package observe
 import (
 	"strings"
 
-	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/watch/record"
 )
 
 // ncclNames are NCCL's names of collectives and messages, by goccl's.
@@ -21,11 +21,5 @@ func collectiveOfNCCL(name string) string {
 	return name
 }
 
-// typeOfNCCL is goccl's name of an element type, like ncclFloat32.
-func typeOfNCCL(name string) string {
-	name = strings.ToLower(strings.TrimPrefix(name, "nccl"))
-	if t, err := datatype.ParseType(name); err == nil {
-		return t.String()
-	}
-	return name
-}
+// typeOfNCCL is goccl's name of an element type, like ncclFloat32: its names are PyTorch's or goccl's.
+func typeOfNCCL(name string) string { return record.TypeFromTorch(strings.TrimPrefix(name, "nccl")) }

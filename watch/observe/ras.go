@@ -114,8 +114,7 @@ func (s *RAS) monitor(ctx context.Context, c net.Conn, asJSON bool) {
 		defer close(gone)
 		_, _ = io.Copy(io.Discard, c)
 	}()
-	tick := time.NewTicker(s.Every)
-	defer tick.Stop()
+	tick := time.Tick(s.Every)
 	var before *Snapshot
 	for {
 		now := s.Look()
@@ -129,7 +128,7 @@ func (s *RAS) monitor(ctx context.Context, c net.Conn, asJSON bool) {
 			before = now
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-gone:
 			return
 		case <-ctx.Done():

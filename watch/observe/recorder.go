@@ -137,12 +137,7 @@ func (s *summing) all(c *record.Communicator) (sums []Sum) {
 	return sums
 }
 
-func less(a, b uint64) uint64 {
-	if a < b {
-		return 0
-	}
-	return a - b
-}
+func less(a, b uint64) uint64 { return a - min(a, b) }
 
 // readRecords reads a file of GOCCL_RECORD_DIR, which may remain of a process that was killed.
 func readRecords(file string) (found []Found, err error) {

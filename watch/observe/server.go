@@ -36,10 +36,8 @@ func (s *Server) Show(now *Snapshot) { s.last.Store(now) }
 
 // Snapshot returns the latest snapshot, which must not be changed.
 func (s *Server) Snapshot() *Snapshot {
-	if now := s.last.Load(); now != nil {
-		return now
-	}
-	return &Snapshot{Time: time.Now(), Communicators: []*Communicator{}, Verdicts: []*fault.Verdict{}}
+	return cmp.Or(s.last.Load(),
+		&Snapshot{Time: time.Now(), Communicators: []*Communicator{}, Verdicts: []*fault.Verdict{}})
 }
 
 // Handler serves the page, its data, and metrics if there are any, to requests that name this host: by an address, its

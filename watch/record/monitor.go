@@ -67,13 +67,12 @@ func Recorders() []*Recorder {
 
 func monitorLoop(stop, ended chan struct{}) {
 	defer close(ended)
-	t := time.NewTicker(lookEvery)
-	defer t.Stop()
+	t := time.Tick(lookEvery)
 	for {
 		select {
 		case <-stop:
 			return
-		case <-t.C:
+		case <-t:
 		}
 		if monitor.mu.TryLock() { // else somebody opens or closes a communicator: the next look will do
 			list := slices.Clone(monitor.all)
@@ -228,11 +227,7 @@ func (w *watch) progress(mark uint64) {
 func (x *Recorder) learn(message bool, next *uint64) {
 	c := &own.header().clock
 	last := x.r.latest(message)
-	from := *next
-	if n := x.mask + 1; last >= n {
-		from = max(from, last-n+1)
-	}
-	from = max(from, last-min(last, 63)) // a sample is enough
+	from := max(*next, last-min(last, x.mask, 63)) // a sample is enough
 	for n := from; n <= last; n++ {
 		o, ok := x.r.operation(message, n, c, nil)
 		if !ok || o.Ended == 0 || o.Started == 0 || o.Sampled {

@@ -193,11 +193,8 @@ func (x *Recorder) unseen(q *collective.Request, number uint64, n int, flags uin
 // kernel, so its end is known only when all has ended or a later kernel has. The caller holds mu.
 func (x *Recorder) sample(message bool, from uint64, passed uint64, all bool) {
 	last, t := x.r.latest(message), ticks()
-	if n := x.mask + 1; last >= n {
-		from = max(from, last-n+1)
-	}
 	ring := x.r.ring(message)
-	for number := max(from, 1); number <= last; number++ {
+	for number := max(from, last-min(last, x.mask), 1); number <= last; number++ {
 		e := &ring.runs[number&x.mask]
 		if e.number == number && e.ended != 0 {
 			continue

@@ -67,12 +67,9 @@ func (r *region) communicator(c *clock, most int) *Communicator {
 		if most > 0 {
 			n = min(n, uint64(most))
 		}
-		for k := n; k > 0; k-- {
-			if last < k-1 {
-				continue
-			}
-			number := last - (k - 1)
-			if o, ok := r.operation(message, number, c, m.Algorithms); ok {
+		first := last - min(last, n-1)
+		for k := range last - first + 1 { // last may be anything
+			if o, ok := r.operation(message, first+k, c, m.Algorithms); ok {
 				v.Operations = append(v.Operations, o)
 			}
 		}
@@ -153,12 +150,8 @@ func (x *Recorder) Judged(v *fault.Verdict) {
 // caller holds mu.
 func (x *Recorder) unfinished(message bool, from uint64, c *clock) (o Operation, since int64, next uint64) {
 	ring, last := x.r.ring(message), x.r.latest(message)
-	size := uint64(len(ring.entries))
-	if n := size; last >= n {
-		from = max(from, last-n+1)
-	}
-	for number := max(from, 1); number <= last; number++ {
-		e := &ring.runs[number%size]
+	for number := max(from, last-min(last, x.mask), 1); number <= last; number++ {
+		e := &ring.runs[number&x.mask]
 		end := e.ended
 		if atomic.LoadUint64(&e.number) == number && end != 0 {
 			if end != untimed {

@@ -3,9 +3,9 @@
 package record
 
 import (
-	"os"
 	"runtime"
-	"strings"
+
+	"github.com/goccl/goccl/internal/sysfile"
 )
 
 // counter reads the processor's counter of time. It costs a tenth of time.Now.
@@ -19,6 +19,5 @@ func hasCounter() bool {
 	if runtime.GOARCH == "arm64" {
 		return true // the architecture guarantees it
 	}
-	b, err := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-	return err == nil && strings.TrimSpace(string(b)) == "tsc"
+	return sysfile.Host.Read("sys/devices/system/clocksource/clocksource0/current_clocksource") == "tsc"
 }

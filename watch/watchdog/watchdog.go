@@ -15,6 +15,7 @@ import (
 	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/tags"
+	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/membership"
 	"github.com/goccl/goccl/watch/judge"
@@ -149,12 +150,7 @@ func (w *Watchdog) gone(peer int, err error) {
 }
 
 // wake tells ask that there is news.
-func (w *Watchdog) wake() {
-	select {
-	case w.more <- struct{}{}:
-	default:
-	}
-}
+func (w *Watchdog) wake() { wait.Signal(w.more) }
 
 func (w *Watchdog) send(peer int, n note) {
 	b, err := json.Marshal(n)

@@ -2,6 +2,7 @@ package core
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -41,9 +42,7 @@ func ExecutorCreate(b *Bootstrap, d *Device, opTimeout time.Duration) (*Executor
 	if err != nil {
 		return nil, err
 	}
-	if cfg.OpTimeout == 0 {
-		cfg.OpTimeout = setting.Lenient().OpTimeoutOr(setting.DefaultOpTimeout)
-	}
+	cfg.OpTimeout = cmp.Or(cfg.OpTimeout, setting.Lenient().OpTimeoutOr(setting.DefaultOpTimeout))
 	ctx, cancel := context.WithTimeout(context.Background(), cfg.Timeout)
 	defer cancel()
 	mine := binary.LittleEndian.AppendUint32(nil, b.executors.Add(1)%tags.SpaceOfExecutors)

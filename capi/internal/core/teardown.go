@@ -140,8 +140,6 @@ func (c *comm) awaitFree(freed chan struct{}, limit time.Duration) {
 	if !local.leave(c.job) {
 		return
 	}
-	t := time.NewTimer(limit)
-	defer t.Stop()
 	v, _ := leaving.LoadAndDelete(c.job)
 	done := make(chan struct{})
 	go func() {
@@ -153,6 +151,6 @@ func (c *comm) awaitFree(freed chan struct{}, limit time.Duration) {
 	}()
 	select {
 	case <-done:
-	case <-t.C:
+	case <-time.After(limit):
 	}
 }

@@ -1,6 +1,10 @@
 package cudawire
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/goccl/goccl/internal/wait"
+)
 
 // idler asks the driver whether kernels run, for the proxy and the watch, which must not call the driver themselves: a
 // call of another thread may hold the driver's lock until all kernels have ended (the first launch of a kernel loads
@@ -43,13 +47,13 @@ func (i *idler) quiet() bool {
 	if i.rested.Load() == i.runs.Load() {
 		return true
 	}
-	signal(i.ask)
+	wait.Signal(i.ask)
 	return false
 }
 
 // busy reports whether kernels ran at the latest answer, and asks again. A driver that does not answer counts as busy.
 func (i *idler) busy() bool {
 	busy := i.asking.Load() || !i.idle.Load()
-	signal(i.ask)
+	wait.Signal(i.ask)
 	return busy
 }

@@ -78,14 +78,6 @@ func (w *Wire) serve() {
 	}
 }
 
-// signal wakes the goroutine that waits for c, now or later.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // progress puts what kernels have posted, on all links.
 func (w *Wire) progress() (moved bool) {
 	for _, l := range *w.links.Load() {

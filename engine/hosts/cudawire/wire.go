@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/goccl/goccl/engine/hosts/wire"
 	"github.com/goccl/goccl/internal/abort"
 	"github.com/goccl/goccl/internal/tags"
+	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport"
 )
@@ -101,10 +103,7 @@ func New(cfg Config) (*Wire, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: %v is not a CUDA device", collective.ErrInvalidArgument, cfg.Device.ID())
 	}
-	most := 0
-	for _, h := range cfg.Bootstrap.Hosts() {
-		most = max(most, h)
-	}
+	most := slices.Max(cfg.Bootstrap.Hosts())
 	n := cfg.Bootstrap.WorldSize()
 	w := &Wire{cfg: cfg, rank: cfg.Bootstrap.Rank(), geo: geometryOf(most + 1), dev: dev, few: new(fewArgs),
 		by:      make([]atomic.Pointer[link], n),
@@ -248,7 +247,7 @@ func (w *Wire) begin(s *cuda.Stream, op wire.Op) error {
 func (w *Wire) launched() {
 	w.idler.launched()
 	w.kicked.Store(true)
-	signal(w.wake)
+	wait.Signal(w.wake)
 }
 
 // ReducesInPlace implements wire.InPlace.

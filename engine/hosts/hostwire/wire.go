@@ -198,13 +198,12 @@ func (w *Wire) Err() error {
 
 // Drain implements wire.Wire.
 func (w *Wire) Drain(ctx context.Context) error {
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(time.Millisecond)
 	for w.pending.Load() != 0 {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 	if err := w.failed.Err(); err != nil {

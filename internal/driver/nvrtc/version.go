@@ -1,6 +1,7 @@
 package nvrtc
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 )
@@ -14,10 +15,7 @@ type Version struct {
 
 // String is the build, or the release when the build is not known.
 func (v Version) String() string {
-	if v.Build != "" {
-		return v.Build
-	}
-	return fmt.Sprintf("V%d.%d", v.Major, v.Minor)
+	return cmp.Or(v.Build, fmt.Sprintf("V%d.%d", v.Major, v.Minor))
 }
 
 var (

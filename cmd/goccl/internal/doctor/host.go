@@ -20,6 +20,7 @@ import (
 	"github.com/goccl/goccl/internal/driver"
 	"github.com/goccl/goccl/internal/driver/nvml"
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/internal/sysfile"
 	"github.com/goccl/goccl/job/topo"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ib"
@@ -85,9 +86,8 @@ func examineNICs(ctx context.Context) []links.NIC {
 func hardware(root string) bool {
 	files, _ := filepath.Glob(filepath.Join(root, "sys/bus/pci/devices/*/vendor"))
 	for _, f := range files {
-		v, _ := os.ReadFile(f)
-		class, _ := os.ReadFile(filepath.Join(filepath.Dir(f), "class"))
-		if strings.TrimSpace(string(v)) == "0x10de" && strings.HasPrefix(string(class), "0x03") {
+		dir := sysfile.Root(filepath.Dir(f))
+		if dir.Read("vendor") == "0x10de" && strings.HasPrefix(dir.Read("class"), "0x03") {
 			return true
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
+	"github.com/goccl/goccl/internal/sysfile"
 	"github.com/goccl/goccl/watch/observe/records"
 )
 
@@ -107,10 +108,9 @@ func libraries(r *report, root string, pid int, paths []string) {
 		r.warn("libnccl", "nothing, if it does not communicate yet; a statically linked NCCL cannot be seen",
 			"no libnccl and no libgoccl is loaded")
 	}
-	module, _ := os.ReadFile(filepath.Join(root, "sys/module/nvidia/version"))
 	for _, path := range kinds["libcuda"] {
 		have := driverVersion.FindString(filepath.Base(path))
-		if want := strings.TrimSpace(string(module)); have != "" && want != "" && have != want {
+		if want := sysfile.Root(root).Read("sys/module/nvidia/version"); have != "" && want != "" && have != want {
 			r.fail("libcuda", "use the driver library of the kernel module: restart the container, or reboot after the "+
 				"update", "%s is of driver %s, the kernel module of %s", path, have, want)
 		}

@@ -2,12 +2,12 @@ package perf
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/job/bootstrap"
 )
 
 // outcome is the data that a rank sends to the others about one library at one point.
@@ -21,19 +21,11 @@ type outcome struct {
 // gather combines the outcomes of all ranks.
 func (m *measurement) gather(ctx context.Context, g *geometry, inPlace bool, ops, runs int, mine []outcome) ([]Row,
 	error) {
-	b, err := json.Marshal(mine)
+	ranks, err := bootstrap.GatherJSON(ctx, m.all, "results", mine)
 	if err != nil {
 		return nil, err
 	}
-	blobs, err := m.all(ctx, b)
-	if err != nil {
-		return nil, err
-	}
-	ranks := make([][]outcome, len(blobs))
-	for r, b := range blobs {
-		if err := json.Unmarshal(b, &ranks[r]); err != nil {
-			return nil, fmt.Errorf("rank %d's results: %w", r, err)
-		}
+	for r := range ranks {
 		if len(ranks[r]) != len(mine) {
 			return nil, fmt.Errorf("rank %d measured %d libraries, rank %d %d: give every rank the same arguments", r,
 				len(ranks[r]), m.me, len(mine))
