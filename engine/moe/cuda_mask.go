@@ -15,7 +15,7 @@ type kindState struct {
 	_        uint32 // blocks of the running launch that have ended
 	mask     word
 	replicas uint32 // experts that the table of replicas is for; 0: there is none
-	owed     uint32 // layout ZeroCopy: 1 if the latest dispatch has not told that it has ended
+	_        uint32 // layout ZeroCopy: 1 if the latest dispatch has not told that it has ended
 	_        [3]uint32
 }
 
