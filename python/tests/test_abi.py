@@ -16,6 +16,6 @@ def test_signatures():
 def test_structures():
     assert len(request(*[0] * 18)) == 128
     sizes = {"CommConfig": 64, "CommInfo": 32, "CallConfig": 48, "FusedRequest": 128, "Flat": 64, "SignalWait": 16,
-             "Trigger": 64, "UniqueId": 128, "MoeSize": 24, "MoeShape": 16, "MoeOffsets": 48, "MoeHandle": 32,
+             "Trigger": 64, "UniqueId": 128, "MoeSize": 24, "MoeShape": 16, "MoeOffsets": 64, "MoeHandle": 32,
              "MoeCountArgs": 72, "MoeNotifyArgs": 64, "MoeDispatchArgs": 136, "MoeCombineArgs": 112}
     assert sizes == {name: ctypes.sizeof(getattr(_abi, name)) for name in sizes}
