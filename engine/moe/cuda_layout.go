@@ -1,6 +1,10 @@
 package moe
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/goccl/goccl/internal/plain"
+)
 
 // The parameters of the kernels: kernels/moe. C reads them, so they hold no Go pointers.
 
@@ -85,7 +89,7 @@ func (e *cudaEngine) head(h *Handle, kind int) headArgs {
 	a := headArgs{abort: uint64(e.launcher.Block()),
 		state: e.state(kind), replicas: e.replicas(),
 		rank: uint32(b.rank), nranks: uint32(b.size), tokens: uint32(h.Tokens), places: uint32(l.tokens),
-		byExpert: uint32(count(h.Layout == Experts, 1)), zeroCopy: uint32(count(h.Layout == ZeroCopy, 1)),
+		byExpert: plain.Bit[uint32](h.Layout == Experts), zeroCopy: plain.Bit[uint32](h.Layout == ZeroCopy),
 		entries: uint32(h.entries()), topK: uint32(h.TopK), local: uint32(l.local())}
 	for r := range b.size {
 		a.arena[r] = uint64(b.memory.Ptr[r])

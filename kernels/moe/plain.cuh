@@ -10,7 +10,7 @@
 //   split()            whether what follows the elements goes elsewhere: to end(item, k)
 //   done(item)         what follows when the row, and all before it, are in their places
 //
-// All lanes of the warp call them.
+// All lanes of the warp call them. place and end are a lane's own: each may ask for another k.
 #pragma once
 
 #include <moe/warps.cuh>

@@ -44,7 +44,8 @@ class Base:
         self._parts: dict[int, tuple[int, Any]] = {}  # tensors of parts of the buffer, by address
 
     def destroy(self) -> None:
-        """Frees the memory. The work that uses it has ended, or the communicator was aborted."""
+        """Frees the memory, also of the tensors of zero_copy. The work that uses it has ended, or the communicator was
+        aborted."""
         self._engine.close()
 
     def set_mask(self, gone: Collection[int], replicas: Sequence[int] | None = None) -> None:
