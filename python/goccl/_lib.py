@@ -159,9 +159,10 @@ def nanoseconds(seconds: float | None) -> int:
 def interruptible(function: Callable[..., T], *args: Any, on_interrupt: Callable[[], Any] | None = None) -> T:
     """function(*args), which may block, so that Ctrl-C ends the wait.
 
-    Signals reach the main thread only, and only between its bytecodes; there the call runs on a thread of its own while
-    the main thread waits for it. After an interrupt on_interrupt is called, which should make the call end; the call is
-    left alone to do so.
+    Python raises in the main thread only, and only between its bytecodes; there the call runs on another thread while
+    the main thread waits for it. The wait is in slices: the kernel may deliver a signal to any thread of the process,
+    and one delivered elsewhere, or just before the wait blocks, does not wake the main thread. After an interrupt
+    on_interrupt is called, which should make the call end; the call is left alone to do so.
     """
     if threading.current_thread() is not threading.main_thread():
         return function(*args)
@@ -179,7 +180,8 @@ def interruptible(function: Callable[..., T], *args: Any, on_interrupt: Callable
 
     _thread.start_new_thread(work, ())
     try:
-        done.acquire()
+        while not done.acquire(timeout=SLICE * 1e-9):
+            pass
     except BaseException:
         if on_interrupt is not None:
             on_interrupt()

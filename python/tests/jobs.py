@@ -27,20 +27,21 @@ PYTHON = sys.executable
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-def _rank(function, rank, n, uid, args, results):
+def _rank(function, rank, n, uid, args, results, over):
     try:
         function(rank, n, uid, *args)
         results.put((rank, None))
     except BaseException:
         results.put((rank, traceback.format_exc()))
+    over.wait(60)  # a process that ends while a peer's last call runs is a death to that peer
 
 
 def run(n, function, *args, timeout=120, victim=None):
     """function(rank, n, uid, *args) in n processes; uid is an address at which they can meet. Raises what a rank
     raised. The rank victim is to end itself by SIGKILL, and all others are waited for all the same."""
-    results = _context.Queue()
+    results, over = _context.Queue(), _context.Event()
     uid = address()
-    ranks = [_context.Process(target=_rank, args=(function, r, n, uid, args, results)) for r in range(n)]
+    ranks = [_context.Process(target=_rank, args=(function, r, n, uid, args, results, over)) for r in range(n)]
     for p in ranks:
         p.start()
     end = time.monotonic() + timeout
@@ -63,6 +64,7 @@ def run(n, function, *args, timeout=120, victim=None):
                 failures.append(f"rank {rank}:\n{failure}")
                 end = min(end, time.monotonic() + 5)
     finally:
+        over.set()
         for r, p in enumerate(ranks):
             p.join(5 if failures else 60)
             if p.is_alive():
