@@ -13,18 +13,18 @@ import (
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/collective/check"
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/engine"
 	"github.com/goccl/goccl/engine/onesided"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/membership"
+	"github.com/goccl/goccl/job/network"
 	"github.com/goccl/goccl/job/share"
 	"github.com/goccl/goccl/transport"
-	"github.com/goccl/goccl/transport/choice"
 	"github.com/goccl/goccl/watch/ras"
 	"github.com/goccl/goccl/watch/record"
 	"github.com/goccl/goccl/watch/watchdog"
@@ -88,7 +88,7 @@ func NewComm(ctx context.Context, cfg Config) (*Comm, error) {
 	everyone := bootstrap.Everyone(cfg.Bootstrap.WorldSize())
 	c, err := join(ctx, ctx, "init", cfg, cfg.Bootstrap, everyone, tags.SpaceOfCommunicators)
 	if err == nil && c.net == nil && c.rank == 0 { // between hosts it is an error
-		if bad := choice.Unknown(cfg.settings); bad != nil {
+		if bad := network.Unknown(cfg.settings); bad != nil {
 			slog.Warn("goccl: no such network; ranks of one host need none", "error", bad)
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/job/bootstrap"
 )
 

@@ -6,8 +6,8 @@ import (
 	"io"
 	"sync"
 
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/share"
 )

@@ -3,7 +3,7 @@ package goccl
 import (
 	"io"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/watch/record"
 )
 

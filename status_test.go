@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/membership"
 )

@@ -1,6 +1,6 @@
 package collective
 
-import "github.com/goccl/goccl/collective/fault"
+import "github.com/goccl/goccl/internal/fault"
 
 // Error is what engines return, with one of the kinds below.
 type Error = fault.Error

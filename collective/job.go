@@ -3,8 +3,8 @@ package collective
 import (
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/job/bootstrap"
 )

@@ -13,15 +13,15 @@ import (
 	"github.com/goccl/goccl/engine/hosts/wire"
 	"github.com/goccl/goccl/engine/shm"
 	"github.com/goccl/goccl/job/bootstrap"
-	"github.com/goccl/goccl/transport/choice"
+	"github.com/goccl/goccl/job/network"
 	"github.com/goccl/goccl/watch/record"
 )
 
 // acrossHosts makes the engine of a communicator with ranks on several hosts: local is the engine of this host's ranks.
 func acrossHosts(ctx context.Context, cfg *Config) (m *Made, err error) {
-	chosen, err := choice.Make(ctx, choice.Config{Bootstrap: cfg.Bootstrap, Device: cfg.Device, Settings: cfg.Settings,
+	chosen, err := network.Choose(ctx, network.Config{Bootstrap: cfg.Bootstrap, Device: cfg.Device, Settings: cfg.Settings,
 		Timeout: cfg.Timeout, Net: cfg.Net})
-	if errors.Is(err, choice.ErrNone) {
+	if errors.Is(err, network.ErrNone) {
 		err = fmt.Errorf("%w: %w", collective.ErrUnsupported, err)
 	}
 	if err != nil {

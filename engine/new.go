@@ -6,11 +6,11 @@ import (
 	"fmt"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/engine/shm"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/watch/record"

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 )
 
 // culpritDelay is how long Culprit waits for the word of a rank in the chain. Ranks that wait for each other time out

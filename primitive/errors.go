@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 )
 
 // The kinds of errors, for errors.Is. They are wrapped in an *Error with rank, peer and operation.

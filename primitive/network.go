@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/ib"

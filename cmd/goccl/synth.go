@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goccl/goccl/cmd/goccl/internal/fabrics"
 	"github.com/goccl/goccl/cmd/goccl/internal/query"
 	"github.com/goccl/goccl/internal/printable"
 	"github.com/goccl/goccl/job/topo"
@@ -151,7 +152,7 @@ func readTopology(name string, hosts int) (g *fabric.Graph, machine bool, err er
 		if err != nil {
 			return nil, true, fmt.Errorf("%s: %w", name, err)
 		}
-		g, err = m.Fabric(hosts)
+		g, err = fabrics.OfMachine(m, hosts)
 		return g, true, err
 	}
 	if g, err = fabric.Parse(data); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goccl/goccl/cmd/goccl/internal/fabrics"
 	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/job/topo"
@@ -67,5 +68,5 @@ func (c *tuneCommand) graph(ctx context.Context, hosts int) (*fabric.Graph, erro
 	if len(m.GPUs) == 0 {
 		return nil, errors.New("this machine has no GPUs: name a topology with --topo")
 	}
-	return m.Fabric(hosts)
+	return fabrics.OfMachine(m, hosts)
 }

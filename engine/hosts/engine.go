@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/hosts/wire"
 	"github.com/goccl/goccl/internal/abort"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/bootstrap"
 )

@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/abort"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/share"

@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/internal/abort"
+	"github.com/goccl/goccl/internal/fault"
 )
 
 // err is what a kernel has reported. Kernels run later than they are enqueued, so the operation is the latest that can

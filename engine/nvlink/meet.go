@@ -9,8 +9,8 @@ import (
 	"os"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/job/bootstrap"
 )

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/internal/abort"
+	"github.com/goccl/goccl/internal/fault"
 )
 
 // A kernel's wait has timed out. Config.Explain gives the error its verdict, and may blame another rank than the one

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/abort"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/share"

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/wait"
 )
 

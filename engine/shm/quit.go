@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/fault"
 )
 
 // granted is the memory that peers in other processes may write to in the latest request.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 )
 
 // Operations of futex(2). FUTEX_PRIVATE_FLAG is omitted on purpose: the word is shared between processes.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/futex"
 )
 

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 )
 
 // Waits end with ErrTimeout when their deadline has passed. ErrAborted matches every *AbortError.

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 )
 
 // leaveTimeout bounds the time that Close spends on notices to peers.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/openfiles"
 	"github.com/goccl/goccl/internal/sockets"
 )

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/fault"
 )
 
 // kinds are errors of this package and of devices, and the kinds of package fault that communicators have for them.

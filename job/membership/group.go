@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/agreement"

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/bootstrap"

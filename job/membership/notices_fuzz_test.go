@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/test/mutate"
 )
 

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/job/agreement"
 	"github.com/goccl/goccl/job/bootstrap"
 )

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/fdshare"
 	"github.com/goccl/goccl/transport/wire"
 )

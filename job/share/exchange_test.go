@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/fdshare"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport/wire"

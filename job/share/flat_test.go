@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/test/mockcuda"
 	"github.com/goccl/goccl/test/testutil"

@@ -19,8 +19,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/internal/fault"
 )
 
 // Take moves the GPU state of the processes to host memory. If that fails for one of them, or ctx ends, it is undone

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/job/share"
 )

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/abort"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport"

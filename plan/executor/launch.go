@@ -5,9 +5,9 @@ import (
 	"fmt"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/hostreduce"
 	"github.com/goccl/goccl/plan"
 )

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/hosts/links"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/plan"

@@ -7,10 +7,10 @@ import (
 	"math"
 	"sync"
 
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/hostreduce"
 	"github.com/goccl/goccl/internal/wait"
 )

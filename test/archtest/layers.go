@@ -17,15 +17,18 @@ type layer struct {
 // different layers.
 var house = []layer{
 	{"ground", []string{
-		"collective/fault", "datatype", "internal/...", "plan/...", "test/archtest", "test/badnet", "test/leak",
+		"datatype", "internal/...", "plan/...", "test/archtest", "test/badnet", "test/leak",
 		"test/mockcuda", "test/mutant", "test/mutate/...", "test/testutil",
 	}},
 	{"device", []string{"device/...", "kernels/...", "plan/dsl", "plan/programs", "plan/synth", "test/plans"}},
-	{"job", []string{"job/...", "test/netfake", "test/nettest", "transport/..."}},
+	{"transport", []string{"test/nettest", "transport/..."}},
+	{"job", []string{"job/...", "test/netfake"}},
 	{"memory", []string{"job/share"}},
 	{"primitives", []string{"primitive/..."}},
-	{"collectives", []string{"collective/...", "engine/...", "plan/executor/...", "watch/judge",
-		"watch/observe/...", "watch/ras", "watch/record", "watch/watchdog"}},
+	{"collectives", []string{"collective/..."}},
+	{"watch", []string{"watch/..."}},
+	{"engines", []string{"engine/..."}},
+	{"executor", []string{"plan/executor/..."}},
 	{"goccl", []string{"."}},
 	{"doors", []string{"capi/...", "cmd/...", "python/...", "test/...", "tools/...", "watch/metrics"}},
 	{"lessons", []string{"examples/...", "bench/..."}},

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
-	errs "github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
+	errs "github.com/goccl/goccl/internal/fault"
 )
 
 // expectation is what must follow from a fault.

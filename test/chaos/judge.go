@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	errs "github.com/goccl/goccl/collective/fault"
+	errs "github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/test/ranks"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/collective"
-	errs "github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
+	errs "github.com/goccl/goccl/internal/fault"
 )
 
 // misuses are faults of a program and of what was there before it.

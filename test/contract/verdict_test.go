@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/test/commtest"
 )
 

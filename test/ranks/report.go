@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/fdshare"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/primitive"

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device/host"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/test/commtest"
 )
 

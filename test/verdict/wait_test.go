@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/test/commtest"
 	"github.com/goccl/goccl/watch/record"
 )

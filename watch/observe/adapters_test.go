@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/watch/judge"
 	"github.com/goccl/goccl/watch/observe/records"
 	"github.com/goccl/goccl/watch/record"

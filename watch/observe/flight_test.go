@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 )
 
 // dumper writes a dump of PyTorch's flight recorder of rank argv[2], as its C++ code pickles it (protocol 2): three

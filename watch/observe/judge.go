@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/watch/judge"
 	"github.com/goccl/goccl/watch/record"
 )

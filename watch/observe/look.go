@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/printable"
 	"github.com/goccl/goccl/watch/judge"
 )

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/watch/record"
 )
 

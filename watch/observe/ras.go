@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 )
 
 // The protocol of NCCL's RAS clients (ncclras, and scripts that use its port): lines of text from the client, which are

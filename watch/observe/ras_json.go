@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/internal/buildinfo"
+	"github.com/goccl/goccl/internal/fault"
 )
 
 // The JSON of RAS, with the verdicts behind it.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/internal/buildinfo"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/watch/judge"
 )
 

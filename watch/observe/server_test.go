@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 )
 
 // hang returns a watcher of a job whose rank 2 does not call the fourth all-reduce, and its snapshot.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/watch/record"
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/printable"
 )
 

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 )
 
 // Meta describes a communicator of this rank.

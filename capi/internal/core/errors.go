@@ -8,10 +8,10 @@ import (
 	"syscall"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/driver/nvrtc"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/fdshare"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/share"

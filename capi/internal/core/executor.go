@@ -15,8 +15,8 @@ import (
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/network"
 	"github.com/goccl/goccl/plan/executor"
-	"github.com/goccl/goccl/transport/choice"
 )
 
 // Executor is an executor and the bootstrap that it owns.
@@ -73,9 +73,9 @@ func newExecutor(ctx context.Context, cfg executor.Config, timeout time.Duration
 	if err != nil {
 		return nil, err
 	}
-	chosen, err := choice.Make(ctx, choice.Config{Bootstrap: cfg.Bootstrap, Device: cfg.Device, Settings: settings,
+	chosen, err := network.Choose(ctx, network.Config{Bootstrap: cfg.Bootstrap, Device: cfg.Device, Settings: settings,
 		Timeout: timeout})
-	if errors.Is(err, choice.ErrNone) {
+	if errors.Is(err, network.ErrNone) {
 		err = fmt.Errorf("%w: %w", collective.ErrUnsupported, err)
 	}
 	if err != nil {

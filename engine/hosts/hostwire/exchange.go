@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/hosts/links"
 	"github.com/goccl/goccl/engine/hosts/wire"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/hostreduce"
 	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/internal/wait"

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/goccl/goccl/collective"
-	"github.com/goccl/goccl/collective/fault"
 	"github.com/goccl/goccl/engine/hosts/links"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/link"

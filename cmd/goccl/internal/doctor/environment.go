@@ -9,8 +9,8 @@ import (
 
 	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/internal/setting"
+	"github.com/goccl/goccl/job/network"
 	"github.com/goccl/goccl/job/topo"
-	"github.com/goccl/goccl/transport/choice"
 )
 
 // known maps the variables of goccl itself to their purpose.
@@ -101,8 +101,8 @@ var rules = []rule{
 			r.ok("GOCCL_SECRET", "is set")
 		}
 	}},
-	network("GOCCL_NET"),
-	network("NCCL_NET"),
+	networkRule("GOCCL_NET"),
+	networkRule("NCCL_NET"),
 	warned("GOCCL_TUNING", "name a table that goccl tune --out wrote, or unset it", "ranks cannot read it",
 		func(v string, _ *topo.Machine) bool {
 			_, err := nvlink.LoadTable(v, nvlink.GPU{}, 1)
@@ -126,9 +126,9 @@ var rules = []rule{
 		"it stands before the libnccl that programs load", has("nccl")),
 }
 
-func network(name string) rule {
+func networkRule(name string) rule {
 	return warned(name, "use tcp, ib or plugin, or unset it", "no such network", func(v string, _ *topo.Machine) bool {
-		return choice.Unknown(&setting.Config{Net: v, NetPlugin: setting.Lenient().NetPlugin}) != nil
+		return network.Unknown(&setting.Config{Net: v, NetPlugin: setting.Lenient().NetPlugin}) != nil
 	})
 }
 

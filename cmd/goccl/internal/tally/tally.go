@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/procfs"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/watch/metrics"
 	"github.com/goccl/goccl/watch/observe"
 )

@@ -6,7 +6,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 )
 
 func TestErrorsAreFoundByPart(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package choice chooses the network between the hosts of a job.
+// Package network chooses the network between the hosts of a job.
 //
 //  1. Every rank looks for the networks that it has, and for the adapter of each that is nearest to its device.
 //  2. The ranks exchange these lists.
@@ -7,8 +7,8 @@
 //
 // # Lifetime and threads
 //
-// Make is collective and keeps nothing. The networks are opened by their own packages when a Port is.
-package choice
+// Choose is collective and keeps nothing. The networks are opened by their own packages when a Port is.
+package network
 
 import (
 	"context"
@@ -80,8 +80,8 @@ type offers struct {
 	Interfaces []netif.NIC
 }
 
-// Make chooses. It is collective.
-func Make(ctx context.Context, c Config) (*Choice, error) {
+// Choose chooses. It is collective.
+func Choose(ctx context.Context, c Config) (*Choice, error) {
 	if c.Net != nil {
 		o := c.offer("", func() (transport.Net, error) { return c.Net, nil })
 		if o.NIC == "" {

@@ -1,9 +1,11 @@
-package topo
+// Package fabrics makes plans' fabrics of the machines that topo describes.
+package fabrics
 
 import (
 	"fmt"
 	"slices"
 
+	"github.com/goccl/goccl/job/topo"
 	"github.com/goccl/goccl/plan/fabric"
 )
 
@@ -18,11 +20,11 @@ const (
 	nicMicros   = 1.2
 )
 
-// Fabric returns the graph of `hosts` machines like this one. NVLinks are those that Links counts: through a switch if
+// OfMachine returns the graph of `hosts` machines like m. NVLinks are those that Links counts: through a switch if
 // a GPU's pairs have more than the GPU, else from GPU to GPU. Pairs of GPUs without NVLink that access each other get
 // the PCIe links of their processors. Every NIC that is up serves the GPUs that it is nearest to; a switch that never
 // is the bottleneck joins all NICs.
-func (m *Machine) Fabric(hosts int) (*fabric.Graph, error) {
+func OfMachine(m *topo.Machine, hosts int) (*fabric.Graph, error) {
 	host := &fabric.Part{}
 	name := func(i int) string { return fmt.Sprintf("gpu%d", i) }
 	count := make([]int, len(m.GPUs))
@@ -32,9 +34,9 @@ func (m *Machine) Fabric(hosts int) (*fabric.Graph, error) {
 	overPCIe := false
 	for _, l := range m.Links {
 		count[l.A], count[l.B] = count[l.A]+l.NVLinks, count[l.B]+l.NVLinks
-		overPCIe = overPCIe || l.Path != PathNVLink && l.P2P
+		overPCIe = overPCIe || l.Path != topo.PathNVLink && l.P2P
 	}
-	switched := slices.ContainsFunc(m.GPUs, func(g GPU) bool { return count[g.Index] > g.NVLinks })
+	switched := slices.ContainsFunc(m.GPUs, func(g topo.GPU) bool { return count[g.Index] > g.NVLinks })
 	if switched {
 		host.Nodes = append(host.Nodes, fabric.DocumentNode{Name: "nvswitch", Kind: fabric.Switch})
 		for _, g := range m.GPUs {
@@ -52,23 +54,23 @@ func (m *Machine) Fabric(hosts int) (*fabric.Graph, error) {
 		}
 	}
 	if overPCIe {
-		m.addPCIe(host)
+		addPCIe(m, host)
 	}
 	doc := &fabric.Document{Name: m.Name, Source: "goccl topo: " + m.Source, Hosts: max(1, hosts), Host: host}
 	if hosts > 1 {
-		m.addNICs(doc)
+		addNICs(m, doc)
 	}
 	return doc.Graph()
 }
 
 // addPCIe adds a switch for every processor with GPUs, and the link between processors.
-func (m *Machine) addPCIe(host *fabric.Part) {
+func addPCIe(m *topo.Machine, host *fabric.Part) {
 	var roots []int
 	for _, g := range m.GPUs {
 		root := max(0, g.NUMA)
 		if !slices.Contains(roots, root) {
 			for _, other := range roots {
-				if !m.across(other, root) {
+				if !across(m, other, root) {
 					continue
 				}
 				host.Links = append(host.Links, fabric.DocumentLink{A: fmt.Sprintf("root%d", other),
@@ -78,20 +80,20 @@ func (m *Machine) addPCIe(host *fabric.Part) {
 			host.Nodes = append(host.Nodes, fabric.DocumentNode{Name: fmt.Sprintf("root%d", root), Kind: fabric.Switch})
 		}
 		host.Links = append(host.Links, fabric.DocumentLink{A: fmt.Sprintf("gpu%d", g.Index),
-			B: fmt.Sprintf("root%d", root), GBps: m.pcie(g), Micros: pcieMicros})
+			B: fmt.Sprintf("root%d", root), GBps: pcie(g), Micros: pcieMicros})
 	}
 }
 
 // across reports whether some GPUs of two processors access each other.
-func (m *Machine) across(a, b int) bool {
-	return slices.ContainsFunc(m.Links, func(l Link) bool {
+func across(m *topo.Machine, a, b int) bool {
+	return slices.ContainsFunc(m.Links, func(l topo.Link) bool {
 		x, y := max(0, m.GPUs[l.A].NUMA), max(0, m.GPUs[l.B].NUMA)
 		return l.P2P && (x == a && y == b || x == b && y == a)
 	})
 }
 
 // pcie returns the payload rate of a GPU's PCIe link.
-func (m *Machine) pcie(g GPU) float64 {
+func pcie(g topo.GPU) float64 {
 	if g.PCIeGBps > 0 {
 		return g.PCIeGBps * pcieShare
 	}
@@ -99,7 +101,7 @@ func (m *Machine) pcie(g GPU) float64 {
 }
 
 // addNICs adds the NIC that is nearest to each GPU, and the network.
-func (m *Machine) addNICs(doc *fabric.Document) {
+func addNICs(m *topo.Machine, doc *fabric.Document) {
 	total := 0.0
 	seen := map[string]bool{}
 	for _, g := range m.GPUs {
@@ -108,7 +110,7 @@ func (m *Machine) addNICs(doc *fabric.Document) {
 			continue
 		}
 		doc.Host.Links = append(doc.Host.Links, fabric.DocumentLink{A: fmt.Sprintf("gpu%d", g.Index), B: n.Name,
-			GBps: m.pcie(g), Micros: pcieMicros})
+			GBps: pcie(g), Micros: pcieMicros})
 		if seen[n.Name] {
 			continue
 		}

@@ -1,8 +1,10 @@
-package topo
+package fabrics
 
 import (
 	"os"
 	"testing"
+
+	"github.com/goccl/goccl/job/topo"
 )
 
 // Recorded machines become graphs: 8 GPUs behind one NVSwitch, and 4 GPUs on PCIe.
@@ -20,15 +22,15 @@ func TestMachinesBecomeFabrics(t *testing.T) {
 		{"4xpcie", 1, 0, 3, 0, 0, true, 4}, // no access between the processors
 
 	} {
-		data, err := os.ReadFile("testdata/" + c.file + ".json")
+		data, err := os.ReadFile("../../../../job/topo/testdata/" + c.file + ".json")
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := Decode(data)
+		m, err := topo.Decode(data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, err := m.Fabric(c.hosts)
+		g, err := OfMachine(m, c.hosts)
 		if err != nil {
 			t.Fatal(err)
 		}

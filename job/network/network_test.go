@@ -1,4 +1,4 @@
-package choice
+package network
 
 import (
 	"net/netip"

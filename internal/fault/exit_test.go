@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/goccl/goccl/collective/fault"
+	"github.com/goccl/goccl/internal/fault"
 )
 
 // A peer of a rank that leaves blames the rank that is behind it, never itself, and gets the kind of its error.
