@@ -6,11 +6,8 @@ import importlib
 import importlib.abc
 import importlib.util
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from types import ModuleType
-    from typing import Any
+from types import ModuleType
+from typing import Any
 
 __all__ = ["install_alias"]
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
-from typing import TYPE_CHECKING
+from typing import Any
 
 from . import errors
 from ._checked import Structure, array
-
-if TYPE_CHECKING:
-    from typing import Any
 
 _NAME = b"dltensor"
 _USED = b"used_dltensor"

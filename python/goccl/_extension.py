@@ -16,18 +16,14 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from types import ModuleType
 
 from . import errors
 from ._env import read
 from ._lib import directory
+from ._typing import Arch
 from .device import current_device
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import ModuleType
-
-    from ._typing import Arch
 
 __all__ = ["binding", "build", "compile_extension", "compiler"]
 

@@ -12,16 +12,13 @@ import functools
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from . import errors
 from ._abi import SIGNATURES
 from ._checked import bounds, fit
 from ._env import read
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 T = TypeVar("T")
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ._lib import lib
-
-if TYPE_CHECKING:
-    from typing import Any
 
 
 class Object:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import atexit
 import ctypes
 import weakref
-from typing import TYPE_CHECKING
+from typing import Any
 
 from . import errors
 from ._checked import fit
 from ._lib import interruptible, lib, nanoseconds
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ._typing import BytesLike
+from ._typing import BytesLike
 
 __all__ = ["UniqueId", "Bootstrap", "TcpBootstrap", "mpi_world"]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Any
 
 from . import errors
 from ._lib import interruptible, lib
@@ -11,10 +12,6 @@ from ._object import DeviceHandle, Object
 from .communicator import Communicator
 from .connection import Connection, RegisteredMemory
 from .semaphore import Semaphore
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
 
 __all__ = ["BaseMemoryChannel", "MemoryChannel", "SwitchChannel", "NvlsConnection", "connect_nvls_collective"]
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
+from ._types import DataType
 from .algorithm import Algorithm
 from .builtin import default_algorithms
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ._types import DataType
 
 __all__ = ["AlgorithmCollection", "AlgorithmCollectionBuilder", "CollectiveRequest"]
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ._lib import interruptible, lib, nanoseconds
 from ._object import Object
 from ._types import DeviceType, Transport, TransportFlags
 from .device import Device, current_device
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = ["Endpoint", "EndpointConfig", "EndpointConfigIb", "IbMode", "Connection", "RegisteredMemory"]
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from . import errors
 from ._buffer import ANY, resolve, shared
 from ._lib import error, interruptible, lib, nanoseconds
 from ._object import Object
 from ._types import DeviceType, Transport, TransportFlags
+from ._typing import BufferSpec
 from .connection import Connection, Endpoint, EndpointConfig, RegisteredMemory
 from .device import Device, current_device
 from .semaphore import SemaphoreStub
-
-if TYPE_CHECKING:
-    from ._typing import BufferSpec
 
 __all__ = ["Context"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import Any
 
 from . import _e4m3b15, errors
 from ._buffer import stream_handle
@@ -13,9 +13,6 @@ from ._types import DataType, ReduceOp
 from .algorithm import check_sizes, check_types
 from .communicator import Communicator
 from .device import Stream
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = ["Executor", "ExecutionPlan"]
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import Any
 
 from ._extension import binding, compile_extension
+from ._types import DataType, ReduceOp
+from ._typing import Arch, StreamSpec
 from .algorithm import MAX_SIZE, Algorithm
+from .communicator import Communicator
 from .device import Device, current_device
 from .utils import Kernel, KernelBuilder
-
-if TYPE_CHECKING:
-    from types import ModuleType
-    from typing import Any
-
-    from ._types import DataType, ReduceOp
-    from ._typing import Arch, StreamSpec
-    from .communicator import Communicator
 
 __all__ = ["compile_native", "NativeModule", "NativeAlgorithm"]
 

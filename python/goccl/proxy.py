@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from . import errors
 from ._lib import interruptible, lib
@@ -13,9 +13,6 @@ from .communicator import Communicator
 from .connection import Connection, RegisteredMemory
 from .context import Context
 from .semaphore import Semaphore
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = ["ProxyService", "BasePortChannel", "PortChannel", "SimpleProxyChannel", "ProxyChannel"]
 

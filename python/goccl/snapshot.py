@@ -7,13 +7,10 @@ Every rank suspends its communicators (goccl.nccl.Communicator.suspend); another
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from ._checked import array
 from ._lib import lib
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 __all__ = ["take", "restore", "state"]
 

@@ -3,16 +3,13 @@ compiler."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from .. import errors
 from .program import current
 from .rank import Chunk
 from .thread_block_group import ThreadBlockGroup, blocks, limit
 from .types import BufferType, ChannelType, ReduceOperationType, SyncType
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = ["MemoryChannel", "PortChannel", "SwitchChannel", "BufferType", "ChannelType", "SyncType",
            "ReduceOperationType", "ThreadBlockGroup"]

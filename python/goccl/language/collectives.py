@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 __all__ = ["Collective", "AllGather", "AllReduce", "ReduceScatter", "AllToAll", "Broadcast", "Reduce", "SendRecv",
            "Custom", "TestCollective"]

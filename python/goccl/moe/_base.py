@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from .. import errors
+from .._abi import MoeOffsets
 from .._lib import lib
 from . import _calls
 from ._arrays import Arrays
 from ._config import Config
 from ._engine import Engine
 from ._event import EventOverlap
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-    from typing import Any
-
-    from .._abi import MoeOffsets
 
 _PACKET_TOKENS = 256  # of a rank that sends packets, at most
 _LOW_LATENCY_TOKENS = 1024

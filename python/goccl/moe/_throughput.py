@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from .. import errors
 from . import _calls
 from ._arrays import Arrays
 from ._base import Base
+from ._config import Config
 from ._event import EventOverlap
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ._config import Config
 
 
 class DispatchHandle(NamedTuple):

@@ -8,7 +8,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import errors
 from .._abi import CommInfo
@@ -17,14 +17,10 @@ from .._lib import error, interruptible, lib
 from .._types import DeviceType
 from ..bootstrap import Bootstrap, UniqueId, torch_world
 from ..device import Device, current_device, device_count
-from ._config import pointer
+from ._config import NCCLConfig, pointer
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from typing_extensions import Self
-
-    from ._config import NCCLConfig
 
 IN_PROGRESS = errors.InProgress.code  # a split goes on in the background
 _open: "weakref.WeakSet[Membership]" = weakref.WeakSet()

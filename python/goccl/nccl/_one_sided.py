@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from .. import errors
 from .._abi import SignalWait
 from .._buffer import resolve
 from .._lib import lib
+from .._typing import BufferSpec, StreamSpec
 from ._calls import Calls
 from ._window import Window
-
-if TYPE_CHECKING:
-    from .._typing import BufferSpec, StreamSpec
 
 
 @dataclass

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from .._buffer import resolve, shared
+from .._buffer import Buffer, resolve, shared
 from .._lib import lib
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from .._buffer import Buffer
-    from .._typing import BufferSpec
+from .._typing import BufferSpec
 
 
 class Window:

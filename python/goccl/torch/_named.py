@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch.distributed as dist
 from torch._C import _distributed_c10d as _c10d
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Any
 
 # Since PyTorch 2.15 C++ can call every method of a backend that is written in Python. A ProcessGroupGoccl is then a
 # backend, and Group in group.py the process group; before, it is the process group itself.

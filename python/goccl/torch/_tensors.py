@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -12,13 +13,8 @@ import torch.distributed as dist
 from .. import errors
 from .._buffer import plain
 from .._types import ReduceOp
+from ..nccl import Communicator
 from ..nccl._request import ALL_TO_ALL_V
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
-    from ..nccl import Communicator
 
 _OPS = {dist.ReduceOp.SUM: ReduceOp.SUM, dist.ReduceOp.PRODUCT: ReduceOp.PROD, dist.ReduceOp.MAX: ReduceOp.MAX,
         dist.ReduceOp.MIN: ReduceOp.MIN, dist.ReduceOp.AVG: ReduceOp.AVG, dist.ReduceOp.BAND: torch.bitwise_and,

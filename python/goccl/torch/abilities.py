@@ -7,8 +7,9 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -22,14 +23,10 @@ from ..nccl._group import group_end, group_start
 from ._named import BACKEND, Named
 from ._tensors import option
 from .device_queue import DeviceQueue
+from .work import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from typing_extensions import Self
-
-    from .work import Work
 
 
 def served() -> tuple[Any, str, int]:

@@ -7,7 +7,7 @@ import functools
 from collections import deque
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import Any
 from unittest import mock
 
 import torch
@@ -18,11 +18,7 @@ from torch.utils._pytree import tree_map_only
 from .. import errors
 from .._env import place
 from .backend import ProcessGroupGoccl
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from .work import Work
+from .work import Work
 
 __all__ = ["TorchCommGoccl"]
 

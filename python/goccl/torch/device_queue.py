@@ -5,9 +5,10 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 import torch
-from typing import TYPE_CHECKING
 
 from .. import errors
 from .._lib import TIMEOUT, lib, synchronize
@@ -15,10 +16,6 @@ from .._types import DeviceType
 from ..device import Device, Stream
 from ..nccl import Communicator, NCCLConfig, UniqueId, group
 from .work import Work
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 __all__ = ["DeviceQueue"]
 

@@ -9,15 +9,12 @@ effect.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 
 from .. import errors
 from .fusion import FusedAllReduce
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = ["AllReduceFusionPattern", "AllReduceFusionWorkspace", "allreduce_fusion",
            "create_allreduce_fusion_workspace"]

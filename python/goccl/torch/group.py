@@ -6,19 +6,14 @@ serves them. C++ passes on of a Work only wait and get_future, and of windows no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from .abilities import Abilities
 from .window import Window
-from .work import latest
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from .work import Work
+from .work import Work, latest
 
 _CUSTOM = dist.ProcessGroup.BackendType.CUSTOM
 

@@ -11,10 +11,11 @@ import itertools
 import json
 import secrets
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -29,10 +30,6 @@ from ..connection import Connection, Endpoint, EndpointConfig, RegisteredMemory
 from ..context import Context
 from ..device import Device
 from .abilities import served
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 _SLICE = timedelta(seconds=5)  # of a wait for requests
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from .. import errors
 from ._named import BACKEND
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import timedelta
-    from typing import Any
 
 __all__ = ["Work"]
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from vllm.config import get_current_vllm_config
 from vllm.distributed.device_communicators.all2all import DeepEPLLAll2AllManager
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
-    from ..moe import Buffer
-    from ..nccl import Communicator
+from ..moe import Buffer
+from ..nccl import Communicator
 
 
 class All2AllManager(DeepEPLLAll2AllManager):  # type: ignore[misc]
