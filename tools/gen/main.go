@@ -2,7 +2,8 @@
 // enter Go (capi/zz_functions.h), the Go functions behind them (capi/zz_exports.go), the structures and enumerations of
 // package core (capi/internal/core/zz_abi.go), the symbols of libgoccl.so (capi/libgoccl.map), and the signatures and
 // structures for Python (python/goccl/_abi.py), and the exceptions of results (python/goccl/_results.py); and from
-// nccl/api.h the collectives of libnccl.so.2 (capi/nccl/zz_collectives.h). `go generate ./capi` runs it.
+// nccl/api.h the collectives of libnccl.so.2 (capi/nccl/zz_collectives.h), and of the headers of namespace goccl those
+// of namespace mscclpp that only repeat their names (capi/include/mscclpp). `go generate ./capi` runs it.
 //
 // The function goccl_a_b of a header is the Go function AB of package core, in which GocclAB, ABID and the like are the
 // same name: case does not count. The parameters of the Go function say how the parameters of the C function are read,
@@ -17,6 +18,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 )
@@ -66,7 +68,11 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{
+	files, err := writeNames(root)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(files, map[string][]byte{
 		filepath.Join(folder, abiFile): abi,
 		"zz_functions.h":               writeFunctions(h),
 		"zz_exports.go":                exports,
@@ -74,5 +80,6 @@ func generate(root string) (map[string][]byte, error) {
 		"libgoccl.map":                 writeMap(h),
 		"../python/goccl/_abi.py":      writePython(h, core),
 		"../python/goccl/_results.py":  writeResults(h),
-	}, nil
+	})
+	return files, nil
 }
