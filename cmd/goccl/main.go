@@ -100,11 +100,10 @@ func run(args []string) int {
 }
 
 func newParser(c *cli) (*kong.Kong, error) {
-	return kong.New(c, kong.Name("goccl"),
+	return kong.New(c, append(mappers(), kong.Name("goccl"),
 		kong.Description("GPU communication from Go: collectives, their measurement and their diagnosis."),
 		kong.UsageOnError(), kong.WithHyphenPrefixedParameters(true),
-		kong.TypeMapper(reflect.TypeFor[time.Duration](), durationMapper()),
-		kong.Bind(&streams{os.Stdout, os.Stderr}))
+		kong.Bind(&streams{os.Stdout, os.Stderr}))...)
 }
 
 // usual translates what other tools accept too: help, --version, and no arguments at all.

@@ -28,7 +28,7 @@ type synthCommand struct {
 	Collective string        `required:"" help:"all_gather, reduce_scatter, all_reduce, broadcast or all_to_all."`
 	Topo       string        `required:"" placeholder:"FILE" help:"A topology (docs/synth.md), what goccl topo --json wrote, or the name of one that ships with goccl."`
 	Hosts      int           `default:"1" help:"Machines, where FILE describes one (default ${default})."`
-	Size       size          `short:"b" default:"64M" placeholder:"SIZE" help:"Message for which the plan is to be fast (default 64M)."`
+	Size       int64         `type:"size" short:"b" default:"64M" placeholder:"SIZE" help:"Message for which the plan is to be fast (default 64M)."`
 	Root       int           `help:"Root of a broadcast."`
 	InPlace    bool          `help:"Input and output in one memory."`
 	Machine    string        `default:"h200" help:"Model of the thread blocks: a machine that ships with goccl, or a file of one."`
@@ -62,7 +62,7 @@ func (c *synthCommand) Run(ctx context.Context, s *streams) error {
 	done := s.busy("searching")
 	r, err := query.Ask(ctx, func() (*synth.Result, error) {
 		return synth.Run(synth.Options{Graph: g, Collective: collective, Root: c.Root, InPlace: c.InPlace, Only: c.Only,
-			Size: int64(c.Size), Machine: m})
+			Size: c.Size, Machine: m})
 	})
 	done()
 	if err != nil {

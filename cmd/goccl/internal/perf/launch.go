@@ -19,9 +19,8 @@ import (
 	"github.com/goccl/goccl/job/launch"
 )
 
-// The layouts of ranks that are started here.
+// The layouts of ranks.
 const (
-	LayoutAuto      = ""          // processes on CUDA, threads on the host
 	LayoutThreads   = "threads"   // goroutines of this process
 	LayoutProcesses = "processes" // one process per rank
 )
@@ -29,15 +28,17 @@ const (
 // ranksPerHost is the number of ranks of a host of --hosts without --ranks.
 const ranksPerHost = 4
 
-// Launch says on which ranks a measurement runs, and where its output goes.
+// Launch says on which ranks a measurement runs, by flags, and where its output goes.
 type Launch struct {
-	Ranks   int    // ranks to start here; 0: one per GPU, or the command's default. A launcher overrides it
-	Device  string // auto, host, cuda: see ParseDevice
-	Layout  string
-	Hosts   int      // network namespaces to make and to divide the ranks among; 0: none
-	Command []string // this program and its arguments, to start ranks and for the record
-	Stdout  io.Writer
-	Stderr  *os.File  // progress is written here if it is a terminal
+	Ranks     int    `type:"count" short:"n" placeholder:"N" help:"Ranks to start here. Default: one per GPU; perf has 8 on the host device. A launcher (mpirun, torchrun, srun) decides itself."`
+	Device    string `enum:"auto,host,cuda" default:"auto" help:"auto, host or cuda. auto is cuda where a GPU can be used. On one host tune has choices on cuda only."`
+	Processes bool   `xor:"layout" help:"A process per rank. The default on cuda."`
+	Threads   bool   `xor:"layout" help:"All ranks in this process. The default on the host device."`
+	Hosts     int    `placeholder:"N" help:"Make N hosts on this machine (network namespaces; needs root) and divide the ranks among them; the default is 4 ranks a host. Under a launcher the hosts are its own."`
+
+	Command []string  `kong:"-"` // this program and its arguments, to start ranks and for the record
+	Stdout  io.Writer `kong:"-"`
+	Stderr  *os.File  `kong:"-"` // progress is written here if it is a terminal
 	files   io.Writer // for files of the name "-"
 }
 
@@ -99,16 +100,8 @@ func (l *Launch) everyRank(ctx context.Context, kind device.Kind, w work) error 
 	if l.Hosts > 0 {
 		return l.onHosts(ctx, kind, n)
 	}
-	switch l.Layout {
-	case LayoutProcesses:
+	if l.Processes || kind == device.CUDA && n > 1 && !l.Threads {
 		return l.start(ctx, n)
-	case LayoutAuto:
-		if kind == device.CUDA && n > 1 {
-			return l.start(ctx, n)
-		}
-	case LayoutThreads:
-	default:
-		return invalid("unknown layout %q", l.Layout)
 	}
 	if err := w.open(); err != nil {
 		return err
@@ -149,7 +142,7 @@ func (l *Launch) onHosts(ctx context.Context, kind device.Kind, n int) error {
 	if n%l.Hosts != 0 {
 		return invalid("%d ranks on %d hosts: --ranks must be a multiple of --hosts", n, l.Hosts)
 	}
-	if l.Layout == LayoutThreads {
+	if l.Threads {
 		return invalid("--threads: the ranks of a process are on one host: leave it out with --hosts")
 	}
 	w, err := netns.New(l.Hosts)

@@ -29,12 +29,11 @@ var ErrFailed = errors.New("perf: wrong or impossible results")
 type Options struct {
 	Config
 	Launch
-	// forced algorithms, side by side; none: goccl's own choice; "all": its own choice and each available algorithm
-	Algos     []string
-	Against   []string // paths of libraries with NCCL's ABI, measured side by side
-	JSON      string   // file for the Record
-	Plot      string   // file for the picture
-	Machine   func() any
+	Algos     []string   `name:"algo" placeholder:"NAME" help:"Force an algorithm, or compare several in the same run, the first being the measure; all: goccl's choice and every algorithm."`
+	Against   []string   `sep:"none" placeholder:"PATH" help:"Measure a library with NCCL's ABI (libnccl.so.2) in the same run, in turns, on the same buffers."`
+	JSON      string     `name:"json" placeholder:"FILE" help:"Write the results, with machine and build, to a file. - is standard output; the table then goes to standard error."`
+	Plot      string     `placeholder:"FILE.svg" help:"Draw bus bandwidth and time over the size."`
+	Machine   func() any `kong:"-"`
 	libraries []Library
 }
 

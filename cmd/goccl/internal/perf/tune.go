@@ -14,22 +14,23 @@ import (
 	"github.com/goccl/goccl/job/bootstrap"
 )
 
-// TuneOptions are the options of `goccl tune`.
+// TuneOptions are the options of `goccl tune`; the tags are its flags.
 type TuneOptions struct {
+	Collectives []string `arg:"" name:"collective" optional:"" help:"Which to tune; default: all that have algorithms to choose from."`
+	Out         string   `xor:"result" placeholder:"FILE" help:"Write the table here; - is standard output, and what is printed goes to standard error. GOCCL_TUNING=FILE uses it."`
+	Plans       string   `xor:"result" placeholder:"FOLDER" help:"Search plans for the topology instead, and write those here that are faster than what goccl runs without them. GOCCL_PLAN_DIR=FOLDER uses them."`
 	Launch
-	Collectives []string // names; none: all that have algorithms to choose from
-	Modes       []string // nvlink.ModeEager, nvlink.ModeGraph; none: both
-	Widths      []int    // of elements, in bytes, for reductions; none: 1, 2, 4 and 8
 
-	MinBytes, MaxBytes int64
-	Factor             float64
-	Cycles             int
-	Check              bool
-	Timeout            time.Duration
+	MinBytes int64    `type:"size" short:"b" default:"1K" placeholder:"SIZE" help:"Smallest size (default 1K). K, M and G are understood."`
+	MaxBytes int64    `type:"size" short:"e" default:"64M" placeholder:"SIZE" help:"Largest size (default 64M)."`
+	Factor   float64  `short:"f" default:"2" help:"From one size to the next (default ${default})."`
+	Cycles   int      `short:"c" default:"5" help:"Timed batches (default ${default})."`
+	Modes    []string `name:"mode" help:"eager, graph, or both (default). A table for one of them is used for the other too."`
+	Widths   []int    `name:"width" help:"Element widths in bytes of reductions: some of 1,2,4,8 (default: all). Others use the nearest one."`
+	Check    bool     `help:"Check every element of every result."`
 
-	Out   string // file for the table
-	Plans string // folder for plans, of TunePlans
-	Rows  string // file for every measured time; may be empty
+	Rows    string        `name:"json" placeholder:"FILE" help:"Also write every time that was measured."`
+	Timeout time.Duration `default:"60s" help:"Bound on every wait (default ${default})."`
 }
 
 const (
