@@ -109,8 +109,6 @@ func DeviceCurrent(hint int) (Handle, error) {
 	return openDevice(device.CUDA, ordinal)
 }
 
-// DeviceOpen opens a device. Kind 0 is the kind that GOCCL_DEVICE requests, else CUDA where there is a GPU, else the
-// host device.
 func DeviceOpen(kind device.Kind, index int) (Handle, error) {
 	if kind == 0 {
 		var err error
@@ -129,13 +127,11 @@ func DeviceCount(kind device.Kind) (int, error) {
 	return cuda.Count()
 }
 
-// DeviceID returns the kind and number of device h.
 func DeviceID(d *Device) (kind device.Kind, index int, err error) {
 	id := d.Device.ID()
 	return id.Kind, id.Index, nil
 }
 
-// DeviceCapability returns the compute capability of a GPU and its NUMA node: 0, 0 and -1 where there is none.
 func DeviceCapability(d *Device) (major, minor, numa int, err error) {
 	g, ok := d.Device.(*cuda.Device)
 	if !ok {
@@ -178,7 +174,6 @@ func Free(p uintptr) error {
 	return a.Close()
 }
 
-// CopyIn copies bytes of this process to the device.
 func CopyIn(d *Device, dst uintptr, src unsafe.Pointer, n uint64) error {
 	if n == 0 {
 		return nil
@@ -189,7 +184,6 @@ func CopyIn(d *Device, dst uintptr, src unsafe.Pointer, n uint64) error {
 	return d.Device.CopyIn(device.Ptr(dst), unsafe.Slice((*byte)(src), n))
 }
 
-// CopyOut copies bytes of the device to this process.
 func CopyOut(d *Device, dst unsafe.Pointer, src uintptr, n uint64) error {
 	if n == 0 {
 		return nil
@@ -240,7 +234,6 @@ func (d *Device) stream(raw uintptr) (device.Stream, error) {
 	return d.Device.WrapStream(raw)
 }
 
-// StreamSynchronize waits for a stream, which goccl need not have created.
 func StreamSynchronize(ctx context.Context, d *Device, raw uintptr) error {
 	s, err := d.stream(raw)
 	if err != nil {

@@ -82,7 +82,6 @@ type Function struct {
 	shared uint32 // the value set with SetMaxDynamicShared
 }
 
-// ModuleLoad loads a cubin, a fatbin or PTX.
 func ModuleLoad(d *Device, image []byte) (*Module, error) {
 	gpu, err := d.cuda()
 	if err != nil {
@@ -92,7 +91,6 @@ func ModuleLoad(d *Device, image []byte) (*Module, error) {
 	return &Module{m, gpu}, err
 }
 
-// ModuleFunction finds a kernel; it ends with its module.
 func ModuleFunction(m *Module, name string) (*Function, error) {
 	f, err := m.Function(name)
 	return &Function{Function: f, dev: m.dev}, err
@@ -101,7 +99,6 @@ func ModuleFunction(m *Module, name string) (*Function, error) {
 // staticShared is the dynamic shared memory that a kernel may use without SetMaxDynamicShared.
 const staticShared = 48 << 10
 
-// KernelLaunch enqueues a kernel with a parameter buffer in the layout that the kernel declares.
 func KernelLaunch(f *Function, stream uintptr, shape *[9]uint32, shared uint32, params []byte) error {
 	if shape == nil {
 		return fmt.Errorf("%w: the shape of the launch is NULL", ErrInvalidArgument)

@@ -42,13 +42,13 @@ type (
 func Find[T any](h Handle) (found T, err error) {
 	switch p := any(&found).(type) {
 	case *Ready:
-		p.c, p.inner, err = readyComm(h)
+		p.c, p.inner, err = usable(h, stateFinalized)
 		return found, err
 	case *Open:
-		p.c, p.inner, err = open(h)
+		p.c, p.inner, err = usable(h, stateRevoked)
 		return found, err
 	case *Active:
-		p.c, p.inner, err = active(h)
+		p.c, p.inner, err = usable(h, stateOpen)
 		return found, err
 	case **Device:
 		*p, err = devices.get(h)
@@ -104,7 +104,6 @@ func ObjectClose(h Handle) error {
 	return nil
 }
 
-// ObjectSerialize returns an endpoint, a memory or a semaphore stub as bytes.
 func ObjectSerialize(h Handle) ([]byte, error) {
 	v, err := Find[any](h)
 	if err != nil {
@@ -121,7 +120,6 @@ func ObjectSerialize(h Handle) ([]byte, error) {
 	return nil, fmt.Errorf("%w: a %s is not exchanged as bytes", ErrInvalidArgument, nameOf(v))
 }
 
-// ObjectDeviceHandle returns the object for kernels: the bytes of its struct in goccl/handle.cuh.
 func ObjectDeviceHandle(h Handle) ([]byte, error) {
 	v, err := objects.get(h)
 	if err != nil {

@@ -98,7 +98,6 @@ func ExecutorLoad(e *Executor, file []byte, reserve uint64) (*Loaded, error) {
 	return e.load(file, reserve)
 }
 
-// ExecutorLoadTrusted is ExecutorLoad without the verification.
 func ExecutorLoadTrusted(e *Executor, file []byte, reserve uint64) (*Loaded, error) {
 	return e.load(file, reserve, executor.Trusted())
 }
@@ -120,12 +119,10 @@ func (e *Executor) load(file []byte, reserve uint64, opts ...executor.Option) (*
 	return &Loaded{e, x}, nil
 }
 
-// ExecutorLaunch enqueues one run of a plan without counts.
 func ExecutorLaunch(p *Loaded, send, recv uintptr, message uint64, stream uintptr, t, op uint32, scalar uint64) error {
 	return ExecutorLaunchCounted(p, send, recv, message, 0, stream, t, op, scalar)
 }
 
-// ExecutorLaunchCounted enqueues one run.
 func ExecutorLaunchCounted(p *Loaded, send, recv uintptr, message uint64, counts, stream uintptr, t, op uint32,
 	scalar uint64) error {
 	s, err := p.e.dev.stream(stream)
@@ -138,22 +135,18 @@ func ExecutorLaunchCounted(p *Loaded, send, recv uintptr, message uint64, counts
 	return p.x.Execute(context.Background(), a)
 }
 
-// ExecutorError returns the first failure of the executor's launches, or the reason of its abort.
 func ExecutorError(e *Executor) error { return e.Err() }
 
-// ExecutorAbort ends running launches.
 func ExecutorAbort(e *Executor) error {
 	e.Abort(nil)
 	return nil
 }
 
-// ExecutorHook returns the address of the counter of a hook of a loaded plan.
 func ExecutorHook(p *Loaded, id uint32) (uint64, error) {
 	at, err := p.x.Hook(int(id))
 	return uint64(at), wrong(err)
 }
 
-// ExecutorRaiseHook enqueues that the input that a hook guards is there for the first n launches.
 func ExecutorRaiseHook(p *Loaded, id uint32, n uint64, stream uintptr) error {
 	s, err := p.e.dev.stream(stream)
 	if err != nil {
@@ -162,7 +155,6 @@ func ExecutorRaiseHook(p *Loaded, id uint32, n uint64, stream uintptr) error {
 	return wrong(p.x.RaiseHook(s, int(id), n))
 }
 
-// ExecutorAwaitHook enqueues a wait for the output that a hook guards, of the n-th launch.
 func ExecutorAwaitHook(p *Loaded, id uint32, n uint64, stream uintptr) error {
 	s, err := p.e.dev.stream(stream)
 	if err != nil {
@@ -171,14 +163,12 @@ func ExecutorAwaitHook(p *Loaded, id uint32, n uint64, stream uintptr) error {
 	return wrong(p.x.AwaitHook(s, int(id), n))
 }
 
-// ExecutorRegister makes a buffer known to the executors of all ranks; collective.
 func ExecutorRegister(e *Executor, buffer uintptr) error {
 	ctx, cancel := context.WithTimeout(context.Background(), defaultStep)
 	defer cancel()
 	return wrong(e.Register(ctx, device.Ptr(buffer)))
 }
 
-// PlanCompile turns a document of package dsl into a plan file.
 func PlanCompile(document []byte) ([]byte, error) {
 	p, err := dsl.CompileJSON(document)
 	if err != nil {
@@ -215,21 +205,14 @@ func decodePlan(file []byte) (*plan.Plan, error) {
 	return p, nil
 }
 
-// PlanBuild compiles a program that ships with goccl.
 func PlanBuild(name string, options []byte) ([]byte, error) {
-	var o struct {
-		Ranks, Hosts, Instances, Root, ThreadsPerBlock int
-		InPlace                                        bool
-		MinMessageSize, MaxMessageSize                 uint64
-	}
+	var o programs.Options
 	if len(options) > 0 {
 		if err := json.Unmarshal(options, &o); err != nil {
 			return nil, wrong(err)
 		}
 	}
-	p, err := programs.Build(name, programs.Options{Ranks: o.Ranks, Hosts: o.Hosts, Instances: o.Instances,
-		InPlace: o.InPlace, Root: o.Root,
-		ThreadsPerBlock: o.ThreadsPerBlock, MinMessageSize: o.MinMessageSize, MaxMessageSize: o.MaxMessageSize})
+	p, err := programs.Build(name, o)
 	if err != nil {
 		return nil, wrong(err)
 	}
@@ -258,7 +241,6 @@ func describe(p *plan.Plan) *planReport {
 		MinSize: p.MinSize, MaxSize: p.MaxSize}
 }
 
-// PlanCheck decodes and verifies a plan file and describes it as JSON. The error is the fault, or the counterexample.
 func PlanCheck(file []byte) ([]byte, error) {
 	p, err := decodePlan(file)
 	if err != nil {
@@ -273,7 +255,6 @@ func PlanCheck(file []byte) ([]byte, error) {
 	return json.Marshal(d)
 }
 
-// PlanDescribe is CheckPlan without the verifier: only the structure of the plan is checked.
 func PlanDescribe(file []byte) ([]byte, error) {
 	p, err := plan.Decode(file)
 	if err != nil {

@@ -31,7 +31,6 @@ func ContextCreate(timeout, spinLimit time.Duration) (*primitive.Context, error)
 	return primitive.NewContext(opts...), nil
 }
 
-// ContextAbort ends every wait of the context on host and device.
 func ContextAbort(c *primitive.Context, reason string) error {
 	var err error
 	if reason != "" {
@@ -78,12 +77,10 @@ func Later[T any](f *primitive.Future[T]) *Future {
 	return &Future{get: func(ctx context.Context) (any, error) { return f.Get(ctx) }}
 }
 
-// CommunicatorCreate makes a communicator of primitives over a bootstrap and a context. The caller keeps both.
 func CommunicatorCreate(b *Bootstrap, ctx *primitive.Context) (*primitive.Communicator, error) {
 	return primitive.NewCommunicator(b.Bootstrap, ctx), nil
 }
 
-// CommunicatorConnect makes an endpoint and connects it with the peer's.
 func CommunicatorConnect(c *primitive.Communicator, transport int, d *Device, rank, tag int) (*Future, error) {
 	cfg, err := endpointConfig(transport, d)
 	if err != nil {
@@ -100,13 +97,10 @@ func endpointConfig(transport int, d *Device) (cfg primitive.EndpointConfig, err
 	return primitive.EndpointConfig{Transport: t, Device: d.Device}, nil
 }
 
-// EndpointCreate makes a local endpoint.
 func EndpointCreate(ctx *primitive.Context, transport int, d *Device) (*primitive.Endpoint, error) {
 	return EndpointCreateRDMA(ctx, transport, -1, d, 0, 0, 0, 0, 0)
 }
 
-// EndpointCreateRDMA makes a local endpoint with options of an RDMA adapter. adapter is the number of the adapter if it
-// is not the transport's.
 func EndpointCreateRDMA(ctx *primitive.Context, transport, adapter int, d *Device, port, gidIndex, queueDepth,
 	sendDepth, receiveDepth int) (*primitive.Endpoint, error) {
 	if adapter >= 0 && primitive.Transport(transport).IsIB() {
@@ -123,18 +117,15 @@ func EndpointCreateRDMA(ctx *primitive.Context, transport, adapter int, d *Devic
 	return ctx.CreateEndpoint(cfg)
 }
 
-// EndpointInfo describes an endpoint.
 func EndpointInfo(e *primitive.Endpoint) (transport int, kind device.Kind, index int, local bool, err error) {
 	id := e.Device()
 	return int(e.Transport()), id.Kind, id.Index, e.Local(), nil
 }
 
-// ConnectionInfo describes a connection; peer is -1 when it is not known.
 func ConnectionInfo(c *primitive.Connection) (transport, peer, tag int, err error) {
 	return int(c.Transport()), c.PeerRank(), c.Tag(), nil
 }
 
-// MemoryRegister makes memory usable by the transports in flags.
 func MemoryRegister(ctx *primitive.Context, d *Device, p uintptr, size uint64, flags uint32) (
 	*primitive.RegisteredMemory, error) {
 	if size > 1<<60 {
@@ -143,18 +134,15 @@ func MemoryRegister(ctx *primitive.Context, d *Device, p uintptr, size uint64, f
 	return ctx.RegisterMemory(d.Device, device.Ptr(p), int64(size), primitive.TransportFlags(flags))
 }
 
-// MemoryInfo describes a memory; data is 0 while a peer's memory is not mapped.
 func MemoryInfo(m *primitive.RegisteredMemory) (data, original uintptr, size uint64, flags uint32, local bool,
 	err error) {
 	return uintptr(m.Data()), uintptr(m.OriginalData()), uint64(m.Size()), uint32(m.Transports()), m.Local(), nil
 }
 
-// SemaphoreSignal signals the peer from the host.
 func SemaphoreSignal(s *primitive.Semaphore) error {
 	return primitive.NewHost2DeviceSemaphore(s).Signal()
 }
 
-// SemaphorePoll consumes one signal on the host, if one has arrived.
 func SemaphorePoll(s *primitive.Semaphore) (arrived bool, err error) {
 	hs, err := primitive.NewHost2HostSemaphore(s)
 	if err != nil {
@@ -163,7 +151,6 @@ func SemaphorePoll(s *primitive.Semaphore) (arrived bool, err error) {
 	return hs.Poll(), nil
 }
 
-// SemaphoreWait consumes one signal on the host.
 func SemaphoreWait(ctx context.Context, s *primitive.Semaphore) error {
 	hs, err := primitive.NewHost2HostSemaphore(s)
 	if err != nil {
@@ -172,7 +159,6 @@ func SemaphoreWait(ctx context.Context, s *primitive.Semaphore) error {
 	return hs.Wait(ctx)
 }
 
-// MemoryChannelCreate makes a channel from src to dst; packetBuffer may be 0.
 func MemoryChannelCreate(s *primitive.Semaphore, dst, src *primitive.RegisteredMemory, packetBuffer Handle) (
 	channel *primitive.MemoryChannel, err error) {
 	var packets *primitive.RegisteredMemory
@@ -184,7 +170,6 @@ func MemoryChannelCreate(s *primitive.Semaphore, dst, src *primitive.RegisteredM
 	return primitive.NewMemoryChannel(s, dst, src, packets)
 }
 
-// FifoPoll returns the next trigger and its position in the ring, without removing it.
 func FifoPoll(f *primitive.Fifo) (Trigger, bool, error) {
 	t, position, ok := f.Poll()
 	if !ok {
@@ -194,7 +179,6 @@ func FifoPoll(f *primitive.Fifo) (Trigger, bool, error) {
 		uint64(t.Semaphore), position}, true, nil
 }
 
-// FifoPop frees the slot of the polled trigger.
 func FifoPop(f *primitive.Fifo) error {
 	if _, _, ok := f.Poll(); !ok {
 		return fmt.Errorf("%w: the fifo is empty: pop follows a poll that found a trigger", ErrInvalidUsage)
@@ -203,7 +187,6 @@ func FifoPop(f *primitive.Fifo) error {
 	return nil
 }
 
-// ProxyServiceCreate makes a service for kernels of d.
 func ProxyServiceCreate(ctx *primitive.Context, d *Device, fifoSize int) (*primitive.ProxyService, error) {
 	if fifoSize < 0 || fifoSize > 1<<20 {
 		return nil, fmt.Errorf("%w: a fifo of %d triggers", ErrInvalidArgument, fifoSize)

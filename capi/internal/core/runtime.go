@@ -75,7 +75,6 @@ func debugFile(path string) string {
 	return strings.NewReplacer("%h", name, "%p", fmt.Sprint(os.Getpid()), "%%", "%").Replace(path)
 }
 
-// Records returns the records of this process's communicators in one of record.Formats.
 func Records(format string) ([]byte, error) {
 	var b bytes.Buffer
 	if err := goccl.WriteRecords(&b, format); err != nil {

@@ -17,7 +17,6 @@ import (
 // defaultStep is the timeout of goccl.h. NCCL's ABI sets a longer one, since ranks may start minutes apart.
 const defaultStep = 30 * time.Second
 
-// UniqueIDCreate makes an id, which this process serves.
 func UniqueIDCreate(timeout time.Duration) (bootstrap.UniqueID, error) {
 	cfg, err := Config{Timeout: timeout}.withDefaults(defaultStep)
 	if err != nil {
@@ -26,7 +25,6 @@ func UniqueIDCreate(timeout time.Duration) (bootstrap.UniqueID, error) {
 	return bootstrap.NewUniqueID(bootstrap.WithTimeout(cfg.Timeout))
 }
 
-// UniqueIDClose stops serving id.
 func UniqueIDClose(id bootstrap.UniqueID) error { return id.Close() }
 
 // begin allocates the handle of a communicator and starts its set-up. connect joins the ranks; it runs in the
@@ -104,7 +102,6 @@ func CommStart(id bootstrap.UniqueID, rank, size int, d *Device, cfg Config) (Ha
 	})
 }
 
-// CommCreate sets up a communicator on a bootstrap that the caller owns.
 func CommCreate(b *Bootstrap, d *Device, cfg Config) (Handle, error) {
 	cfg, err := cfg.withDefaults(defaultStep)
 	if err != nil {
@@ -138,7 +135,6 @@ func awaitAll(all []Handle, cfg Config) error {
 	return err
 }
 
-// CommInitAll sets up all ranks in this process, rank i on handles[i].
 func CommInitAll(handles []Handle, cfg Config) ([]Handle, error) {
 	all, err := startAll(handles, cfg)
 	if err != nil {
@@ -226,7 +222,6 @@ func CommSplitStart(o Open, color, key int, cfg *Config) (Handle, error) {
 	return c.descend(cfg, split)
 }
 
-// CommShrinkStart begins a communicator without the ranks in exclude.
 func CommShrinkStart(r Ready, exclude []int32, abort bool, cfg *Config) (Handle, error) {
 	ranks := make([]int, len(exclude))
 	for i, rank := range exclude {
@@ -266,27 +261,6 @@ func (c *comm) descend(cfg *Config, make func(context.Context) (*goccl.Comm, err
 // name. Children of different colors share the name, so the last Destroy waits for all of them.
 func (c *comm) nextChild() string {
 	return c.job + "/" + strconv.Itoa(int(c.children.Add(1)))
-}
-
-// open returns a communicator that is ready for collectives.
-func open(h Handle) (*comm, *goccl.Comm, error) {
-	c, inner, err := readyComm(h)
-	if err != nil {
-		return nil, nil, err
-	}
-	if c.state.Load() == stateFinalized {
-		return nil, nil, fmt.Errorf("%w: the communicator was finalized", ErrInvalidUsage)
-	}
-	return c, inner, nil
-}
-
-// active is open for a communicator that was not revoked.
-func active(h Handle) (*comm, *goccl.Comm, error) {
-	c, inner, err := open(h)
-	if err == nil && c.state.Load() == stateRevoked {
-		return nil, nil, fmt.Errorf("%w: the communicator was revoked; split, shrink or destroy it", ErrInvalidUsage)
-	}
-	return c, inner, err
 }
 
 // CommUniqueID makes the id by which new ranks join o in the next Grow. This process serves it. There is one at a time.

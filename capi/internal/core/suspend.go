@@ -10,10 +10,8 @@ import (
 	"github.com/goccl/goccl/job/snapshot"
 )
 
-// CommSuspendStart begins to free the communicator's memory; Wait waits for the end.
 func CommSuspendStart(a Active) error { return a.background(false, (*goccl.Comm).Suspend) }
 
-// CommResumeStart begins to make it anew.
 func CommResumeStart(a Active) error { return a.background(true, (*goccl.Comm).Resume) }
 
 // background runs f in the background, after earlier background work: one thread may call it for several ranks.
@@ -38,7 +36,6 @@ func (a Active) background(suspended bool, f func(*goccl.Comm, context.Context) 
 	return nil
 }
 
-// CommMemory returns the bytes that suspending frees, and those that it does not.
 func CommMemory(r Ready) (suspendable, persistent uint64, suspended bool, err error) {
 	m, err := r.inner.Memory()
 	return uint64(m.Suspendable), uint64(m.Persistent), m.Suspended, err
@@ -47,12 +44,10 @@ func CommMemory(r Ready) (suspendable, persistent uint64, suspended bool, err er
 // snapshotLimit is the time for a snapshot whose caller gives none.
 const snapshotLimit = time.Minute
 
-// SnapshotTake moves the GPU state of processes to host memory.
 func SnapshotTake(pids []int32, limit time.Duration) error {
 	return eachProcess(snapshot.Take, pids, limit)
 }
 
-// SnapshotRestore moves it back.
 func SnapshotRestore(pids []int32, limit time.Duration) error {
 	return eachProcess(snapshot.Restore, pids, limit)
 }
@@ -70,7 +65,6 @@ func eachProcess(step func(context.Context, []int) error, pids []int32, limit ti
 	return step(ctx, list)
 }
 
-// SnapshotState is what the driver has done to a process: 0 it runs, 1 it is locked, 2 checkpointed, 3 failed.
 func SnapshotState(pid int32) (int32, error) {
 	if err := cuda.Available(); err != nil {
 		return 0, err

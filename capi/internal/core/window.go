@@ -17,14 +17,12 @@ type Window = owned[io.Closer]
 
 var windows = ownedTable[io.Closer]{table[*Window]{kind: kindWindow, name: "window"}}
 
-// WindowRegister makes memory this rank's part of the communicator's next window.
 func WindowRegister(a Active, ptr unsafe.Pointer, size uint64) (Handle, error) {
 	return register(a, ptr, size, func(c *goccl.Comm, p device.Ptr, n int64) (io.Closer, error) {
 		return c.RegisterWindow(p, n)
 	})
 }
 
-// FlatRegister makes memory this rank's part of the communicator's next flat window.
 func FlatRegister(a Active, ptr unsafe.Pointer, size uint64) (Handle, error) {
 	return register(a, ptr, size, func(c *goccl.Comm, p device.Ptr, n int64) (io.Closer, error) {
 		return c.RegisterFlat(p, n)
@@ -43,7 +41,6 @@ func register(a Active, ptr unsafe.Pointer, size uint64,
 	return windows.grant(a.c, w)
 }
 
-// FlatWait waits until all ranks have mapped a flat window.
 func FlatWait(w *Window) (Flat, error) {
 	f, ok := w.inner.(*goccl.FlatWindow)
 	if !ok {
@@ -59,13 +56,12 @@ func FlatWait(w *Window) (Flat, error) {
 // WindowDeregister ends a window. Ending it again, or after its communicator, is harmless.
 func WindowDeregister(h Handle) error { return windows.end(h) }
 
-// PutSignal writes into a peer's part of a flat window and signals the peer.
 func PutSignal(w *Window, offset uint64, src uintptr, size uint64, peer, context, index int, stream uintptr) error {
 	f, ok := w.inner.(*goccl.FlatWindow)
 	if !ok || offset > math.MaxInt64 || size > math.MaxInt64 {
 		return fmt.Errorf("%w: %d bytes to offset %d of window %#x", ErrInvalidArgument, size, offset, uint64(w.handle))
 	}
-	_, inner, err := active(w.c.handle)
+	_, inner, err := usable(w.c.handle, stateOpen)
 	if err != nil {
 		return err
 	}
@@ -77,7 +73,6 @@ func PutSignal(w *Window, offset uint64, src uintptr, size uint64, peer, context
 		goccl.SignalID{Context: context, Index: index}, s)
 }
 
-// Signal signals a peer.
 func Signal(a Active, peer, context, index int, stream uintptr) error {
 	s, err := a.c.stream(stream)
 	if err != nil {
@@ -86,7 +81,6 @@ func Signal(a Active, peer, context, index int, stream uintptr) error {
 	return a.inner.Signal(peer, goccl.SignalID{Context: context, Index: index}, s)
 }
 
-// WaitSignal waits for signals of peers.
 func WaitSignal(a Active, waits []SignalWait, stream uintptr) error {
 	if len(waits) == 0 {
 		return fmt.Errorf("%w: no signals to wait for", ErrInvalidArgument)
