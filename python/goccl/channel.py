@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import errors
-from ._lib import interruptible, lib
+from ._lib import DeviceHandle, Object, interruptible, lib
 from .device import Device, current_device
-from ._object import DeviceHandle, Object
 from .communicator import Communicator
 from .connection import Connection, RegisteredMemory
 from .semaphore import Semaphore

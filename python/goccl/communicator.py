@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import errors
-from ._lib import SLICE, TIMEOUT, error, lib, nanoseconds
-from ._object import Object
+from ._lib import SLICE, TIMEOUT, Object, error, lib, nanoseconds
 from ._types import Transport, TransportFlags
 from ._typing import BufferSpec
 from .bootstrap import Bootstrap

@@ -10,8 +10,7 @@ import dataclasses
 import enum
 from typing import Any
 
-from ._lib import interruptible, lib, nanoseconds
-from ._object import Object
+from ._lib import Object, interruptible, lib, nanoseconds
 from ._types import DeviceType, Transport, TransportFlags
 from .device import Device, current_device
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from . import errors
 from ._buffer import ANY, resolve, shared
-from ._lib import error, interruptible, lib, nanoseconds
-from ._object import Object
+from ._lib import Object, error, interruptible, lib, nanoseconds
 from ._types import DeviceType, Transport, TransportFlags
 from ._typing import BufferSpec
 from .connection import Connection, Endpoint, EndpointConfig, RegisteredMemory

@@ -7,8 +7,7 @@ from typing import Any
 
 from . import _e4m3b15, errors
 from ._buffer import stream_handle
-from ._lib import error, interruptible, lib, nanoseconds, synchronize
-from ._object import Object
+from ._lib import Object, error, interruptible, lib, nanoseconds, synchronize
 from ._types import DataType, ReduceOp
 from .algorithm import check_sizes, check_types
 from .communicator import Communicator

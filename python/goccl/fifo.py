@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 
 from ._abi import Trigger
-from ._lib import lib
+from ._lib import DeviceHandle, Object, lib
 from .device import Device, current_device
-from ._object import DeviceHandle, Object
 from .context import Context
 
 __all__ = ["Fifo", "ProxyTrigger"]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from . import errors
-from ._lib import interruptible, lib
+from ._lib import Object, interruptible, lib
 from .channel import _FLUSH, _PUT, _PUT_WITH_SIGNAL, _PUT_WITH_SIGNAL_AND_FLUSH, _Channel
 from .device import Device, current_device
-from ._object import Object
 from .communicator import Communicator
 from .connection import Connection, RegisteredMemory
 from .context import Context

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from . import errors
-from ._lib import interruptible, lib, nanoseconds
-from ._object import DeviceHandle, Object
+from ._lib import DeviceHandle, Object, interruptible, lib, nanoseconds
 from .connection import Connection
 
 __all__ = ["SemaphoreStub", "Semaphore"]

@@ -13,8 +13,7 @@ from . import errors
 from ._buffer import resolve, stream_handle
 from ._checked import array
 from ._env import read
-from ._lib import error, interruptible, lib
-from ._object import Object
+from ._lib import Object, error, interruptible, lib
 from ._types import DataType
 from ._typing import Arch, StreamSpec
 from .device import Device, GpuBuffer, RawGpuBuffer, current_device

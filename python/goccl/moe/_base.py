@@ -10,9 +10,8 @@ from .._abi import MoeOffsets
 from .._lib import lib
 from . import _calls
 from ._arrays import Arrays
-from ._config import Config
+from ._config import Config, EventOverlap
 from ._engine import Engine
-from ._event import EventOverlap
 
 _PACKET_TOKENS = 256  # of a rank that sends packets, at most
 _LOW_LATENCY_TOKENS = 1024

@@ -9,7 +9,7 @@ from .. import errors
 from . import _calls
 from ._arrays import Arrays
 from ._base import Base
-from ._event import EventOverlap
+from ._config import EventOverlap
 
 
 class LatencyHandle(NamedTuple):

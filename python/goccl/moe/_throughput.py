@@ -8,8 +8,7 @@ from .. import errors
 from . import _calls
 from ._arrays import Arrays
 from ._base import Base
-from ._config import Config
-from ._event import EventOverlap
+from ._config import Config, EventOverlap
 
 
 class DispatchHandle(NamedTuple):
