@@ -1,7 +1,5 @@
 """Names of other packages for this one: mscclpp for goccl, deep_ep for goccl.moe."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.abc
 import importlib.util

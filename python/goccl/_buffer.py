@@ -1,7 +1,5 @@
 """What users pass as buffers and streams, brought to addresses."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """Integers of the ABI. ctypes drops the bits that a type does not hold; here such a number is an error."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from collections.abc import Callable, Iterator, Sequence

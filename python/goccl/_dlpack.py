@@ -1,7 +1,5 @@
 """DLPack (version 0 capsules): memory of ours for others, memory of others for us."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import threading

@@ -5,8 +5,6 @@ The format has a sign, 4 bits of exponent with bias 15 and 3 of mantissa, and ne
 number is 1.875, at which narrowing saturates. Halves are rounded away from zero, after a rounding to float16.
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Callable

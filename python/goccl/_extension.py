@@ -1,8 +1,6 @@
 """C++ modules for Python: sources that contain a module of pybind11 or nanobind, built by nvcc or a C++ compiler
 against goccl's C++ headers."""
 
-from __future__ import annotations
-
 import atexit
 import fcntl
 import glob

@@ -4,8 +4,6 @@ The library is opened by the first call, not by the import, so that importing st
 after it. Calls let go of the GIL. A call that fails raises the exception of its result with the thread's error text.
 """
 
-from __future__ import annotations
-
 import _thread
 import ctypes
 import functools

@@ -1,7 +1,5 @@
 """Algorithm: one way to do a collective, whatever it is made of."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Who is in the job: bootstraps, and the unique id by which ranks meet."""
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import weakref
@@ -64,7 +62,7 @@ class UniqueId:
     def __hash__(self) -> int:
         return hash(self._raw)
 
-    def __reduce__(self) -> tuple[type[UniqueId], tuple[bytes]]:
+    def __reduce__(self) -> "tuple[type[UniqueId], tuple[bytes]]":
         return (UniqueId, (self._raw,))
 
     def __repr__(self) -> str:

@@ -1,7 +1,5 @@
 """goccl's collectives under the names of MSCCL++'s default algorithms."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from . import _e4m3b15, errors

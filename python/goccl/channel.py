@@ -1,7 +1,5 @@
 """Channels: what kernels move data and signal by."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Collections of algorithms, and what selects among them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -73,7 +71,7 @@ class _Reset:
     """builder.reset() forgets what the builder has gathered. AlgorithmCollectionBuilder.reset() does nothing: builders
     share nothing."""
 
-    def __get__(self, builder: AlgorithmCollectionBuilder | None, cls: type) -> Callable[[], None]:
+    def __get__(self, builder: "AlgorithmCollectionBuilder | None", cls: type) -> Callable[[], None]:
         return builder._start if builder is not None else lambda: None
 
 

@@ -1,7 +1,5 @@
 """CommGroup: a job's ranks, and channels between them in one call each."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from typing import Any

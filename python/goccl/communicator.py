@@ -1,7 +1,5 @@
 """Communicator: connections, memories and semaphores between the ranks of a bootstrap."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Context: it owns a process's communication resources."""
 
-from __future__ import annotations
-
 from . import errors
 from ._buffer import ANY, resolve, shared
 from ._lib import Object, error, interruptible, lib, nanoseconds

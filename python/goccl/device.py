@@ -1,7 +1,5 @@
 """Devices, streams and memory that goccl allocates."""
 
-from __future__ import annotations
-
 import builtins
 import ctypes
 import weakref

@@ -1,7 +1,5 @@
 """Programs of goccl.language as algorithms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Execution plans, and the executor that runs them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fifo and ProxyTrigger, for proxies of one's own."""
 
-from __future__ import annotations
-
 import ctypes
 
 from ._abi import Trigger

@@ -1,7 +1,5 @@
 """Algorithms of one's own: kernels compiled at run time, and Python functions around them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from types import ModuleType

@@ -1,7 +1,5 @@
 """The proxy service and its channels: kernels ask, the host moves the bytes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from . import errors

@@ -1,7 +1,5 @@
 """Semaphores between two sides of a connection, and the stubs that they are made of."""
 
-from __future__ import annotations
-
 from . import errors
 from ._lib import DeviceHandle, Object, interruptible, lib, nanoseconds
 from .connection import Connection

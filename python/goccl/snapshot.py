@@ -4,8 +4,6 @@ Every rank suspends its communicators (goccl.nccl.Communicator.suspend); another
 ``take`` and later ``restore``; then the ranks resume. In between, tools such as CRIU find the state in host memory.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Iterable
 

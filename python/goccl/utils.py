@@ -1,7 +1,5 @@
 """Users' kernels: compiled at run time against goccl's embedded headers, launched with packed parameters."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import struct

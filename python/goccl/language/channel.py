@@ -1,8 +1,6 @@
 """Channels between ranks. data_sync says where the block's threads meet around a signal or wait; None leaves it to the
 compiler."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .. import errors

@@ -1,7 +1,5 @@
 """What a program must achieve: chunk counts of every rank's buffers, and what each output chunk holds in the end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """CollectiveProgram: commands of all ranks, recorded."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

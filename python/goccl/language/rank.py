@@ -1,7 +1,5 @@
 """Ranks, their buffers and their local operations; semaphores between thread blocks; hooks."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

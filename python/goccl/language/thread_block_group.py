@@ -1,7 +1,5 @@
 """ThreadBlockGroup: several thread blocks that share one operation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

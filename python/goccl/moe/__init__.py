@@ -5,8 +5,6 @@ the experts make of them.
 too; numpy has no bfloat16 and no float8, so arrays of uint16 and uint8 hold their bits.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ._config import Config, EventOverlap

@@ -1,7 +1,5 @@
 """Tensors of torch and arrays of numpy behind one interface."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import sys

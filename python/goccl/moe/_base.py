@@ -1,7 +1,5 @@
 """What the two modes of a Buffer share: its making, sizes, streams and the layout of a dispatch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What DeepEP's calls take and return: configurations, and events that say when their work is done."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ._calls import bytes_for
@@ -40,7 +38,7 @@ class EventOverlap:
 
             torch.cuda.current_stream().wait_event(self.event)
 
-    def __enter__(self) -> EventOverlap:
+    def __enter__(self) -> "EventOverlap":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """The buffer of a rank as the library has it."""
 
-from __future__ import annotations
-
 import ctypes
 import weakref
 from collections.abc import Collection, Sequence

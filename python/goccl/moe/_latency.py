@@ -1,7 +1,5 @@
 """low_latency_dispatch and low_latency_combine: rows by expert, for decode."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

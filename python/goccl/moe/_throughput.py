@@ -1,7 +1,5 @@
 """dispatch and combine: a row for each token, for training and prefill."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from .. import errors

@@ -6,8 +6,6 @@ on the host device. On a GPU calls enqueue on ``stream`` (None: the default stre
 call without a stream returns when it is done; with a goccl.Stream it enqueues.
 """
 
-from __future__ import annotations
-
 import ctypes as _ctypes
 import sys as _sys
 

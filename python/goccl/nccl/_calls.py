@@ -1,7 +1,5 @@
 """Calls: the way of a call from its buffers to the library."""
 
-from __future__ import annotations
-
 import operator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Communicator: the collectives and point-to-point calls of a rank."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 from collections.abc import Sequence

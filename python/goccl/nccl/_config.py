@@ -1,7 +1,5 @@
 """NCCLConfig, and its form in the ABI."""
 
-from __future__ import annotations
-
 import ctypes
 from ctypes import c_int32
 from typing import Any

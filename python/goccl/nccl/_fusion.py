@@ -1,7 +1,5 @@
 """Fused all-reduces: an all-reduce, then a residual sum, RMSNorm and quantisation."""
 
-from __future__ import annotations
-
 import ctypes
 
 from .. import errors

@@ -1,7 +1,5 @@
 """Groups: calls that are collected and submitted together."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Iterator

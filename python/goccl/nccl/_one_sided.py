@@ -1,8 +1,6 @@
 """Windows, memory that all ranks register together, and one-sided operations on them: put with a signal, signal, and
 the wait for signals."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

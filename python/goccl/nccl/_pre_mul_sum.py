@@ -1,7 +1,5 @@
 """PreMulSum, an operator that carries a factor."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

@@ -10,8 +10,6 @@ libnccl.so.2: ``python -m goccl.torch run script.py``, or ``torchrun … --no-py
 script.py``.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

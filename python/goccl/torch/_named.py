@@ -1,7 +1,5 @@
 """What torch asks every process group for: its name, its store, its abilities."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch.distributed as dist
@@ -46,7 +44,7 @@ class Named(_Base):  # type: ignore[misc]
 
     supports_coalescing = supports_splitting = supports_time_estimate = False
 
-    def _get_backend(self, device: Any) -> Named:
+    def _get_backend(self, device: Any) -> "Named":
         """What torch asks for a backend's abilities: itself, for every device."""
         return self
 

@@ -1,7 +1,5 @@
 """What torch passes to a process group, as goccl takes it: options, operators, tensors and splits."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Callable, Sequence
 from itertools import accumulate
@@ -32,7 +30,7 @@ class Scaled:
     def __init__(self, factor: torch.Tensor) -> None:
         self.factor = factor
 
-    def like(self, t: torch.Tensor) -> Scaled:
+    def like(self, t: torch.Tensor) -> "Scaled":
         """The operator for the elements of t."""
         return Scaled(self.factor.detach().reshape(1).to(t.dtype))
 

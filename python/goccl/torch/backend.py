@@ -1,7 +1,5 @@
 """ProcessGroupGoccl: torch.distributed's process group on goccl communicators."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import weakref

@@ -1,7 +1,5 @@
 """CustomizedComm: the torch integration guide's class, on goccl's algorithms or on one's own."""
 
-from __future__ import annotations
-
 import torch
 
 from ..algorithm import Algorithm

@@ -1,7 +1,5 @@
 """DeviceQueue: one communicator of a process group, on one device, and the stream on which its work runs."""
 
-from __future__ import annotations
-
 import queue
 import threading
 import time
@@ -43,7 +41,7 @@ class DeviceQueue:
 
     @classmethod
     def meet(cls, store: Any, rank: int, size: int, device: torch.device, timeout: float | None,
-             number: int, exact: str | None = None) -> DeviceQueue:
+             number: int, exact: str | None = None) -> "DeviceQueue":
         """A queue of all ranks, which meet by the store. number tells queues of one kind of device apart."""
         cuda = device.type == "cuda"
         key = f"goccl/{device.type}/{number}"

@@ -7,8 +7,6 @@ trigger_completion_at_end), about accumulation (fp32_acc: sums always are in flo
 effect.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -4,8 +4,6 @@ A FusedAllReduce is a workspace of a process group, with a name by which the ope
 so torch.compile traces through them, and are enqueued on the current stream, so CUDA graphs capture them.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any, Optional, Tuple, TypeVar

@@ -4,8 +4,6 @@ C++ dispatches its calls, so that hooks, the flight recorder, NaN checks and the
 serves them. C++ passes on of a Work only wait and get_future, and of windows nothing: callers of Python get both here.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -48,7 +46,7 @@ class Group(dist.ProcessGroup):
         """The number of ranks."""
         return self._goccl._size_
 
-    def split_group(self, new_ranks: list[int], *args: Any, **kwargs: Any) -> Group | None:
+    def split_group(self, new_ranks: list[int], *args: Any, **kwargs: Any) -> "Group | None":
         """A group of some of the ranks; None on the others, for which C++ would call the backend all the same."""
         if self._goccl._rank_ not in new_ranks:
             return None

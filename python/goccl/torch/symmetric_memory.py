@@ -6,8 +6,6 @@ allocator is a class of PyTorch's C++: it is compiled once for each PyTorch, whi
 minute.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from typing import Any

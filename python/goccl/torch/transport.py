@@ -5,8 +5,6 @@ has a thread that serves such requests: the application at the peer takes no par
 that each transport serves.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import secrets
@@ -50,7 +48,7 @@ class RemoteBuffer(_WireDescriptor):
 class View:
     """A byte range of registered memory."""
 
-    def __init__(self, memory: Memory, offset: int, length: int) -> None:
+    def __init__(self, memory: "Memory", offset: int, length: int) -> None:
         self.memory, self.offset, self._length = memory, offset, length
 
     def size(self) -> int:
@@ -67,7 +65,7 @@ class MutableView(View):
 class Memory:
     """A tensor that is registered with a transport."""
 
-    def __init__(self, transport: Transport, number: int, tensor: torch.Tensor, registered: RegisteredMemory) -> None:
+    def __init__(self, transport: "Transport", number: int, tensor: torch.Tensor, registered: RegisteredMemory) -> None:
         self.transport, self.number, self.tensor, self.registered = transport, number, tensor, registered
         self.length = tensor.nbytes
 

@@ -1,7 +1,5 @@
 """Window: memory of all ranks of a process group that each of them writes to, as torch.distributed has it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Work: a collective under way, as torch.distributed sees it."""
 
-from __future__ import annotations
-
 import threading
 import time
 import weakref
@@ -42,7 +40,7 @@ class Work(dist._Work):
     _done = False  # nothing is left to wait for
     _failure: Exception | None = None
     _future: torch.futures.Future[Any] | None = None
-    _others: Sequence[Work] = ()  # works of the same call, which end with this one
+    _others: "Sequence[Work]" = ()  # works of the same call, which end with this one
 
     def __init__(self, queue: Any, tensors: Any, result: Any, finish: Callable[[], Any] | None = None) -> None:
         super().__init__()
@@ -52,7 +50,7 @@ class Work(dist._Work):
             latest.work = weakref.ref(self)
 
     @classmethod
-    def last(cls, works: list[Work], result: Any) -> Work:
+    def last(cls, works: "list[Work]", result: Any) -> "Work":
         """The last of the works of one call, made to stand for all of them: result is their common output."""
         if not works:
             raise errors.InvalidArgument("no tensors: pass at least one")

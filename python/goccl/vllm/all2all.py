@@ -1,7 +1,5 @@
 """vLLM's manager of --all2all-backend deepep_low_latency on goccl.moe, with elastic EP and fault tolerance."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,7 +24,7 @@ class All2AllManager(DeepEPLLAll2AllManager):  # type: ignore[misc]
         gone = set[int]().union(*(b._engine.masked for b in self._buffers()))
         return torch.tensor([int(r in gone) for r in range(self.world_size)], dtype=torch.int32, device=_device())
 
-    def query_fault(self) -> _Fault:
+    def query_fault(self) -> "_Fault":
         """Whether a step has failed, once that step has ended: vLLM asks before that."""
         return _Fault(self._buffers())
 
@@ -50,7 +48,7 @@ class _Fault:
     def __init__(self, buffers: list[Buffer]) -> None:
         self._buffers = buffers
 
-    def to(self, *_: Any, **__: Any) -> _Fault:
+    def to(self, *_: Any, **__: Any) -> "_Fault":
         """Itself: there is nothing to copy."""
         return self
 

@@ -1,7 +1,5 @@
 """vLLM's communicator with goccl's all-reduce."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 
