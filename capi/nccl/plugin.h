@@ -1,7 +1,6 @@
 // NCCL's plugins: the structures that a profiler and a tuner exchange with the library, of every version, written from
 // NCCL's public headers. A plugin is a library that exports ncclProfiler_v1…v6 or ncclTunerPlugin_v2…v6.
-#ifndef GOCCL_NCCL_PLUGIN_H
-#define GOCCL_NCCL_PLUGIN_H
+#pragma once
 
 #include "nccl.h"
 
@@ -118,4 +117,3 @@ struct tuner {
 	};
 	ncclResult_t (*finalize)(void *context);
 };
-#endif

@@ -1,7 +1,6 @@
 // Declarations that the files of libnccl.so.2 share. The library is C and contains no Go: the first call that needs
 // the core (libgoccl.so) loads it.
-#ifndef GOCCL_NCCL_SHIM_H
-#define GOCCL_NCCL_SHIM_H
+#pragma once
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -136,4 +135,3 @@ static inline goccl_comm handle(ncclComm_t c) { return (goccl_comm)(uintptr_t)c;
 #define SELF (__func__ + 1)
 // BAD returns from a function: an argument is invalid.
 #define BAD(...) return shim_remember(shim_fail(ncclInvalidArgument, __VA_ARGS__))
-#endif
