@@ -12,7 +12,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/cmd/goccl/internal/decode"
 	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
@@ -132,7 +131,7 @@ func (c *perfCommand) decode(ctx context.Context, s *streams, k *kong.Context) e
 	if err := c.onlyDecode(k); err != nil {
 		return &exitError{2, err}
 	}
-	o := decode.Options{Ranks: c.Ranks, Timeout: c.Timeout, JSON: c.JSON, Stdout: s.out, Type: datatype.Bfloat16}
+	o := perf.DecodeOptions{Ranks: c.Ranks, Timeout: c.Timeout, JSON: c.JSON, Stdout: s.out, Type: datatype.Bfloat16}
 	gpus, _ := cuda.Count()
 	onGPUs := c.Device == "cuda" || c.Device == "auto" && gpus > 0
 	o.Kind = device.Host
@@ -166,7 +165,7 @@ func (c *perfCommand) decode(ctx context.Context, s *streams, k *kong.Context) e
 		}
 		o.Batches = append(o.Batches, rows)
 	}
-	return decode.Run(ctx, o)
+	return perf.Decode(ctx, o)
 }
 
 // onlyDecode returns an error for an option that decode does not have. Options with their default values pass.

@@ -7,8 +7,6 @@ import sys
 from types import ModuleType
 from typing import Any
 
-__all__ = ["install_alias"]
-
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds other.x as own.x: the same module, not a copy."""

@@ -5,8 +5,6 @@ or beside it, and the snapshot that env() gives. env() asks nobody, because it m
 import dataclasses
 import os
 
-__all__ = ["Env", "env"]
-
 
 def read(*names: str, default: str = "") -> str:
     """The first of the variables that is set and not empty."""

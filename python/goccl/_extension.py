@@ -23,8 +23,6 @@ from ._lib import directory
 from ._typing import Arch
 from .device import current_device
 
-__all__ = ["binding", "build", "compile_extension", "compiler"]
-
 _INSTEAD = ("; with NVRTC, which needs none of this, keep the kernels (extern \"C\" __global__) and describe the "
             "algorithm with goccl.NativeAlgorithm (docs/python.md)")
 

@@ -7,8 +7,6 @@ import functools
 from . import errors
 from ._env import read
 
-__all__ = ["DataType", "ReduceOp", "Transport", "TransportFlags", "DeviceType", "PacketType"]
-
 
 class DataType(enum.IntEnum):
     """Element types, numbered as in NCCL; those from 64 on are goccl's own and exist in Python only."""

@@ -12,8 +12,6 @@ from .communicator import Communicator
 from .nccl._communicator import Communicator as Comm
 from .nccl._request import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE, REDUCE_SCATTER, REDUCING, request
 
-__all__ = ["default_algorithms"]
-
 _CODES = {"allreduce": ALL_REDUCE, "allgather": ALL_GATHER, "reducescatter": REDUCE_SCATTER, "alltoall": ALL_TO_ALL,
           "broadcast": BROADCAST, "reduce": REDUCE}
 

@@ -7,8 +7,6 @@ from ._types import DataType
 from .algorithm import Algorithm
 from .builtin import default_algorithms
 
-__all__ = ["AlgorithmCollection", "AlgorithmCollectionBuilder", "CollectiveRequest"]
-
 
 class CollectiveRequest:
     """What a selector is asked: the job, the collective and the message, sizes in bytes."""

@@ -14,8 +14,6 @@ from .context import Context
 from .device import Device, current_device
 from .semaphore import Semaphore
 
-__all__ = ["Communicator", "Future", "Host2DeviceSemaphore", "Host2HostSemaphore", "MemoryDevice2DeviceSemaphore"]
-
 
 class Future:
     """A value that another thread is working for. It always completes: with its value, or with an exception."""

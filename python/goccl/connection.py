@@ -12,8 +12,6 @@ from ._lib import Object, interruptible, lib, nanoseconds
 from ._types import DeviceType, Transport, TransportFlags
 from .device import Device, current_device
 
-__all__ = ["Endpoint", "EndpointConfig", "EndpointConfigIb", "IbMode", "Connection", "RegisteredMemory"]
-
 
 class IbMode(enum.IntEnum):
     """How an InfiniBand connection signals."""

@@ -9,8 +9,6 @@ from .connection import Connection, Endpoint, EndpointConfig, RegisteredMemory
 from .device import Device, current_device
 from .semaphore import SemaphoreStub
 
-__all__ = ["Context"]
-
 
 class Context(Object):
     """Owns a process's communication resources; closing it ends everything made from it. timeout bounds host waits

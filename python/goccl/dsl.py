@@ -12,8 +12,6 @@ from .communicator import Communicator
 from .executor import ExecutionPlan
 from .language.spec import AlgoSpec
 
-__all__ = ["DslAlgorithm", "DslCompiler", "compile"]
-
 
 class DslAlgorithm(Algorithm):
     """A program of goccl.language, compiled and verified."""

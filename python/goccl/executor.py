@@ -11,8 +11,6 @@ from .algorithm import check_sizes, check_types
 from .communicator import Communicator
 from .device import Stream
 
-__all__ = ["Executor", "ExecutionPlan"]
-
 
 class ExecutionPlan:
     """A plan file: a path, JSON text or its bytes. trust: it is not verified, neither here nor by an executor; a wrong

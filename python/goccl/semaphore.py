@@ -4,8 +4,6 @@ from . import errors
 from ._lib import DeviceHandle, Object, interruptible, lib, nanoseconds
 from .connection import Connection
 
-__all__ = ["SemaphoreStub", "Semaphore"]
-
 
 class SemaphoreStub(Object):
     """One side's half of a semaphore. It is exchanged with the peer's; the two make a Semaphore."""

@@ -2,7 +2,8 @@
 // enter Go (capi/zz_functions.h), the Go functions behind them (capi/zz_exports.go), the structures and enumerations of
 // package core (capi/internal/core/zz_abi.go), the symbols of libgoccl.so (capi/libgoccl.map), and the signatures and
 // structures for Python (python/goccl/_abi.py), and the exceptions of results (python/goccl/errors.py); and from
-// nccl/api.h the collectives of libnccl.so.2 (capi/nccl/zz_collectives.h), and of the headers of namespace goccl those
+// nccl/calls.h the collectives of libnccl.so.2 (capi/nccl/zz_collectives.h), of its files the list of its functions
+// (capi/nccl/api.h), and of the headers of namespace goccl those
 // of namespace mscclpp that only repeat their names (capi/include/mscclpp), and of nccl.h the constants of nccl4py
 // (python/goccl/nccl/_constants.py). `go generate ./capi` runs it.
 //
@@ -69,6 +70,10 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	api, err := writeAPI(root)
+	if err != nil {
+		return nil, err
+	}
 	constants, err := writeConstants(root)
 	if err != nil {
 		return nil, err
@@ -82,6 +87,7 @@ func generate(root string) (map[string][]byte, error) {
 		"zz_functions.h":               writeFunctions(h),
 		"zz_exports.go":                exports,
 		"nccl/zz_collectives.h":        collectives,
+		"nccl/api.h":                   api,
 		"libgoccl.map":                 writeMap(h),
 		"../python/goccl/_abi.py":      writePython(h, core),
 		"../python/goccl/errors.py":    writeErrors(h),

@@ -19,8 +19,6 @@ from ._tensors import (WIDER, Scaled, elements, entries, exchange, one, only, op
 from .abilities import Abilities
 from .work import Work
 
-__all__ = ["ProcessGroupGoccl", "register"]
-
 _MOST_DIMENSIONS = 16  # of a sparse tensor
 
 _groups: "weakref.WeakSet[ProcessGroupGoccl]" = weakref.WeakSet()

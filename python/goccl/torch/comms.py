@@ -18,8 +18,6 @@ from .._env import place
 from .backend import ProcessGroupGoccl
 from .work import Work
 
-__all__ = ["TorchCommGoccl"]
-
 
 class TorchCommGoccl(torchcomms.TorchCommBackend):  # type: ignore[misc]
     """A communicator of torchcomms on a ProcessGroupGoccl.

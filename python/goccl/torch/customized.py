@@ -9,8 +9,6 @@ from ..comm import CommGroup
 from .._types import ReduceOp
 from ..utils import torch_dtype_to_mscclpp_dtype
 
-__all__ = ["CustomizedComm"]
-
 
 class CustomizedComm:
     """Collectives of tensors by chosen algorithms.

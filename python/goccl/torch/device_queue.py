@@ -15,8 +15,6 @@ from ..device import Device, Stream
 from ..nccl import Communicator, NCCLConfig, UniqueId, group
 from .work import Work
 
-__all__ = ["DeviceQueue"]
-
 raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 

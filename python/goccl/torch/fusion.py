@@ -15,8 +15,6 @@ from .._types import DataType
 from ..nccl import Communicator
 from .device_queue import raw_stream
 
-__all__ = ["FusedAllReduce"]
-
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _workspaces: "dict[str, FusedAllReduce]" = {}

@@ -13,8 +13,6 @@ import torch.distributed as dist
 from .. import errors
 from ._named import BACKEND
 
-__all__ = ["Work"]
-
 
 class _Late(errors.Timeout):
     """A wait that ended before its work did."""
