@@ -52,11 +52,17 @@ NCCL_API(ncclResult_t, ncclRedOpCreatePreMulSum, ncclRedOp_t *op, void *scalar, 
       ncclScalarResidence_t residence, ncclComm_t comm)
 NCCL_API(ncclResult_t, ncclRedOpDestroy, ncclRedOp_t op, ncclComm_t comm)
 
-/* Windows */
+/* Windows and one-sided operations */
 NCCL_API(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win,
       int flags)
 NCCL_API(ncclResult_t, ncclCommWindowDeregister, ncclComm_t comm, ncclWindow_t win)
 NCCL_API(ncclResult_t, ncclWinGetUserPtr, ncclComm_t comm, ncclWindow_t win, void **out)
+NCCL_API(ncclResult_t, ncclPutSignal, const void *buf, size_t count, ncclDataType_t type, int peer,
+      ncclWindow_t win, size_t offset, int sig, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream)
+NCCL_API(ncclResult_t, ncclSignal, int peer, int sig, int ctx, unsigned int flags, ncclComm_t comm,
+      cudaStream_t stream)
+NCCL_API(ncclResult_t, ncclWaitSignal, int n, ncclWaitSignalDesc_t *descs, ncclComm_t comm,
+      cudaStream_t stream)
 
 /* Collectives */
 NCCL_API(ncclResult_t, ncclReduce, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
@@ -115,14 +121,6 @@ NCCL_API(ncclResult_t, ncclAllToAllv, const void *sendbuff, const size_t *sendco
 NCCL_API(ncclResult_t, ncclGroupStart, void)
 NCCL_API(ncclResult_t, ncclGroupEnd, void)
 NCCL_API(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t *info)
-
-/* One-sided operations */
-NCCL_API(ncclResult_t, ncclPutSignal, const void *buf, size_t count, ncclDataType_t type, int peer,
-      ncclWindow_t win, size_t offset, int sig, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream)
-NCCL_API(ncclResult_t, ncclSignal, int peer, int sig, int ctx, unsigned int flags, ncclComm_t comm,
-      cudaStream_t stream)
-NCCL_API(ncclResult_t, ncclWaitSignal, int n, ncclWaitSignalDesc_t *descs, ncclComm_t comm,
-      cudaStream_t stream)
 
 /* The host half of the device API */
 NCCL_API(ncclResult_t, ncclDevCommCreate, ncclComm_t comm, const ncclDevCommRequirements_t *reqs,

@@ -17,6 +17,13 @@ void *shim_plugin(const char *variable, const char *kind, const char *prefix, in
 enum { FUNC_BROADCAST, FUNC_REDUCE, FUNC_ALL_GATHER, FUNC_REDUCE_SCATTER, FUNC_ALL_REDUCE, FUNC_SENDRECV, FUNC_SEND,
 	FUNC_RECV, FUNC_NONE = -1 };
 
+// The names and sizes of element types, by NCCL's numbers.
+static const struct { const char *name; size_t bytes; } plugin_types[ncclNumTypes] = {
+	{"ncclInt8", 1}, {"ncclUint8", 1}, {"ncclInt32", 4}, {"ncclUint32", 4}, {"ncclInt64", 8}, {"ncclUint64", 8},
+	{"ncclFloat16", 2}, {"ncclFloat32", 4}, {"ncclFloat64", 8}, {"ncclBfloat16", 2}, {"ncclFloat8e4m3", 1},
+	{"ncclFloat8e5m2", 1},
+};
+
 // Types of profiler events, and the states of one that are recorded.
 enum {
 	EVENT_GROUP = 1 << 0, EVENT_COLL = 1 << 1, EVENT_P2P = 1 << 2, EVENT_PROXY_OP = 1 << 3, EVENT_PROXY_STEP = 1 << 4,

@@ -37,7 +37,7 @@ static inline ncclResult_t shim_result(goccl_result r, const char *what) {
 // shim_code converts the code only.
 ncclResult_t shim_code(goccl_result r);
 int shim_version(void);
-// log.c: 0 nothing is logged, 1 the version, 2 failures, 3 more. shim_log writes a line.
+// 0 nothing is logged, 1 the version, 2 failures, 3 more. shim_log writes a line.
 int shim_debug(void);
 void shim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -47,7 +47,6 @@ type streams struct {
 	stderr *os.File
 }
 
-// writeJSON prints v, indented.
 func (s *streams) writeJSON(v any) error {
 	e := json.NewEncoder(s.out)
 	e.SetIndent("", " ")

@@ -150,7 +150,6 @@ type planList struct {
 	JSON bool `name:"json" help:"As a JSON array."`
 }
 
-// Run lists the programs, each with the first line of its description.
 func (c *planList) Run(s *streams) error {
 	type row struct {
 		Name       string `json:"name"`
@@ -235,7 +234,6 @@ type planSimulate struct {
 	SVG     string  `name:"svg" placeholder:"FILE" help:"Draw the last size."`
 }
 
-// Run predicts the time of a plan.
 func (c *planSimulate) Run(s *streams) error {
 	defer s.busy("proving and simulating")()
 	p, err := c.any()

@@ -18,7 +18,6 @@ type planShow struct {
 	Machine string `default:"h200" help:"Machine or topology of the drawing (default h200)."`
 }
 
-// Run prints or draws the plan.
 func (c *planShow) Run(s *streams) error {
 	done := s.busy("reading the plan")
 	defer done()

@@ -41,7 +41,6 @@ type synthCommand struct {
 	All        bool          `help:"Print every candidate, not the first five."`
 }
 
-// Run searches a plan, proves and simulates it.
 func (c *synthCommand) Run(ctx context.Context, s *streams) error {
 	collective, err := planCollective(c.Collective)
 	if err != nil {

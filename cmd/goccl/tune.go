@@ -21,7 +21,6 @@ type tuneCommand struct {
 	Machine string `default:"h200" help:"With --plans: the model of the thread blocks, as for goccl synth (default ${default})."`
 }
 
-// Run measures and writes the table.
 func (c *tuneCommand) Run(ctx context.Context, s *streams) error {
 	if c.Cycles < 1 || c.Factor <= 1 || c.Timeout <= 0 {
 		return &exitError{2, errors.New("--cycles is at least 1, --factor above 1, and --timeout a positive time")}

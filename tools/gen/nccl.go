@@ -17,8 +17,8 @@ const apiHead = `/* %s
 
 // shims are the files of libnccl.so.2 with functions of NCCL's, in the order of api.h, and what it calls them.
 var shims = [][2]string{{"load.c", "The library"}, {"comm.c", "Communicators, and their teams"},
-	{"memory.c", "Memory, registration and operators"}, {"window.c", "Windows"}, {"collective.c", "Collectives"},
-	{"group.c", "Groups"}, {"rma.c", "One-sided operations"}, {"device.c", "The host half of the device API"},
+	{"memory.c", "Memory, registration and operators"}, {"window.c", "Windows and one-sided operations"},
+	{"collective.c", "Collectives"}, {"group.c", "Groups"}, {"device.c", "The host half of the device API"},
 	{"unsupported.c", "What goccl lacks: docs/nccl-migration.md"}}
 
 // definition is a function of NCCL's: by a macro of shim.h or of its file, or as it is.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
@@ -129,7 +131,7 @@ func (c *comm) configure(q *Request, out *collective.Request) error {
 		out.Exact = collective.Exact(cfg.Exact)
 	}
 	out.MinCTAs, out.MaxCTAs, out.CTAPolicy = min(cfg.MinCTAs, most), most, collective.CTAPolicy(cfg.CTAPolicy)
-	list := cString(cfg.Algorithms)
+	list := unix.BytePtrToString(cfg.Algorithms)
 	if list == "" {
 		return nil
 	}
@@ -159,17 +161,6 @@ func (c *comm) choose(what collective.Collective, list string) string {
 		}
 	}
 	return ""
-}
-
-func cString(p *byte) string {
-	if p == nil {
-		return ""
-	}
-	n := 0
-	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
-		n++
-	}
-	return strings.Clone(unsafe.String(p, n))
 }
 
 // launched records the events of the requests' configurations behind their work.

@@ -49,7 +49,6 @@ type Source struct {
 // Unlimited is the value for no limit.
 const Unlimited = ^uint64(0)
 
-// Check examines this host.
 func Check(ctx context.Context) []Finding { return Host().Check(ctx) }
 
 // Check examines s. Queries that may hang (a broken driver) are abandoned when ctx ends, and reported as failed.

@@ -32,7 +32,6 @@ type Isolation struct {
 	Translated []string
 }
 
-// isolation reports what keeps processes and devices apart.
 func (s Source) isolation(r *report, m *topo.Machine) {
 	if s.Isolation == nil {
 		return

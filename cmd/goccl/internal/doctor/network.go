@@ -13,7 +13,6 @@ import (
 	"github.com/goccl/goccl/transport/plugin"
 )
 
-// pluginNet opens the plugin of the network.
 func pluginNet() (transport.Net, error) {
 	return plugin.Open(setting.Lenient().NetPlugin, plugin.Options{Timeout: nicLimit})
 }

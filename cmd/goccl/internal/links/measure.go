@@ -93,7 +93,6 @@ func both(f func(r int) error) error {
 	return errors.Join(f(0), <-c)
 }
 
-// examine checks data and measures.
 func examine(ctx context.Context, ends *[2]member, large int64) (micros, gbps float64, err error) {
 	for r := range ends {
 		m := &ends[r]
@@ -196,7 +195,6 @@ type Verdict struct {
 	Error string
 }
 
-// Pair is the name of the pair.
 func (v *Verdict) Pair() string { return fmt.Sprintf("%d-%d", v.A, v.B) }
 
 // Promise is the bandwidth in each direction that the link of a verdict promises, in GB/s; 0 if it is not known.

@@ -36,10 +36,8 @@ func NewTable(w io.Writer, progress *Progress, libraries []string, cfg Config) *
 	return t
 }
 
-// Err returns the first write error.
 func (t *Table) Err() error { return t.err }
 
-// Progress shows the current step.
 func (t *Table) Progress(what string) {
 	t.progress.Show(what)
 }
@@ -95,7 +93,6 @@ func (t *Table) Dropped(sizes []int64) {
 	}
 }
 
-// Point prints one line.
 func (t *Table) Point(rows []Row) {
 	t.progress.Clear()
 	if !t.head {
@@ -227,7 +224,6 @@ func Summarize(rows []Row) Summary {
 	return s
 }
 
-// Footer prints the summary.
 func (t *Table) Footer(s Summary) {
 	t.progress.Clear()
 	verdict := func(n int64) string {

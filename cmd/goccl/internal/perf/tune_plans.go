@@ -84,7 +84,6 @@ func (o *TuneOptions) planConfig(k Kind, mode string) Config {
 	return c
 }
 
-// plans measures plans on one rank.
 func (t *tuning) plans(ctx context.Context, kinds []Kind, search PlanSearch) error {
 	n := t.boot.WorldSize()
 	t.head("plans beside goccl's own choice: %s, %d ranks as %s", t.on.Device.Name(), n, t.layout)
@@ -215,7 +214,6 @@ func (s *planScore) at(size int64) int {
 	return len(s.sizes) - 1
 }
 
-// add compares the rows of one measurement.
 func (s *planScore) add(rows []Row, plans []*planLibrary) {
 	type point struct {
 		size    int64

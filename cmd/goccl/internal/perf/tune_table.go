@@ -137,7 +137,6 @@ func (t *tuneReporter) Point(rows []Row) {
 	_, _ = fmt.Fprintf(t.w, "  %12d %11.2f  %-22s of %d\n", best.Size, best.Time, best.Library, len(rows))
 }
 
-// hostsOf is the number of hosts of a job.
 func hostsOf(boot bootstrap.Bootstrap) int { return slices.Max(boot.Hosts()) + 1 }
 
 // across measures the algorithms of engine/hosts on one rank, eagerly and with floats. Rank 0 writes the table.
