@@ -1,5 +1,5 @@
-"""The arguments of the functions in goccl_moe.h, its constants, and what DeepEP's calls take and return: configurations,
-and events that say when their work is done."""
+"""The arguments of the functions in goccl_moe.h, its constants, and what DeepEP's calls take and return:
+configurations, and events that say when their work is done."""
 
 import ctypes
 from typing import Any
