@@ -60,6 +60,9 @@ func (t *ticket) perform(b *host.Block) error {
 	if b.Index != 0 {
 		return err
 	}
+	if err == nil && h.run.broken.Load() { // another worker names the failure: peers must leave this rank's buffers
+		err = h.x.e.cause.Err()
+	}
 	return t.end(err)
 }
 
