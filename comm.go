@@ -33,24 +33,24 @@ import (
 type Comm struct {
 	boot    bootstrap.Bootstrap // a group used by this communicator only
 	owned   bootstrap.Bootstrap // what boot is a group of, if it is closed with this communicator; else nil
-	dev     device.Device
-	cfg     Config
-	rank    int
-	size    int
-	engine  collective.Engine
-	checker *check.Checker // nil if requests are not checked
-	stream0 device.Stream  // the default stream of a GPU; nil on the host device
-	order   *cuda.Order    // the order of the engine's work on a GPU; nil on the host device
-	plans   [][]byte       // contents of the files in GOCCL_PLAN_DIR
-	net     transport.Net  // to ranks of other hosts; nil if there are none
-	nic     int            // this rank's adapter of net
+	dev     device.Device       // the caller's, who closes it after Close
+	cfg     Config              // after fill and agree: what holds on all ranks
+	rank    int                 // in this communicator
+	size    int                 // the number of ranks
+	engine  collective.Engine   // nil until setUp; registered algorithms run beside it
+	checker *check.Checker      // nil if requests are not checked
+	stream0 device.Stream       // the default stream of a GPU; nil on the host device
+	order   *cuda.Order         // the order of the engine's work on a GPU; nil on the host device
+	plans   [][]byte            // contents of the files in GOCCL_PLAN_DIR
+	net     transport.Net       // to ranks of other hosts; nil if there are none
+	nic     int                 // this rank's adapter of net
 
-	id        uint64 // the same on all ranks, different for every communicator
-	closed    atomic.Bool
-	suspended atomic.Bool
-	revoked   atomic.Bool
-	done      atomic.Bool // set by Finalize
-	group     *membership.Group
+	id        uint64              // the same on all ranks, different for every communicator
+	closed    atomic.Bool         // Close has begun
+	suspended atomic.Bool         // between Suspend and Resume
+	revoked   atomic.Bool         // by Revoke: shrinking is all that is left
+	done      atomic.Bool         // set by Finalize
+	group     *membership.Group   // who belongs to the communicator
 	status    *membership.Status  // of group
 	record    *record.Recorder    // nil: operations are not recorded
 	leaveRAS  func()              // nil if the ranks have no records
