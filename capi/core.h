@@ -1,6 +1,5 @@
 // The table of libgoccl.so's functions, by which the libraries that are C alone call it.
-#ifndef GOCCL_CORE_H
-#define GOCCL_CORE_H
+#pragma once
 
 #include "goccl_moe.h"
 #include "goccl_primitive.h"
@@ -15,5 +14,3 @@ struct core {
 	const char *(*last_error)(void);
 	void (*release)(void *p);
 };
-
-#endif

@@ -1,6 +1,5 @@
 // Declarations that the C and the Go code of this library share.
-#ifndef GOCCL_DOOR_H
-#define GOCCL_DOOR_H
+#pragma once
 #include "goccl.h"
 
 // goccl_door_fail stores text (n bytes) as the calling thread's last error.
@@ -14,4 +13,3 @@ void goccl_door_children(const uint64_t *table, size_t n);
 // it.
 __attribute__((visibility("hidden"))) char **goccl_door_environ(void);
 __attribute__((visibility("hidden"))) void goccl_door_environ_free(void);
-#endif

@@ -23,6 +23,7 @@ import (
 
 	"github.com/goccl/goccl/capi/internal/core"
 	"github.com/goccl/goccl/internal/buildinfo"
+	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/internal/sockets"
 )
 
@@ -180,4 +181,18 @@ func gocclgo_version() *C.char { return version }
 func gocclgo_notify(comm C.goccl_comm, stream C.uintptr_t, f, arg unsafe.Pointer) (r C.goccl_result) {
 	defer catch(&r)
 	return result(core.Notify(core.Handle(comm), uintptr(stream), func() { C.gocclgo_call(f, arg) }))
+}
+
+// loadEnvironment sets Go's environment to the process's environment at the time of loading.
+func loadEnvironment() {
+	first := C.goccl_door_environ()
+	if first == nil {
+		return // out of memory: Go keeps the environment with which the process was started
+	}
+	defer C.goccl_door_environ_free()
+	var all []string
+	for p := first; *p != nil; p = (**C.char)(unsafe.Add(unsafe.Pointer(p), unsafe.Sizeof(*p))) {
+		all = append(all, C.GoString(*p))
+	}
+	setting.Load(all)
 }

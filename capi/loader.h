@@ -1,7 +1,6 @@
 // Loading libgoccl.so at the first call, for the libraries that are C alone: libnccl.so.2 and libmscclpp.so. A process
 // that forks before that can use goccl in the child, because no thread of it exists yet.
-#ifndef GOCCL_LOADER_H
-#define GOCCL_LOADER_H
+#pragma once
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -62,5 +61,3 @@ static int loader_open(const void *self, const char *library, struct core *core,
 		}
 	return 0;
 }
-
-#endif

@@ -3,8 +3,7 @@
 //
 // Written from the ABI: testdata/device_layouts.txt has the numbers, which a test compares with NVIDIA's headers where
 // they are at hand. Fields that only GIN, CFT or multicast use are always 0.
-#ifndef GOCCL_NCCL_DEVICE_LAYOUT_H
-#define GOCCL_NCCL_DEVICE_LAYOUT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -148,5 +147,3 @@ static inline const struct devcomm_layout *devcomm_layout(unsigned version) {
 		if (devcomm_layouts[i].since <= version) found = &devcomm_layouts[i];
 	return found;
 }
-
-#endif

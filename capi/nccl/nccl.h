@@ -81,33 +81,18 @@ typedef enum {
 } ncclDataType_t;
 
 typedef enum {
-	ncclSum = 0,
-	ncclProd = 1,
-	ncclMax = 2,
-	ncclMin = 3,
-	ncclAvg = 4,
-	ncclNumOps = 5,
-	ncclMaxRedOp = 0x7fffffff
+	ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg = 4, ncclNumOps = 5, ncclMaxRedOp = 0x7fffffff
 } ncclRedOp_t;
 typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarResidence_t;
 typedef enum {
-	ncclStatGpuMemSuspend = 0,
-	ncclStatGpuMemSuspended = 1,
-	ncclStatGpuMemPersist = 2,
-	ncclStatGpuMemTotal = 3
+	ncclStatGpuMemSuspend = 0, ncclStatGpuMemSuspended = 1, ncclStatGpuMemPersist = 2, ncclStatGpuMemTotal = 3
 } ncclCommMemStat_t;
 typedef enum {
-	NCCL_GIN_TYPE_NONE = 0,
-	NCCL_GIN_TYPE_PROXY = 2,
-	NCCL_GIN_TYPE_GDAKI = 3,
-	NCCL_GIN_TYPE_GPI = 4,
+	NCCL_GIN_TYPE_NONE = 0, NCCL_GIN_TYPE_PROXY = 2, NCCL_GIN_TYPE_GDAKI = 3, NCCL_GIN_TYPE_GPI = 4,
 	NCCL_GIN_TYPE_EFA_GDA = 5
 } ncclGinType_t;
 typedef enum {
-	NCCL_GIN_CONNECTION_NONE,
-	NCCL_GIN_CONNECTION_FULL,
-	NCCL_GIN_CONNECTION_RAIL,
-	NCCL_GIN_CONNECTION_CUSTOM_STRIDE
+	NCCL_GIN_CONNECTION_NONE, NCCL_GIN_CONNECTION_FULL, NCCL_GIN_CONNECTION_RAIL, NCCL_GIN_CONNECTION_CUSTOM_STRIDE
 } ncclGinConnectionType_t;
 typedef enum { NCCL_CFT_TEAM_FLAT, NCCL_CFT_TEAM_HIER_MULTIMEM, NCCL_CFT_TEAM_HIER_LSA } ncclCftTeamMode_t;
 

@@ -1,6 +1,5 @@
 // What the files of the plugins share.
-#ifndef GOCCL_NCCL_PLUGGED_H
-#define GOCCL_NCCL_PLUGGED_H
+#pragma once
 
 #include "plugin.h"
 #include "shim.h"
@@ -37,4 +36,3 @@ goccl_call_config *shim_tune(goccl_request *reqs, size_t n);
 size_t shim_request_bytes(const goccl_request *r, int size);
 const char *shim_request_func(const goccl_request *r, int *number);
 const char *shim_request_type(const goccl_request *r, size_t *bytes);
-#endif

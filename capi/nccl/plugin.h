@@ -1,7 +1,6 @@
 // NCCL's plugins: the structures that a profiler and a tuner exchange with the library, of every version, written from
 // NCCL's public headers. A plugin is a library that exports ncclProfiler_v1…v6 or ncclTunerPlugin_v2…v6.
-#ifndef GOCCL_NCCL_PLUGIN_H
-#define GOCCL_NCCL_PLUGIN_H
+#pragma once
 
 #include "nccl.h"
 
@@ -17,6 +16,13 @@ void *shim_plugin(const char *variable, const char *kind, const char *prefix, in
 // NCCL's numbers of functions, which plugins know.
 enum { FUNC_BROADCAST, FUNC_REDUCE, FUNC_ALL_GATHER, FUNC_REDUCE_SCATTER, FUNC_ALL_REDUCE, FUNC_SENDRECV, FUNC_SEND,
 	FUNC_RECV, FUNC_NONE = -1 };
+
+// The names and sizes of element types, by NCCL's numbers.
+static const struct { const char *name; size_t bytes; } plugin_types[ncclNumTypes] = {
+	{"ncclInt8", 1}, {"ncclUint8", 1}, {"ncclInt32", 4}, {"ncclUint32", 4}, {"ncclInt64", 8}, {"ncclUint64", 8},
+	{"ncclFloat16", 2}, {"ncclFloat32", 4}, {"ncclFloat64", 8}, {"ncclBfloat16", 2}, {"ncclFloat8e4m3", 1},
+	{"ncclFloat8e5m2", 1},
+};
 
 // Types of profiler events, and the states of one that are recorded.
 enum {
@@ -118,4 +124,3 @@ struct tuner {
 	};
 	ncclResult_t (*finalize)(void *context);
 };
-#endif

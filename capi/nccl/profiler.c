@@ -61,14 +61,9 @@ const char *shim_request_func(const goccl_request *r, int *number) {
 }
 
 const char *shim_request_type(const goccl_request *r, size_t *bytes) {
-	static const struct { const char *name; size_t bytes; } types[] = {
-		{"ncclInt8", 1}, {"ncclUint8", 1}, {"ncclInt32", 4}, {"ncclUint32", 4}, {"ncclInt64", 8}, {"ncclUint64", 8},
-		{"ncclFloat16", 2}, {"ncclFloat32", 4}, {"ncclFloat64", 8}, {"ncclBfloat16", 2}, {"ncclFloat8e4m3", 1},
-		{"ncclFloat8e5m2", 1},
-	};
-	if (r->type >= sizeof types / sizeof *types) return *bytes = 0, "Unknown";
-	*bytes = types[r->type].bytes;
-	return types[r->type].name;
+	if (r->type >= ncclNumTypes) return *bytes = 0, "Unknown";
+	*bytes = plugin_types[r->type].bytes;
+	return plugin_types[r->type].name;
 }
 
 static int is_message(const goccl_request *r) { return r->collective == GOCCL_SEND || r->collective == GOCCL_RECV; }
@@ -92,46 +87,39 @@ static void *start(struct plugged *p, uint64_t type, void *parent, const void *b
 #define START(p, type, parent, body) start(p, type, parent, &(body), sizeof(body))
 static void stop(void *event) { if (event) profiler->stop(event); }
 
-static void start_collective(struct one *o, uint64_t seq, void *parent) {
-	struct plugged *p = o->of->p;
-	goccl_request *r = o->req;
-	int number;
-	size_t bytes;
-	const char *func = shim_request_func(r, &number), *type = shim_request_type(r, &bytes);
-	if (version == 1) {
-		struct coll1 c = {"", p->hash, seq, (uint8_t)number, r->send, r->recv, r->count, r->root, (uint8_t)r->type, r->op,
-				  bytes * r->count, 1, 1, 0, 0, 0, 0};
-		o->work = START(p, EVENT_COLL, parent, c);
-	} else if (version == 2) {
-		struct coll2 c = {"", p->hash, seq, func, r->send, r->recv, r->count, r->root, type, bytes * r->count, 1, 1, "goccl",
-				  "goccl"};
-		o->work = START(p, EVENT_COLL, parent, c);
-	} else if (version == 3) {
-		struct coll3 c = {"", p->hash, seq, func, r->send, r->recv, r->count, r->root, type, 1, 1, "goccl", "goccl"};
-		o->work = START(p, EVENT_COLL, parent, c);
-	} else {
-		struct coll4 c = {seq, func, r->send, r->recv, r->count, r->root, type, 1, 1, "goccl", "goccl", o->of->group};
-		o->work = START(p, EVENT_COLL, parent, c);
-	}
-}
+// WORK starts the event of a collective or message with the descriptor of a version, whose fields have these values.
+#define WORK(descriptor, event, ...) \
+	do { \
+		struct descriptor d = {__VA_ARGS__}; \
+		o->work = START(p, event, parent, d); \
+	} while (0)
 
-static void start_message(struct one *o, void *parent) {
+static void start_work(struct one *o, void *parent) {
 	struct plugged *p = o->of->p;
 	goccl_request *r = o->req;
 	int number;
 	size_t bytes;
-	const char *func = shim_request_func(r, &number), *type = shim_request_type(r, &bytes);
-	void *buff = r->collective == GOCCL_SEND ? (void *)r->send : r->recv;
-	if (version == 1) {
-		struct p2p1 c = {"", p->hash, (uint8_t)number, buff, (uint8_t)r->type, r->count, r->root};
-		o->work = START(p, EVENT_P2P, parent, c);
-	} else if (version <= 3) {
-		struct p2p2 c = {"", p->hash, func, buff, type, r->count, r->root};
-		o->work = START(p, EVENT_P2P, parent, c);
-	} else {
-		struct p2p4 c = {func, buff, type, r->count, r->root, 1, o->of->group};
-		o->work = START(p, EVENT_P2P, parent, c);
+	const char *func = shim_request_func(r, &number), *type = shim_request_type(r, &bytes), *way = "goccl";
+	uint8_t f = (uint8_t)number, t = (uint8_t)r->type;
+	bytes *= r->count;
+	if (is_message(r)) {
+		void *buff = r->collective == GOCCL_SEND ? (void *)r->send : r->recv;
+		if (version == 1) WORK(p2p1, EVENT_P2P, "", p->hash, f, buff, t, r->count, r->root);
+		else if (version <= 3) WORK(p2p2, EVENT_P2P, "", p->hash, func, buff, type, r->count, r->root);
+		else WORK(p2p4, EVENT_P2P, func, buff, type, r->count, r->root, 1, o->of->group);
+		return;
 	}
+	uint64_t seq = p->seq[r->collective % 16]++;
+	const void *send = r->send;
+	void *recv = r->recv;
+	if (version == 1)
+		WORK(coll1, EVENT_COLL, "", p->hash, seq, f, send, recv, r->count, r->root, t, r->op, bytes, 1, 1, 0, 0, 0, 0);
+	else if (version == 2)
+		WORK(coll2, EVENT_COLL, "", p->hash, seq, func, send, recv, r->count, r->root, type, bytes, 1, 1, way, way);
+	else if (version == 3)
+		WORK(coll3, EVENT_COLL, "", p->hash, seq, func, send, recv, r->count, r->root, type, 1, 1, way, way);
+	else
+		WORK(coll4, EVENT_COLL, seq, func, send, recv, r->count, r->root, type, 1, 1, way, way, o->of->group);
 }
 
 static void start_one(struct one *o) {
@@ -146,8 +134,7 @@ static void start_one(struct one *o) {
 		o->call = is_message(r) ? START(p, EVENT_P2P_API, o->of->api, m) : START(p, EVENT_COLL_API, o->of->api, c);
 	}
 	void *parent = version >= 5 ? o->call : o->of->group;
-	if (is_message(r)) start_message(o, parent);
-	else start_collective(o, p->seq[r->collective % 16]++, parent);
+	start_work(o, parent);
 	struct kernel k = {0, now_ns()};
 	if (version >= 3) o->kernel = START(p, EVENT_KERNEL, o->work, k);
 }

@@ -1,7 +1,6 @@
 // Declarations that the files of libnccl.so.2 share. The library is C and contains no Go: the first call that needs
 // the core (libgoccl.so) loads it.
-#ifndef GOCCL_NCCL_SHIM_H
-#define GOCCL_NCCL_SHIM_H
+#pragma once
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +37,7 @@ static inline ncclResult_t shim_result(goccl_result r, const char *what) {
 // shim_code converts the code only.
 ncclResult_t shim_code(goccl_result r);
 int shim_version(void);
-// log.c: 0 nothing is logged, 1 the version, 2 failures, 3 more. shim_log writes a line.
+// 0 nothing is logged, 1 the version, 2 failures, 3 more. shim_log writes a line.
 int shim_debug(void);
 void shim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -136,4 +135,3 @@ static inline goccl_comm handle(ncclComm_t c) { return (goccl_comm)(uintptr_t)c;
 #define SELF (__func__ + 1)
 // BAD returns from a function: an argument is invalid.
 #define BAD(...) return shim_remember(shim_fail(ncclInvalidArgument, __VA_ARGS__))
-#endif

@@ -12,11 +12,32 @@ static ncclResult_t refuse(const char *name, const char *why) {
 #define NO_PARAMS "NCCL's parameters do not exist here; docs/environment.md lists the variables that exist"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-#define NCCL_API(ret, name, ...)
-#define NCCL_LACKS(feature, name, ...) \
-	ncclResult_t p##name(__VA_ARGS__) { return refuse(#name, NO_##feature); } \
-	WEAK(name);
-#include "api.h"
+#define LACKS(feature, name, ...) \
+	ncclResult_t pnccl##name(__VA_ARGS__) { return refuse("nccl" #name, NO_##feature); } \
+	WEAK(nccl##name)
+LACKS(CFT, GetCftDeviceLeInfo, ncclWindow_t window, size_t offset, int peerCft, ncclTeam_t cftTeam, uint32_t *leId,
+	size_t *leOffset);
+LACKS(CFT, GetPeerDeviceLeInfo, ncclWindow_t window, size_t offset, int peerWorld, uint32_t *leId, size_t *leOffset);
+LACKS(CFT, GetMultimemDeviceLeInfo, ncclWindow_t window, size_t offset, uint32_t *leId, size_t *leOffset);
+LACKS(GIN, GinBarrierCreateRequirement, ncclComm_t comm, ncclTeam_t team, int nBarriers, void *outHandle,
+	ncclDevResourceRequirements_t *outReq);
+LACKS(GIN, GinOutboxCreateRequirement, int nBlocks, int sizeLog2, void *outHandle,
+	ncclDevResourceRequirements_t *outReq);
+LACKS(GIN, GinInboxA2ACreateRequirement, ncclTeam_t peers, int nBlocks, int sizeLog2, void *outHandle,
+	ncclDevResourceRequirements_t *outReq);
+LACKS(PARAMS, ParamBind, ncclParamHandle_t *out, const char *key);
+LACKS(PARAMS, ParamGetI8, ncclParamHandle_t h, int8_t *out);
+LACKS(PARAMS, ParamGetI16, ncclParamHandle_t h, int16_t *out);
+LACKS(PARAMS, ParamGetI32, ncclParamHandle_t h, int32_t *out);
+LACKS(PARAMS, ParamGetI64, ncclParamHandle_t h, int64_t *out);
+LACKS(PARAMS, ParamGetU8, ncclParamHandle_t h, uint8_t *out);
+LACKS(PARAMS, ParamGetU16, ncclParamHandle_t h, uint16_t *out);
+LACKS(PARAMS, ParamGetU32, ncclParamHandle_t h, uint32_t *out);
+LACKS(PARAMS, ParamGetU64, ncclParamHandle_t h, uint64_t *out);
+LACKS(PARAMS, ParamGetStr, ncclParamHandle_t h, const char **out);
+LACKS(PARAMS, ParamGet, ncclParamHandle_t h, void *out, int maxLen, int *len);
+LACKS(PARAMS, ParamGetParameter, const char *key, const char **value, int *valueLen);
+LACKS(PARAMS, ParamGetAllParameterKeys, const char ***table, int *tableLen);
 
 ncclTeam_t pncclTeamCft(ncclComm_t comm, ncclCftTeamMode_t mode) {
 	return refuse("ncclTeamCft", NO_CFT), (ncclTeam_t){0};

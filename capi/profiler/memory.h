@@ -1,6 +1,5 @@
 // The records of this process: the memory, its communicators, names and sums.
-#ifndef GOCCL_PROFILER_MEMORY_H
-#define GOCCL_PROFILER_MEMORY_H
+#pragma once
 
 #include "records.h"
 
@@ -17,4 +16,3 @@ uint8_t memory_name(const char *name);
 
 void memory_sum_begun(struct record_comm *c, const struct record_op *o);
 void memory_sum_ended(struct record_comm *c, const struct record_op *o);
-#endif

@@ -46,11 +46,8 @@ static struct record_proxy *proxy_of(const void *h) {
 }
 
 static uint64_t type_bytes(const char *type) {
-	static const struct { const char *name; uint64_t bytes; } types[] = {{"ncclInt8", 1}, {"ncclUint8", 1},
-		{"ncclInt32", 4}, {"ncclUint32", 4}, {"ncclInt64", 8}, {"ncclUint64", 8}, {"ncclFloat16", 2}, {"ncclFloat32", 4},
-		{"ncclFloat64", 8}, {"ncclBfloat16", 2}};
-	for (size_t i = 0; type && i < sizeof types / sizeof *types; i++)
-		if (!strcmp(type, types[i].name)) return types[i].bytes;
+	for (size_t i = 0; type && i < ncclNumTypes; i++)
+		if (!strcmp(type, plugin_types[i].name)) return plugin_types[i].bytes;
 	return 1;
 }
 
@@ -192,16 +189,14 @@ static void *start(struct record_comm *c, uint64_t type, void *parent, const voi
 	return NULL;
 }
 
-static ncclResult_t start4(void *context, void **event, void *descriptor) {
-	struct event_v1 *d = descriptor;
-	*event = context ? start(context, d->type, d->parent, d->room) : NULL;
-	return ncclSuccess;
-}
-static ncclResult_t start5(void *context, void **event, void *descriptor) {
-	struct event_v5 *d = descriptor;
-	*event = context ? start(context, d->type, d->parent, d->room) : NULL;
-	return ncclSuccess;
-}
+#define STARTS(name, descriptor) \
+	static ncclResult_t name(void *context, void **event, void *from) { \
+		struct descriptor *d = from; \
+		*event = context ? start(context, d->type, d->parent, d->room) : NULL; \
+		return ncclSuccess; \
+	}
+STARTS(start4, event_v1)
+STARTS(start5, event_v5)
 
 static ncclResult_t stop(void *event) {
 	switch (event ? tag_of(event) : 0) {
@@ -241,21 +236,15 @@ static ncclResult_t init(int version, void **context, uint64_t comm, int *mask, 
 	if (*context && version >= 5) *mask |= EVENT_COLL_API | EVENT_P2P_API | (version >= 6 ? EVENT_COPY_ENGINE : 0);
 	return ncclSuccess;
 }
-static ncclResult_t init4(void **context, int *mask, const char *name, uint64_t comm, int nodes, int nranks, int rank,
-			  plugin_log *log) {
-	(void)log;
-	return init(4, context, comm, mask, name, nodes, nranks, rank);
-}
-static ncclResult_t init5(void **context, uint64_t comm, int *mask, const char *name, int nodes, int nranks, int rank,
-			  plugin_log *log) {
-	(void)log;
-	return init(5, context, comm, mask, name, nodes, nranks, rank);
-}
-static ncclResult_t init6(void **context, uint64_t comm, int *mask, const char *name, int nodes, int nranks, int rank,
-			  plugin_log *log) {
-	(void)log;
-	return init(6, context, comm, mask, name, nodes, nranks, rank);
-}
+#define INIT(version, ...) \
+	static ncclResult_t init##version(void **context, __VA_ARGS__, int nodes, int nranks, int rank, plugin_log *log) { \
+		(void)log; \
+		return init(version, context, comm, mask, name, nodes, nranks, rank); \
+	}
+INIT(4, int *mask, const char *name, uint64_t comm)
+INIT(5, uint64_t comm, int *mask, const char *name)
+INIT(6, uint64_t comm, int *mask, const char *name)
+
 static ncclResult_t finalize(void *context) {
 	memory_close(context);
 	return ncclSuccess;

@@ -6,8 +6,7 @@
 //
 // One thread writes a field at a time, or several add to it; readers never write. A reader that wants a whole operation
 // reads `order` before and after it: it is 0 while the slot changes hands.
-#ifndef GOCCL_PROFILER_RECORDS_H
-#define GOCCL_PROFILER_RECORDS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -88,4 +87,3 @@ struct records {
 	char name[RECORDS_NAMES][RECORDS_NAME]; // the first is ""
 	struct record_comm comm[];
 };
-#endif

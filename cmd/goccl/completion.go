@@ -84,7 +84,6 @@ func fishWords(w io.Writer, n *kong.Node, path []string) {
 
 type manCommand struct{}
 
-// Run prints every command with its options, in the macros of man.
 func (*manCommand) Run(s *streams, k *kong.Context) error {
 	text := strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n.", "\n\\&.")
 	fmt.Fprintf(s.out, ".TH GOCCL 1\n.SH NAME\ngoccl \\- %s\n.SH COMMANDS\n", text.Replace(k.Model.Help))

@@ -47,7 +47,6 @@ type streams struct {
 	stderr *os.File
 }
 
-// writeJSON prints v, indented.
 func (s *streams) writeJSON(v any) error {
 	e := json.NewEncoder(s.out)
 	e.SetIndent("", " ")
@@ -100,11 +99,10 @@ func run(args []string) int {
 }
 
 func newParser(c *cli) (*kong.Kong, error) {
-	return kong.New(c, kong.Name("goccl"),
+	return kong.New(c, append(mappers(), kong.Name("goccl"),
 		kong.Description("GPU communication from Go: collectives, their measurement and their diagnosis."),
 		kong.UsageOnError(), kong.WithHyphenPrefixedParameters(true),
-		kong.TypeMapper(reflect.TypeFor[time.Duration](), durationMapper()),
-		kong.Bind(&streams{os.Stdout, os.Stderr}))
+		kong.Bind(&streams{os.Stdout, os.Stderr}))...)
 }
 
 // usual translates what other tools accept too: help, --version, and no arguments at all.

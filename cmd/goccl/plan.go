@@ -150,7 +150,6 @@ type planList struct {
 	JSON bool `name:"json" help:"As a JSON array."`
 }
 
-// Run lists the programs, each with the first line of its description.
 func (c *planList) Run(s *streams) error {
 	type row struct {
 		Name       string `json:"name"`
@@ -228,14 +227,13 @@ func (c *planCheck) Run(s *streams) error {
 type planSimulate struct {
 	planSource
 	Machine string  `default:"h200" help:"A machine or topology that ships with goccl, or a file of one (default h200)."`
-	Size    []size  `short:"b" default:"1M" placeholder:"SIZE" help:"Message sizes (default 1M), separated by commas; each is rounded down to what the plan takes."`
+	Size    []int64 `type:"size" short:"b" default:"1M" placeholder:"SIZE" help:"Message sizes (default 1M), separated by commas; each is rounded down to what the plan takes."`
 	Path    bool    `help:"Print the critical path."`
 	Hook    float64 `name:"hook-us" placeholder:"US" help:"The caller raises hook k (k+1) times this after the launch."`
 	Trust   bool    `help:"Do not prove the plan first."`
 	SVG     string  `name:"svg" placeholder:"FILE" help:"Draw the last size."`
 }
 
-// Run predicts the time of a plan.
 func (c *planSimulate) Run(s *streams) error {
 	defer s.busy("proving and simulating")()
 	p, err := c.any()
@@ -256,7 +254,7 @@ func (c *planSimulate) Run(s *streams) error {
 	}
 	foreign(s, p.head(), m)
 	for i, n := range c.Size {
-		r, err := p.simulate(m, int64(n))
+		r, err := p.simulate(m, n)
 		if err != nil {
 			return err
 		}

@@ -41,7 +41,6 @@ type planFit struct {
 	Out     string   `short:"o" placeholder:"FILE" help:"Where to write the fitted machine. Default: nowhere, only the comparison is printed."`
 }
 
-// Run fits the parameters, and prints each time beside its prediction.
 func (c *planFit) Run(s *streams) error {
 	defer s.busy("fitting")()
 	m, err := machineModel(c.Machine)

@@ -27,7 +27,7 @@ type planRun struct {
 	planSource
 	Device    string        `enum:"auto,host,cuda" default:"auto" help:"auto, host or cuda. auto is cuda where every rank has a GPU."`
 	Processes bool          `help:"A process per rank. Default: all ranks in this process. A launcher (mpirun, torchrun, srun) decides itself."`
-	Size      []size        `short:"b" default:"1K,1M" placeholder:"SIZE" help:"Message sizes (default 1K and 1M), separated by commas; each is rounded down to what the plan takes."`
+	Size      []int64       `type:"size" short:"b" default:"1K,1M" placeholder:"SIZE" help:"Message sizes (default 1K and 1M), separated by commas; each is rounded down to what the plan takes."`
 	Dtype     string        `short:"d" default:"float" help:"Element type (default ${default})."`
 	Reduce    string        `default:"sum" help:"Operator, where the plan leaves it to the caller (default ${default})."`
 	Times     int           `short:"i" default:"10" help:"Executions of each size (default ${default})."`

@@ -14,11 +14,10 @@ type planShow struct {
 	Rank    int    `default:"0" help:"The rank whose program is printed (default ${default}); -1: all ranks."`
 	JSON    bool   `name:"json" help:"As goccl writes it."`
 	SVG     string `name:"svg" placeholder:"FILE" help:"Draw a simulated run: ranks and thread blocks over time. A name that ends in .html gets a page."`
-	Size    size   `short:"b" default:"1M" placeholder:"SIZE" help:"Message size of the drawing (default 1M)."`
+	Size    int64  `type:"size" short:"b" default:"1M" placeholder:"SIZE" help:"Message size of the drawing (default 1M)."`
 	Machine string `default:"h200" help:"Machine or topology of the drawing (default h200)."`
 }
 
-// Run prints or draws the plan.
 func (c *planShow) Run(s *streams) error {
 	done := s.busy("reading the plan")
 	defer done()
@@ -34,7 +33,7 @@ func (c *planShow) Run(s *streams) error {
 		if err != nil {
 			return err
 		}
-		r, err := (&anyPlan{whole: p}).simulate(m, int64(c.Size))
+		r, err := (&anyPlan{whole: p}).simulate(m, c.Size)
 		if err != nil {
 			return err
 		}

@@ -7,66 +7,76 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/internal/setting"
 )
 
-// size is a number of bytes: 8, 64K, 64M, 1G; KiB, MiB and GiB mean the same as K, M and G, as in nccl-tests.
-type size int64
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (n *size) UnmarshalText(b []byte) (err error) {
-	*n, err = parseSize(string(b))
-	return err
+// mappers read what kong cannot: times by their type, numbers by the name in a field's tag.
+func mappers() []kong.Option {
+	return []kong.Option{kong.TypeMapper(reflect.TypeFor[time.Duration](), number(parseDuration)),
+		kong.NamedMapper("size", number(parseSize)), kong.NamedMapper("count", number(parseCount)),
+		kong.NamedMapper("graph", number(parseGraph))}
 }
 
-// count is a number of things, of which there is at least one.
-type count int
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (c *count) UnmarshalText(b []byte) error {
-	n, err := strconv.Atoi(string(b))
-	if err != nil || n < 1 {
-		return fmt.Errorf("%q: use a whole number of at least 1", b)
-	}
-	*c = count(n)
-	return nil
-}
-
-// sizes is a list of sizes, separated by commas, of which there is at least one.
-type sizes []size
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (l *sizes) UnmarshalText(b []byte) error {
-	for s := range strings.SplitSeq(string(b), ",") {
-		n, err := parseSize(s)
-		if err != nil {
-			return err
-		}
-		*l = append(*l, n)
-	}
-	return nil
-}
-
-// durationMapper parses times such as 30s and 5m, and seconds, as the environment variables do.
-func durationMapper() kong.Mapper {
+// number returns a mapper for numbers, and for lists of them that are separated by commas.
+func number(parse func(string) (int64, error)) kong.Mapper {
 	return kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
-		t, err := ctx.Scan.PopValue("duration")
+		t, err := ctx.Scan.PopValue("number")
 		if err != nil {
 			return err
 		}
-		d, ok := setting.ParseDuration(t.String())
-		if !ok {
-			return fmt.Errorf("%q is not a time: use one such as 30s or 5m, or seconds", t)
+		if target.Kind() != reflect.Slice {
+			n, err := parse(t.String())
+			target.SetInt(n)
+			return err
 		}
-		target.SetInt(int64(d))
+		for s := range strings.SplitSeq(t.String(), ",") {
+			n, err := parse(s)
+			if err != nil {
+				return err
+			}
+			target.Set(reflect.Append(target, reflect.ValueOf(n)))
+		}
 		return nil
 	})
 }
 
-func parseSize(s string) (size, error) {
+// parseDuration parses times such as 30s and 5m, and seconds, as the environment variables do.
+func parseDuration(s string) (int64, error) {
+	d, ok := setting.ParseDuration(s)
+	if !ok {
+		return 0, fmt.Errorf("%q is not a time: use one such as 30s or 5m, or seconds", s)
+	}
+	return int64(d), nil
+}
+
+// parseCount parses a number of things, of which there is at least one.
+func parseCount(s string) (int64, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%q: use a whole number of at least 1", s)
+	}
+	return int64(n), nil
+}
+
+// parseGraph parses a number of operations, or auto.
+func parseGraph(s string) (int64, error) {
+	if s == "auto" {
+		return perf.GraphAuto, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%q is not a number of operations: use a number, or auto", s)
+	}
+	return int64(n), nil
+}
+
+// parseSize parses a number of bytes: 8, 64K, 64M, 1G; KiB, MiB and GiB mean the same as K, M and G, as in nccl-tests.
+func parseSize(s string) (int64, error) {
 	digits := strings.TrimRight(s, "KMGTkmgtiBb")
 	whole, fraction, point := strings.Cut(digits, ".")
 	n, err := strconv.ParseInt(whole, 10, 64)
@@ -86,5 +96,5 @@ func parseSize(s string) (size, error) {
 	if rest != math.Trunc(rest) {
 		return 0, fmt.Errorf("%q is no whole number of bytes", s)
 	}
-	return size(n<<shift + int64(rest)), nil
+	return n<<shift + int64(rest), nil
 }

@@ -26,12 +26,10 @@ type snapshotState struct {
 	PIDs []int `arg:"" name:"pid"`
 }
 
-// Run takes a snapshot.
 func (c *snapshotTake) Run(ctx context.Context, s *streams) error {
 	return c.timed(ctx, s, "checkpointed", snapshot.Take)
 }
 
-// Run restores it.
 func (c *snapshotRestore) Run(ctx context.Context, s *streams) error {
 	return (*snapshotTake)(c).timed(ctx, s, "restored", snapshot.Restore)
 }
@@ -48,7 +46,6 @@ func (c *snapshotTake) timed(ctx context.Context, s *streams, done string,
 	return err
 }
 
-// Run prints the states.
 func (c *snapshotState) Run(_ context.Context, s *streams) error {
 	if err := cuda.Available(); err != nil {
 		return err

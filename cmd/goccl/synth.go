@@ -5,15 +5,20 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/fabrics"
 	"github.com/goccl/goccl/cmd/goccl/internal/query"
+	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/printable"
 	"github.com/goccl/goccl/job/topo"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/executor/planrun"
 	"github.com/goccl/goccl/plan/fabric"
 	"github.com/goccl/goccl/plan/simulate"
 	"github.com/goccl/goccl/plan/synth"
@@ -23,7 +28,7 @@ type synthCommand struct {
 	Collective string        `required:"" help:"all_gather, reduce_scatter, all_reduce, broadcast or all_to_all."`
 	Topo       string        `required:"" placeholder:"FILE" help:"A topology (docs/synth.md), what goccl topo --json wrote, or the name of one that ships with goccl."`
 	Hosts      int           `default:"1" help:"Machines, where FILE describes one (default ${default})."`
-	Size       size          `short:"b" default:"64M" placeholder:"SIZE" help:"Message for which the plan is to be fast (default 64M)."`
+	Size       int64         `type:"size" short:"b" default:"64M" placeholder:"SIZE" help:"Message for which the plan is to be fast (default 64M)."`
 	Root       int           `help:"Root of a broadcast."`
 	InPlace    bool          `help:"Input and output in one memory."`
 	Machine    string        `default:"h200" help:"Model of the thread blocks: a machine that ships with goccl, or a file of one."`
@@ -36,7 +41,6 @@ type synthCommand struct {
 	All        bool          `help:"Print every candidate, not the first five."`
 }
 
-// Run searches a plan, proves and simulates it.
 func (c *synthCommand) Run(ctx context.Context, s *streams) error {
 	collective, err := planCollective(c.Collective)
 	if err != nil {
@@ -57,7 +61,7 @@ func (c *synthCommand) Run(ctx context.Context, s *streams) error {
 	done := s.busy("searching")
 	r, err := query.Ask(ctx, func() (*synth.Result, error) {
 		return synth.Run(synth.Options{Graph: g, Collective: collective, Root: c.Root, InPlace: c.InPlace, Only: c.Only,
-			Size: int64(c.Size), Machine: m})
+			Size: c.Size, Machine: m})
 	})
 	done()
 	if err != nil {
@@ -159,4 +163,52 @@ func readTopology(name string, hosts int) (g *fabric.Graph, machine bool, err er
 		err = fmt.Errorf("%s: %w", name, err)
 	}
 	return g, false, err
+}
+
+// measure runs the n fastest proven candidates on devices, checks their results, and makes the fastest the result.
+func (c *synthCommand) measure(ctx context.Context, out io.Writer, r *synth.Result) error {
+	run := planRun{Device: c.Device}
+	open, err := run.open(len(r.Plan.GPUs))
+	if err != nil {
+		return err
+	}
+	var best time.Duration
+	tried := 0
+	for i := 0; i < len(r.Candidates) && tried < c.Measure && r.Candidates[i].Err == nil; i++ {
+		k := &r.Candidates[i]
+		p, err := k.Prove()
+		if err != nil {
+			fmt.Fprintf(out, "not measured: %s: %v\n", k.Name, err)
+			continue
+		}
+		tried++
+		took, err := c.time(ctx, p, open, r.Simulated.Size)
+		if err != nil {
+			return fmt.Errorf("%s: %w", k.Name, err)
+		}
+		fmt.Fprintf(out, "measured on %s: %10.1f us %s\n", run.kind(len(p.GPUs)), float64(took)/1e3, k.Name)
+		if best == 0 || took < best {
+			best, r.Plan, r.Best = took, p, *k
+		}
+	}
+	return nil
+}
+
+// time executes a plan on known data and returns the time of an execution.
+func (c *synthCommand) time(ctx context.Context, p *plan.Plan, open func(int) (device.Device, error),
+	size int64) (time.Duration, error) {
+	var all []time.Duration
+	o := planrun.Options{Plan: p, Timeout: c.Timeout, Trusted: true, Open: open,
+		Report: func(_ planrun.Case, took time.Duration) { all = append(all, took) }}
+	unit := p.EvenUnit()
+	message := max(uint64(size)/unit, 1) * unit
+	o.Cases = []planrun.Case{{Message: message, Type: datatype.Float32, Op: planrun.Operator(p, datatype.Sum),
+		Times: 10, Seed: 1, Fresh: rounds}}
+	if p.InPlace {
+		o.Cases[0].InPlace, o.Cases[0].Times = true, 1
+	}
+	if err := planrun.Threads(ctx, o); err != nil {
+		return 0, err
+	}
+	return slices.Max(all), nil
 }

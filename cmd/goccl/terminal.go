@@ -10,7 +10,6 @@ import (
 	"github.com/goccl/goccl/internal/setting"
 )
 
-// terminal reports whether the output is a terminal.
 func terminal(s *streams) bool {
 	f, ok := s.out.(*os.File)
 	if !ok {

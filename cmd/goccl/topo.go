@@ -18,7 +18,6 @@ type topoCommand struct {
 	From string `placeholder:"FILE" help:"Show a machine recorded with --json, not this one."`
 }
 
-// Run prints the machine.
 func (c *topoCommand) Run(ctx context.Context, s *streams) error {
 	var m *topo.Machine
 	var err error

@@ -20,7 +20,6 @@ type traceCommand struct {
 	From   []string `arg:"" optional:"" help:"Processes, files or folders of GOCCL_RECORD_DIR. Otherwise all processes of this user on this host."`
 }
 
-// Run writes the records of processes.
 func (c *traceCommand) Run(s *streams) error {
 	if c.Stack {
 		return c.stacks(s)

@@ -24,7 +24,6 @@ type versionCommand struct {
 	JSON bool `name:"json" help:"As JSON."`
 }
 
-// Run prints the build's description.
 func (c *versionCommand) Run(s *streams) error {
 	i := buildinfo.Read()
 	if c.JSON {

@@ -5,8 +5,6 @@ Importing opens nothing and starts no thread; the library is loaded by the first
 ``goccl.utils`` (users' kernels), ``goccl.ext`` (algorithms), ``goccl.moe`` (DeepEP's API).
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 
@@ -35,7 +33,7 @@ _SUBMODULES = ("nccl", "torch", "language", "utils", "ext", "comm", "errors", "b
 __all__ = sorted(_HOME) + ["get_include", "get_lib", "is_nvls_supported"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     home = _HOME.get(name)
     if home is not None:
         value = getattr(importlib.import_module(home, __name__), name)

@@ -1,7 +1,5 @@
 """``python -m goccl …``: the goccl program (perf, doctor, topo, run, …), and ``python -m goccl install-alias``."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,18 +1,11 @@
 """Names of other packages for this one: mscclpp for goccl, deep_ep for goccl.moe."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.abc
 import importlib.util
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from types import ModuleType
-    from typing import Any
-
-__all__ = ["install_alias"]
+from types import ModuleType
+from typing import Any
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):

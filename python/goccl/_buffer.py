@@ -1,16 +1,11 @@
 """What users pass as buffers and streams, brought to addresses."""
 
-from __future__ import annotations
-
 import functools
 import sys
-from typing import TYPE_CHECKING
+from typing import Any
 
 from . import errors
 from ._types import DataType
-
-if TYPE_CHECKING:
-    from typing import Any
 
 HOST, CUDA = 1, 2
 ANY = -1  # the device of memory that does not say where it is

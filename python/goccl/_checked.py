@@ -1,16 +1,11 @@
 """Integers of the ABI. ctypes drops the bits that a type does not hold; here such a number is an error."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from . import errors
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
 
 _POINTERS = (ctypes.c_void_p, ctypes.c_char_p)
 

@@ -1,17 +1,12 @@
 """DLPack (version 0 capsules): memory of ours for others, memory of others for us."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import threading
-from typing import TYPE_CHECKING
+from typing import Any
 
 from . import errors
 from ._checked import Structure, array
-
-if TYPE_CHECKING:
-    from typing import Any
 
 _NAME = b"dltensor"
 _USED = b"used_dltensor"

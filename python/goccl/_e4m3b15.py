@@ -5,21 +5,16 @@ The format has a sign, 4 bits of exponent with bias 15 and 3 of mantissa, and ne
 number is 1.875, at which narrowing saturates. Halves are rounded away from zero, after a rounding to float16.
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 from ._buffer import stream_handle
 from ._lib import synchronize
 from ._types import DataType
 from .device import Device, RawGpuBuffer
 from .utils import Kernel, compile_source, pack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 REDUCING = ("allreduce", "reducescatter", "reduce")
 MOVING = ("allgather", "alltoall", "broadcast", "sendrecv")

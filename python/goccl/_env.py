@@ -2,12 +2,8 @@
 variables itself, as they were when it was loaded: here are those that say how it is found, what the package does before
 or beside it, and the snapshot that env() gives. env() asks nobody, because it must not load the library."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
-
-__all__ = ["Env", "env"]
 
 
 def read(*names: str, default: str = "") -> str:

@@ -1,7 +1,5 @@
 """The base of goccl's exceptions."""
 
-from __future__ import annotations
-
 import enum
 
 
@@ -19,7 +17,7 @@ class ErrorCode(enum.IntEnum):
 
 _KINDS = {1: ErrorCode.SystemError, 2: ErrorCode.SystemError, 3: ErrorCode.InternalError, 6: ErrorCode.RemoteError,
           8: ErrorCode.Timeout, 9: ErrorCode.Aborted, 14: ErrorCode.SystemError}
-_BY_CODE: dict[int, type[GocclError]] = {}
+_BY_CODE: "dict[int, type[GocclError]]" = {}
 
 
 class GocclError(RuntimeError):

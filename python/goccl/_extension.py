@@ -1,8 +1,6 @@
 """C++ modules for Python: sources that contain a module of pybind11 or nanobind, built by nvcc or a C++ compiler
 against goccl's C++ headers."""
 
-from __future__ import annotations
-
 import atexit
 import fcntl
 import glob
@@ -16,20 +14,14 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from types import ModuleType
 
 from . import errors
 from ._env import read
 from ._lib import directory
+from ._typing import Arch
 from .device import current_device
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import ModuleType
-
-    from ._typing import Arch
-
-__all__ = ["binding", "build", "compile_extension", "compiler"]
 
 _INSTEAD = ("; with NVRTC, which needs none of this, keep the kernels (extern \"C\" __global__) and describe the "
             "algorithm with goccl.NativeAlgorithm (docs/python.md)")

@@ -1,10 +1,8 @@
-"""The C ABI (goccl.h, goccl_moe.h, goccl_primitive.h) by ctypes.
+"""The C ABI (goccl.h, goccl_moe.h, goccl_primitive.h) by ctypes, and its objects.
 
 The library is opened by the first call, not by the import, so that importing starts no thread and a process may fork
 after it. Calls let go of the GIL. A call that fails raises the exception of its result with the thread's error text.
 """
-
-from __future__ import annotations
 
 import _thread
 import ctypes
@@ -12,16 +10,14 @@ import functools
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, TypeVar
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from . import errors
 from ._abi import SIGNATURES
 from ._checked import bounds, fit
 from ._env import read
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 T = TypeVar("T")
 
@@ -210,3 +206,43 @@ def synchronize(device: int, stream: int, check: Callable[[], Any] | None = None
             check()
         if deadline is not None and time.monotonic() >= deadline:
             raise error(r)
+
+
+class Object:
+    """A goccl_object, and the objects from which it was made, which it keeps alive."""
+
+    _handle: int
+    _keep: tuple[Any, ...]
+
+    def __init__(self, handle: int, *keep: object) -> None:
+        self._handle = handle
+        self._keep = keep
+        self._finalizer = weakref.finalize(self, lib.raw("object_close"), handle)
+        self._finalizer.atexit = False
+
+    @property
+    def handle(self) -> int:
+        """The goccl_object."""
+        return self._handle
+
+    def close(self) -> None:
+        """Ends the object; nothing made from it may be used any more. Closing twice is harmless."""
+        if self._finalizer.detach():
+            lib.object_close(self._handle)
+
+
+class DeviceHandle:
+    """What a kernel gets: ``raw`` are the bytes of the handle's struct in the device headers."""
+
+    __slots__ = ("raw", "_owner")
+    raw: bytes
+
+    def __init__(self, owner: Object) -> None:
+        self.raw = lib.object_device_handle(owner.handle)
+        self._owner = owner  # the addresses inside are valid for as long as this lives
+
+    def __bytes__(self) -> bytes:
+        return self.raw
+
+    def __len__(self) -> int:
+        return len(self.raw)

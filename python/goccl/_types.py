@@ -1,15 +1,11 @@
 """Element types, reduction operators, transports and devices: the numbers of goccl.h under the names of MSCCL++ and
 NCCL."""
 
-from __future__ import annotations
-
 import enum
 import functools
 
 from . import errors
 from ._env import read
-
-__all__ = ["DataType", "ReduceOp", "Transport", "TransportFlags", "DeviceType", "PacketType"]
 
 
 class DataType(enum.IntEnum):
@@ -84,7 +80,7 @@ class Transport(enum.IntEnum):
     Nvlink = 1  # names in use for CudaIpc
     IPC = 1
 
-    def __or__(self, other: Transport | TransportFlags | int) -> "TransportFlags":
+    def __or__(self, other: "Transport | TransportFlags | int") -> "TransportFlags":
         return TransportFlags(self) | TransportFlags(other)
 
     __ror__ = __or__
@@ -95,7 +91,7 @@ class TransportFlags:
 
     __slots__ = ("bits",)
 
-    def __init__(self, *members: Transport | TransportFlags | int) -> None:
+    def __init__(self, *members: "Transport | TransportFlags | int") -> None:
         self.bits = 0
         for m in members:
             self.bits |= m.bits if isinstance(m, TransportFlags) else (1 << Transport(m)) & ~1
@@ -126,15 +122,15 @@ class TransportFlags:
         f.bits = bits
         return f
 
-    def __or__(self, other: Transport | TransportFlags | int) -> "TransportFlags":
+    def __or__(self, other: "Transport | TransportFlags | int") -> "TransportFlags":
         return self._of(self.bits | TransportFlags(other).bits)
 
     __ror__ = __or__
 
-    def __and__(self, other: Transport | TransportFlags | int) -> "TransportFlags":
+    def __and__(self, other: "Transport | TransportFlags | int") -> "TransportFlags":
         return self._of(self.bits & TransportFlags(other).bits)
 
-    def __xor__(self, other: Transport | TransportFlags | int) -> "TransportFlags":
+    def __xor__(self, other: "Transport | TransportFlags | int") -> "TransportFlags":
         return self._of(self.bits ^ TransportFlags(other).bits)
 
     def __invert__(self) -> "TransportFlags":

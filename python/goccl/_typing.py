@@ -1,7 +1,5 @@
 """What functions take as buffers, streams and devices, for type checkers."""
 
-from __future__ import annotations
-
 from typing import Any, Protocol, Union
 
 

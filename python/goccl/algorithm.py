@@ -1,20 +1,14 @@
 """Algorithm: one way to do a collective, whatever it is made of."""
 
-from __future__ import annotations
-
 import ctypes
-from typing import TYPE_CHECKING
+from typing import Any
 
 from . import errors
 from ._buffer import stream_handle
 from ._checked import Structure, array
 from ._types import DataType, ReduceOp
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ._typing import StreamSpec
-    from .communicator import Communicator
+from ._typing import StreamSpec
+from .communicator import Communicator
 
 __all__ = ["Algorithm", "AlgorithmBuilder"]
 

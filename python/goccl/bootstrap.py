@@ -1,20 +1,14 @@
 """Who is in the job: bootstraps, and the unique id by which ranks meet."""
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import weakref
-from typing import TYPE_CHECKING
+from typing import Any
 
 from . import errors
 from ._checked import fit
 from ._lib import interruptible, lib, nanoseconds
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ._typing import BytesLike
+from ._typing import BytesLike
 
 __all__ = ["UniqueId", "Bootstrap", "TcpBootstrap", "mpi_world"]
 
@@ -68,7 +62,7 @@ class UniqueId:
     def __hash__(self) -> int:
         return hash(self._raw)
 
-    def __reduce__(self) -> tuple[type[UniqueId], tuple[bytes]]:
+    def __reduce__(self) -> "tuple[type[UniqueId], tuple[bytes]]":
         return (UniqueId, (self._raw,))
 
     def __repr__(self) -> str:

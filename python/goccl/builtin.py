@@ -1,24 +1,16 @@
 """goccl's collectives under the names of MSCCL++'s default algorithms."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from typing import Any
 
 from . import _e4m3b15, errors
 from ._buffer import stream_handle
 from ._lib import error
 from ._types import DataType, ReduceOp
+from ._typing import StreamSpec
 from .algorithm import MAX_SIZE, Algorithm, check_sizes
+from .communicator import Communicator
 from .nccl._communicator import Communicator as Comm
 from .nccl._request import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE, REDUCE_SCATTER, REDUCING, request
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ._typing import StreamSpec
-    from .communicator import Communicator
-
-__all__ = ["default_algorithms"]
 
 _CODES = {"allreduce": ALL_REDUCE, "allgather": ALL_GATHER, "reducescatter": REDUCE_SCATTER, "alltoall": ALL_TO_ALL,
           "broadcast": BROADCAST, "reduce": REDUCE}

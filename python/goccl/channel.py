@@ -1,20 +1,14 @@
 """Channels: what kernels move data and signal by."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Any
 
 from . import errors
-from ._lib import interruptible, lib
+from ._lib import DeviceHandle, Object, interruptible, lib
 from .device import Device, current_device
-from ._object import DeviceHandle, Object
 from .communicator import Communicator
 from .connection import Connection, RegisteredMemory
 from .semaphore import Semaphore
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
 
 __all__ = ["BaseMemoryChannel", "MemoryChannel", "SwitchChannel", "NvlsConnection", "connect_nvls_collective"]
 

@@ -1,19 +1,11 @@
 """Collections of algorithms, and what selects among them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
+from ._types import DataType
 from .algorithm import Algorithm
 from .builtin import default_algorithms
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ._types import DataType
-
-__all__ = ["AlgorithmCollection", "AlgorithmCollectionBuilder", "CollectiveRequest"]
 
 
 class CollectiveRequest:
@@ -77,7 +69,7 @@ class _Reset:
     """builder.reset() forgets what the builder has gathered. AlgorithmCollectionBuilder.reset() does nothing: builders
     share nothing."""
 
-    def __get__(self, builder: AlgorithmCollectionBuilder | None, cls: type) -> Callable[[], None]:
+    def __get__(self, builder: "AlgorithmCollectionBuilder | None", cls: type) -> Callable[[], None]:
         return builder._start if builder is not None else lambda: None
 
 

@@ -1,13 +1,13 @@
 """CommGroup: a job's ranks, and channels between them in one call each."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Any
 
 from . import errors
 from ._buffer import ANY, CUDA, resolve, shared
-from ._types import DeviceType, Transport
+from ._types import DeviceType, Transport, TransportFlags
+from ._typing import BufferSpec
 from .bootstrap import Bootstrap, TcpBootstrap, UniqueId, torch_world
 from .channel import MemoryChannel, SwitchChannel, connect_nvls_collective
 from .device import Device, RawGpuBuffer, current_device
@@ -17,16 +17,9 @@ from .context import Context
 from .semaphore import Semaphore
 from .proxy import BasePortChannel, PortChannel, ProxyService
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
-    from ._types import TransportFlags
-    from ._typing import BufferSpec
-
-    _Scratch = BufferSpec | RegisteredMemory | dict[int, RegisteredMemory]
-
 __all__ = ["CommGroup"]
+
+_Scratch = BufferSpec | RegisteredMemory | dict[int, RegisteredMemory]
 
 
 class CommGroup:

@@ -1,27 +1,18 @@
 """Communicator: connections, memories and semaphores between the ranks of a bootstrap."""
 
-from __future__ import annotations
-
 import ctypes
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 from . import errors
-from ._lib import SLICE, TIMEOUT, error, lib, nanoseconds
-from ._object import Object
+from ._lib import SLICE, TIMEOUT, Object, error, lib, nanoseconds
 from ._types import Transport, TransportFlags
+from ._typing import BufferSpec
 from .bootstrap import Bootstrap
 from .connection import Connection, Endpoint, EndpointConfig, EndpointConfigIb, RegisteredMemory
 from .context import Context
 from .device import Device, current_device
 from .semaphore import Semaphore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from ._typing import BufferSpec
-
-__all__ = ["Communicator", "Future", "Host2DeviceSemaphore", "Host2HostSemaphore", "MemoryDevice2DeviceSemaphore"]
 
 
 class Future:

@@ -4,21 +4,13 @@ An object keeps alive what it was made from and is closed with its last referenc
 can be interrupted.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
-from typing import TYPE_CHECKING
+from typing import Any
 
-from ._lib import interruptible, lib, nanoseconds
-from ._object import Object
+from ._lib import Object, interruptible, lib, nanoseconds
 from ._types import DeviceType, Transport, TransportFlags
 from .device import Device, current_device
-
-if TYPE_CHECKING:
-    from typing import Any
-
-__all__ = ["Endpoint", "EndpointConfig", "EndpointConfigIb", "IbMode", "Connection", "RegisteredMemory"]
 
 
 class IbMode(enum.IntEnum):
@@ -53,7 +45,7 @@ class EndpointConfigIb:
 
 
 def _ib_option(name: str) -> Any:
-    def get(self: EndpointConfig) -> Any:
+    def get(self: "EndpointConfig") -> Any:
         """The option of ib."""
         return getattr(self.ib, name)
 
@@ -74,7 +66,7 @@ class EndpointConfig:
      ib_max_wr_per_send, ib_mode) = (_ib_option(f.name) for f in dataclasses.fields(EndpointConfigIb))
 
     @classmethod
-    def of(cls, config: EndpointConfig | Endpoint | Transport) -> "EndpointConfig":
+    def of(cls, config: "EndpointConfig | Endpoint | Transport") -> "EndpointConfig":
         """The configuration that a Transport, an Endpoint or a configuration stands for."""
         if isinstance(config, EndpointConfig):
             return config

@@ -1,22 +1,13 @@
 """Context: it owns a process's communication resources."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from . import errors
 from ._buffer import ANY, resolve, shared
-from ._lib import error, interruptible, lib, nanoseconds
-from ._object import Object
+from ._lib import Object, error, interruptible, lib, nanoseconds
 from ._types import DeviceType, Transport, TransportFlags
+from ._typing import BufferSpec
 from .connection import Connection, Endpoint, EndpointConfig, RegisteredMemory
 from .device import Device, current_device
 from .semaphore import SemaphoreStub
-
-if TYPE_CHECKING:
-    from ._typing import BufferSpec
-
-__all__ = ["Context"]
 
 
 class Context(Object):

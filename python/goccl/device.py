@@ -1,22 +1,16 @@
 """Devices, streams and memory that goccl allocates."""
 
-from __future__ import annotations
-
 import builtins
 import ctypes
 import weakref
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
 from . import errors
 from ._env import local_rank
 from ._lib import lib, synchronize
 from ._types import DataType, DeviceType, host_only
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from ._typing import BytesLike
+from ._typing import BytesLike
 
 __all__ = ["Device", "Stream", "RawGpuBuffer", "GpuBuffer", "GpuBufferGranularity", "device_count", "current_device",
            "is_bulk_supported"]

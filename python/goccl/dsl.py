@@ -1,24 +1,16 @@
 """Programs of goccl.language as algorithms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 from . import errors
 from ._buffer import stream_handle
 from ._types import DataType, ReduceOp
+from ._typing import StreamSpec
 from .algorithm import Algorithm, check_sizes
+from .communicator import Communicator
 from .executor import ExecutionPlan
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ._typing import StreamSpec
-    from .communicator import Communicator
-    from .language.spec import AlgoSpec
-
-__all__ = ["DslAlgorithm", "DslCompiler", "compile"]
+from .language.spec import AlgoSpec
 
 
 class DslAlgorithm(Algorithm):

@@ -1,23 +1,15 @@
 """Execution plans, and the executor that runs them."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from typing import Any
 
 from . import _e4m3b15, errors
 from ._buffer import stream_handle
-from ._lib import error, interruptible, lib, nanoseconds, synchronize
-from ._object import Object
+from ._lib import Object, error, interruptible, lib, nanoseconds, synchronize
 from ._types import DataType, ReduceOp
 from .algorithm import check_sizes, check_types
 from .communicator import Communicator
 from .device import Stream
-
-if TYPE_CHECKING:
-    from typing import Any
-
-__all__ = ["Executor", "ExecutionPlan"]
 
 
 class ExecutionPlan:

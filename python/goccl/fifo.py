@@ -1,13 +1,10 @@
 """Fifo and ProxyTrigger, for proxies of one's own."""
 
-from __future__ import annotations
-
 import ctypes
 
 from ._abi import Trigger
-from ._lib import lib
+from ._lib import DeviceHandle, Object, lib
 from .device import Device, current_device
-from ._object import DeviceHandle, Object
 from .context import Context
 
 __all__ = ["Fifo", "ProxyTrigger"]

@@ -1,23 +1,17 @@
 """Algorithms of one's own: kernels compiled at run time, and Python functions around them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import Any
 
 from ._extension import binding, compile_extension
+from ._types import DataType, ReduceOp
+from ._typing import Arch, StreamSpec
 from .algorithm import MAX_SIZE, Algorithm
+from .communicator import Communicator
 from .device import Device, current_device
 from .utils import Kernel, KernelBuilder
-
-if TYPE_CHECKING:
-    from types import ModuleType
-    from typing import Any
-
-    from ._types import DataType, ReduceOp
-    from ._typing import Arch, StreamSpec
-    from .communicator import Communicator
 
 __all__ = ["compile_native", "NativeModule", "NativeAlgorithm"]
 
@@ -36,19 +30,10 @@ class NativeAlgorithm(Algorithm):
     Addresses are ints, sizes are in bytes.
     """
 
-    def __init__(
-        self,
-        name: str,
-        collective: str,
-        *,
-        launch: Callable[..., Any],
-        initialize: Callable[..., Any] | None = None,
-        init_context: Callable[..., Any] | None = None,
-        context_key: Callable[..., Any] | None = None,
-        min_message_size: int = 0,
-        max_message_size: int = MAX_SIZE,
-        tags: dict[str, int] | None = None,
-    ) -> None:
+    def __init__(self, name: str, collective: str, *, launch: Callable[..., Any],
+                 initialize: Callable[..., Any] | None = None, init_context: Callable[..., Any] | None = None,
+                 context_key: Callable[..., Any] | None = None, min_message_size: int = 0,
+                 max_message_size: int = MAX_SIZE, tags: dict[str, int] | None = None) -> None:
         super().__init__(name, collective, (min_message_size, max_message_size), tags, doc="a kernel of the user's")
         self._launch, self._initialize, self._init_context, self._key = launch, initialize, init_context, context_key
         self._comms: dict[int, Communicator] = {}
@@ -78,16 +63,8 @@ class NativeModule:
     """A compiled .cu file. kernel(name) is one of its kernels; algorithm() adds an algorithm, which
     create_<name>_algorithm() then gives."""
 
-    def __init__(
-        self,
-        name: str,
-        file: str,
-        options: Sequence[str] = (),
-        *,
-        device: "Device | None" = None,
-        include_dirs: Sequence[str | os.PathLike[str]] = (),
-        arch: Arch | None = None,
-    ) -> None:
+    def __init__(self, name: str, file: str, options: Sequence[str] = (), *, device: "Device | None" = None,
+                 include_dirs: Sequence[str | os.PathLike[str]] = (), arch: Arch | None = None) -> None:
         self.name, self.file, self.device = name, file, device or current_device()
         self._image = KernelBuilder(file, "", device=self.device, include_dirs=include_dirs, options=options,
                                     arch=arch).compile()
@@ -115,15 +92,9 @@ class NativeModule:
         return a
 
 
-def compile_native(
-    name: str,
-    file: str,
-    options: Sequence[str] = (),
-    *,
-    device: "Device | None" = None,
-    include_dirs: Sequence[str | os.PathLike[str]] = (),
-    arch: Arch | None = None,
-) -> NativeModule | ModuleType:
+def compile_native(name: str, file: str, options: Sequence[str] = (), *, device: "Device | None" = None,
+                   include_dirs: Sequence[str | os.PathLike[str]] = (),
+                   arch: Arch | None = None) -> NativeModule | ModuleType:
     """Compiles a .cu file for device (default: the current GPU) with NVRTC, without nvcc or a C++ compiler, and caches
     the image by content.
 

@@ -1,7 +1,5 @@
 """MSCCL++'s NPKit under its name: goccl records no NPKit events, and says so."""
 
-from __future__ import annotations
-
 import warnings
 
 __all__ = ["init", "dump", "shutdown"]

@@ -1,7 +1,5 @@
 """NUMA nodes of devices and of this thread, under MSCCL++'s names."""
 
-from __future__ import annotations
-
 import os
 
 from . import errors

@@ -1,21 +1,15 @@
 """The proxy service and its channels: kernels ask, the host moves the bytes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from typing import Any
 
 from . import errors
-from ._lib import interruptible, lib
+from ._lib import Object, interruptible, lib
 from .channel import _FLUSH, _PUT, _PUT_WITH_SIGNAL, _PUT_WITH_SIGNAL_AND_FLUSH, _Channel
 from .device import Device, current_device
-from ._object import Object
 from .communicator import Communicator
 from .connection import Connection, RegisteredMemory
 from .context import Context
 from .semaphore import Semaphore
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = ["ProxyService", "BasePortChannel", "PortChannel", "SimpleProxyChannel", "ProxyChannel"]
 

@@ -1,7 +1,5 @@
 """The flight recorder: the last operations of this process's communicators, and why one waits."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,13 +1,8 @@
 """Semaphores between two sides of a connection, and the stubs that they are made of."""
 
-from __future__ import annotations
-
 from . import errors
-from ._lib import interruptible, lib, nanoseconds
-from ._object import DeviceHandle, Object
+from ._lib import DeviceHandle, Object, interruptible, lib, nanoseconds
 from .connection import Connection
-
-__all__ = ["SemaphoreStub", "Semaphore"]
 
 
 class SemaphoreStub(Object):

@@ -4,16 +4,11 @@ Every rank suspends its communicators (goccl.nccl.Communicator.suspend); another
 ``take`` and later ``restore``; then the ranks resume. In between, tools such as CRIU find the state in host memory.
 """
 
-from __future__ import annotations
-
 import ctypes
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from ._checked import array
 from ._lib import lib
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 __all__ = ["take", "restore", "state"]
 

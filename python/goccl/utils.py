@@ -1,27 +1,20 @@
 """Users' kernels: compiled at run time against goccl's embedded headers, launched with packed parameters."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import struct
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
 from . import errors
 from ._buffer import resolve, stream_handle
 from ._checked import array
 from ._env import read
-from ._lib import error, interruptible, lib
-from ._object import Object
+from ._lib import Object, error, interruptible, lib
 from ._types import DataType
+from ._typing import Arch, StreamSpec
 from .device import Device, GpuBuffer, RawGpuBuffer, current_device
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from ._typing import Arch, StreamSpec
 
 __all__ = ["Kernel", "KernelBuilder", "pack", "compile_source", "torch_dtype_to_mscclpp_dtype", "is_torch_tensor",
            "get_device_arch", "GpuBuffer", "RawGpuBuffer"]

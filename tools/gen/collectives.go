@@ -18,10 +18,10 @@ var (
 	parts        = regexp.MustCompile(`(?:To|[A-Z])[a-z]*`)
 )
 
-// writeCollectives returns the collectives of NCCL's ABI: every function of api.h whose parameters have the
+// writeCollectives returns the collectives of NCCL's ABI: every function of calls.h whose parameters have the
 // names of a request's fields fills one in and submits it.
 func writeCollectives(root string) ([]byte, error) {
-	text, err := os.ReadFile(filepath.Join(root, "nccl", "api.h"))
+	text, err := os.ReadFile(filepath.Join(root, "nccl", "calls.h"))
 	if err != nil {
 		return nil, err
 	}

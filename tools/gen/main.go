@@ -1,8 +1,11 @@
 // Command gen writes what repeats the declarations of goccl.h, goccl_moe.h and goccl_primitive.h: the C functions that
 // enter Go (capi/zz_functions.h), the Go functions behind them (capi/zz_exports.go), the structures and enumerations of
 // package core (capi/internal/core/zz_abi.go), the symbols of libgoccl.so (capi/libgoccl.map), and the signatures and
-// structures for Python (python/goccl/_abi.py), and the exceptions of results (python/goccl/_results.py); and from
-// nccl/api.h the collectives of libnccl.so.2 (capi/nccl/zz_collectives.h). `go generate ./capi` runs it.
+// structures for Python (python/goccl/_abi.py), and the exceptions of results (python/goccl/errors.py); and from
+// nccl/calls.h the collectives of libnccl.so.2 (capi/nccl/zz_collectives.h), of its files the list of its functions
+// (capi/nccl/api.h), and of the headers of namespace goccl those
+// of namespace mscclpp that only repeat their names (capi/include/mscclpp), and of nccl.h the constants of nccl4py
+// (python/goccl/nccl/_constants.py). `go generate ./capi` runs it.
 //
 // The function goccl_a_b of a header is the Go function AB of package core, in which GocclAB, ABID and the like are the
 // same name: case does not count. The parameters of the Go function say how the parameters of the C function are read,
@@ -17,6 +20,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 )
@@ -66,13 +70,29 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{
+	api, err := writeAPI(root)
+	if err != nil {
+		return nil, err
+	}
+	constants, err := writeConstants(root)
+	if err != nil {
+		return nil, err
+	}
+	files, err := writeNames(root)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(files, map[string][]byte{
 		filepath.Join(folder, abiFile): abi,
 		"zz_functions.h":               writeFunctions(h),
 		"zz_exports.go":                exports,
 		"nccl/zz_collectives.h":        collectives,
+		"nccl/api.h":                   api,
 		"libgoccl.map":                 writeMap(h),
 		"../python/goccl/_abi.py":      writePython(h, core),
-		"../python/goccl/_results.py":  writeResults(h),
-	}, nil
+		"../python/goccl/errors.py":    writeErrors(h),
+
+		"../python/goccl/nccl/_constants.py": constants,
+	})
+	return files, nil
 }

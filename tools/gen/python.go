@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -26,20 +29,26 @@ from ._checked import Structure
 SIGNATURES = {
 `
 
-const resultsHead = `# %s
-"""The exceptions of goccl_result, each with the result's number as code."""
+const errorsHead = `# %s
+"""Exceptions. Each carries the Go error's text; its class is the error's kind, and ` + "``code``" + ` the goccl_result of
+goccl.h."""
 
-from ._error import GocclError
+from ._error import ErrorCode, GocclError
+from ._error import from_result as from_result
+
+__all__ = [
+    %s,
+]
 `
 
 // bases are the further base classes of exceptions.
 var bases = map[string]string{"SysError": "OSError", "InvalidArgument": "ValueError", "PeerDead": "ConnectionError",
 	"Timeout": "TimeoutError", "Unsupported": "NotImplementedError", "OutOfMemory": "MemoryError"}
 
-// writeResults returns the exceptions.
-func writeResults(h *header) []byte {
+// writeErrors returns the exceptions.
+func writeErrors(h *header) []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, resultsHead, notice)
+	all := []string{`"ErrorCode"`, `"GocclError"`}
 	for _, r := range h.results {
 		name := strings.Replace(className(strings.ToLower(r[1])), "System", "Sys", 1)
 		parents := "GocclError"
@@ -48,8 +57,59 @@ func writeResults(h *header) []byte {
 		}
 		fmt.Fprintf(&b, "\n\nclass %s(%s, code=%s):\n    \"\"\"%s.\"\"\"\n", name, parents, r[2],
 			strings.ToUpper(r[3][:1])+r[3][1:])
+		all = append(all, fmt.Sprintf("%q", name))
 	}
-	return []byte(b.String())
+	return []byte(fmt.Sprintf(errorsHead, notice, strings.Join(all, ",\n    ")) + b.String())
+}
+
+const constantsHead = `# %s
+"""Element types and operators under nccl4py's names."""
+
+from typing import Final
+
+from .._types import DataType, ReduceOp
+
+__all__ = [
+    %s,
+]
+
+NcclDataType = DataType
+NcclRedOp = ReduceOp
+`
+
+// ncclEnums are the enumerations of nccl.h for which Python has types, and ncclNames their names.
+var (
+	ncclEnums = regexp.MustCompile(`typedef enum \{([^}]*)\} nccl(DataType|RedOp)_t;`)
+	ncclNames = regexp.MustCompile(`nccl(\w+) = (\d+)`)
+)
+
+// writeConstants returns the constants of nccl4py, by the enumerations of nccl.h.
+func writeConstants(root string) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(root, "nccl", "nccl.h"))
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	var all []string
+	for _, enum := range ncclEnums.FindAllStringSubmatch(string(text), -1) {
+		first := map[string]string{} // the first name of a number
+		for _, m := range ncclNames.FindAllStringSubmatch(enum[1], -1) {
+			name, value := m[1], m[2]
+			if strings.HasPrefix(name, "Num") || name == "MaxRedOp" {
+				continue
+			}
+			if first[value] == "" {
+				first[value] = "ReduceOp." + strings.ToUpper(name)
+				if enum[2] == "DataType" {
+					first[value] = "DataType." + strings.Replace(strings.ToLower(name), "float8e", "float8_e", 1)
+				}
+			}
+			fmt.Fprintf(&b, "%s: Final = %s\n", strings.ToUpper(name), first[value])
+			all = append(all, fmt.Sprintf("%q", strings.ToUpper(name)))
+		}
+	}
+	all = append(all, `"DataType"`, `"ReduceOp"`, `"NcclDataType"`, `"NcclRedOp"`)
+	return []byte(fmt.Sprintf(constantsHead, notice, strings.Join(all, ",\n    ")) + b.String()), nil
 }
 
 func writePython(h *header, c *core) []byte {

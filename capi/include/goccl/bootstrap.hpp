@@ -12,6 +12,11 @@ using UniqueId = std::array<uint8_t, UniqueIdBytes>;
 
 inline std::string version() { return goccl_version(); }
 
+namespace detail {
+constexpr int64_t second = 1000000000;
+constexpr int groupBarrierTag = 0x60cc0, broadcastTag = 0x60cc1;
+}  // namespace detail
+
 // Bootstrap may be implemented by programs, for example over MPI.
 class Bootstrap {
  public:
@@ -28,11 +33,37 @@ class Bootstrap {
   virtual void barrier() = 0;
 
   // groupBarrier returns when all ranks of the list have called it. They pass the same list.
-  void groupBarrier(const std::vector<int>& ranks);
+  void groupBarrier(const std::vector<int>& ranks) {
+    // The first of the list receives from each other rank, then answers.
+    char token = 0;
+    if (ranks.empty()) return;
+    const int first = ranks.front();
+    if (getRank() != first) {
+      send(&token, 1, first, detail::groupBarrierTag);
+      recv(&token, 1, first, detail::groupBarrierTag);
+      return;
+    }
+    for (int r : ranks)
+      if (r != first) recv(&token, 1, r, detail::groupBarrierTag);
+    for (int r : ranks)
+      if (r != first) send(&token, 1, r, detail::groupBarrierTag);
+  }
 
   // These send the length before the bytes, so that the receiver need not know it.
-  void send(const std::vector<char>& data, int peer, int tag);
-  void recv(std::vector<char>& data, int peer, int tag);
+  void send(const std::vector<char>& data, int peer, int tag) {
+    auto size = static_cast<uint64_t>(data.size());
+    send(&size, sizeof size, peer, tag);
+    if (size) send(const_cast<char*>(data.data()), static_cast<int>(size), peer, tag);
+  }
+  void recv(std::vector<char>& data, int peer, int tag) {
+    uint64_t size = 0;
+    recv(&size, sizeof size, peer, tag);
+    if (size > INT32_MAX)
+      throw Error("rank " + std::to_string(peer) + " announced a message of " + std::to_string(size) + " bytes",
+                  ErrorCode::RemoteError);
+    data.resize(size);
+    if (size) recv(data.data(), static_cast<int>(size), peer, tag);
+  }
 };
 
 // TcpBootstrap is goccl's own. It leaves the job when it is destroyed.
@@ -40,7 +71,14 @@ class TcpBootstrap : public Bootstrap {
  public:
   TcpBootstrap(int rank, int nRanks) : rank_(rank), size_(nRanks) {}
   // A bootstrap that the C ABI made; it stays the caller's.
-  static std::shared_ptr<TcpBootstrap> borrow(goccl_bootstrap handle);
+  static std::shared_ptr<TcpBootstrap> borrow(goccl_bootstrap handle) {
+    int32_t rank = 0, size = 0;
+    detail::check(goccl_bootstrap_info(handle, &rank, &size, nullptr, nullptr), "bootstrap");
+    auto b = std::make_shared<TcpBootstrap>(rank, size);
+    b->handle_ = handle;
+    b->owned_ = false;
+    return b;
+  }
   ~TcpBootstrap() override {
     if (handle_ && owned_) (void)goccl_bootstrap_close(handle_);
   }
@@ -48,21 +86,66 @@ class TcpBootstrap : public Bootstrap {
   TcpBootstrap& operator=(const TcpBootstrap&) = delete;
 
   // createUniqueId makes an id that this process serves to the other ranks, who get it by other means.
-  static UniqueId createUniqueId();
-  UniqueId getUniqueId() const;
-  void initialize(UniqueId id, int64_t timeoutSec = 30);
+  static UniqueId createUniqueId() {
+    goccl_unique_id raw;
+    detail::check(goccl_unique_id_create(0, &raw), "create a unique id");
+    UniqueId id;
+    std::memcpy(id.data(), raw.bytes, id.size());
+    return id;
+  }
+  UniqueId getUniqueId() const {
+    if (!identified_) detail::misuse("the bootstrap was not initialized with a unique id");
+    return id_;
+  }
+  void initialize(UniqueId id, int64_t timeoutSec = 30) {
+    begin();
+    goccl_unique_id raw;
+    std::memcpy(raw.bytes, id.data(), id.size());
+    detail::check(goccl_bootstrap_join_id(&raw, rank_, size_, timeoutSec * detail::second, &handle_),
+                  "join by unique id");
+    id_ = id;
+    identified_ = true;
+  }
   // where is "ip:port", "host:port" or "interface:ip:port"; rank 0 listens there.
-  void initialize(const std::string& where, int64_t timeoutSec = 30);
+  void initialize(const std::string& where, int64_t timeoutSec = 30) {
+    begin();
+    detail::check(goccl_bootstrap_join_address(where.c_str(), rank_, size_, timeoutSec * detail::second, &handle_),
+                  "join by address");
+  }
 
   using Bootstrap::recv;
   using Bootstrap::send;
   int getRank() const override { return rank_; }
   int getNranks() const override { return size_; }
-  int getNranksPerNode() const override;
-  void send(void* data, int size, int peer, int tag) override;
-  void recv(void* data, int size, int peer, int tag) override;
-  void allGather(void* allData, int size) override;
-  void broadcast(void* data, int size, int root);
+  int getNranksPerNode() const override {
+    int32_t n = 0;
+    detail::check(goccl_bootstrap_info(handle(), nullptr, nullptr, nullptr, &n), "bootstrap");
+    return n;
+  }
+  void send(void* data, int size, int peer, int tag) override {
+    detail::check(goccl_bootstrap_send(handle(), peer, tag, data, static_cast<uint64_t>(size), 0), "send");
+  }
+  void recv(void* data, int size, int peer, int tag) override {
+    void* got = nullptr;
+    uint64_t n = 0;
+    detail::check(goccl_bootstrap_recv(handle(), peer, tag, 0, &got, &n), "recv");
+    const bool fits = n == static_cast<uint64_t>(size);
+    if (fits) std::memcpy(data, got, n);
+    goccl_release(got);
+    if (!fits)
+      detail::misuse("recv of " + std::to_string(size) + " bytes from rank " + std::to_string(peer) + ", tag " +
+                     std::to_string(tag) + ": it sent " + std::to_string(n));
+  }
+  void allGather(void* allData, int size) override {
+    const auto n = static_cast<size_t>(size);
+    const char* mine = static_cast<char*>(allData) + n * static_cast<size_t>(rank_);
+    detail::check(goccl_bootstrap_all_gather(handle(), mine, n, allData, 0), "allGather");
+  }
+  void broadcast(void* data, int size, int root) {
+    if (rank_ != root) return recv(data, size, root, detail::broadcastTag);
+    for (int r = 0; r < size_; ++r)
+      if (r != root) send(data, size, r, detail::broadcastTag);
+  }
   void barrier() override { detail::check(goccl_bootstrap_barrier(handle(), 0), "barrier"); }
 
   goccl_bootstrap handle() const {
@@ -80,115 +163,6 @@ class TcpBootstrap : public Bootstrap {
   bool owned_ = true, identified_ = false;
   UniqueId id_{};
 };
-
-namespace detail {
-constexpr int64_t second = 1000000000;
-constexpr int groupBarrierTag = 0x60cc0, broadcastTag = 0x60cc1;
-}  // namespace detail
-
-inline void Bootstrap::groupBarrier(const std::vector<int>& ranks) {
-  // The first of the list receives from each other rank, then answers.
-  char token = 0;
-  if (ranks.empty()) return;
-  const int first = ranks.front();
-  if (getRank() != first) {
-    send(&token, 1, first, detail::groupBarrierTag);
-    recv(&token, 1, first, detail::groupBarrierTag);
-    return;
-  }
-  for (int r : ranks)
-    if (r != first) recv(&token, 1, r, detail::groupBarrierTag);
-  for (int r : ranks)
-    if (r != first) send(&token, 1, r, detail::groupBarrierTag);
-}
-
-inline void Bootstrap::send(const std::vector<char>& data, int peer, int tag) {
-  auto size = static_cast<uint64_t>(data.size());
-  send(&size, sizeof size, peer, tag);
-  if (size) send(const_cast<char*>(data.data()), static_cast<int>(size), peer, tag);
-}
-
-inline void Bootstrap::recv(std::vector<char>& data, int peer, int tag) {
-  uint64_t size = 0;
-  recv(&size, sizeof size, peer, tag);
-  if (size > INT32_MAX)
-    throw Error("rank " + std::to_string(peer) + " announced a message of " + std::to_string(size) + " bytes",
-                ErrorCode::RemoteError);
-  data.resize(size);
-  if (size) recv(data.data(), static_cast<int>(size), peer, tag);
-}
-
-inline std::shared_ptr<TcpBootstrap> TcpBootstrap::borrow(goccl_bootstrap handle) {
-  int32_t rank = 0, size = 0;
-  detail::check(goccl_bootstrap_info(handle, &rank, &size, nullptr, nullptr), "bootstrap");
-  auto b = std::make_shared<TcpBootstrap>(rank, size);
-  b->handle_ = handle;
-  b->owned_ = false;
-  return b;
-}
-
-inline UniqueId TcpBootstrap::createUniqueId() {
-  goccl_unique_id raw;
-  detail::check(goccl_unique_id_create(0, &raw), "create a unique id");
-  UniqueId id;
-  std::memcpy(id.data(), raw.bytes, id.size());
-  return id;
-}
-
-inline UniqueId TcpBootstrap::getUniqueId() const {
-  if (!identified_) detail::misuse("the bootstrap was not initialized with a unique id");
-  return id_;
-}
-
-inline void TcpBootstrap::initialize(UniqueId id, int64_t timeoutSec) {
-  begin();
-  goccl_unique_id raw;
-  std::memcpy(raw.bytes, id.data(), id.size());
-  detail::check(goccl_bootstrap_join_id(&raw, rank_, size_, timeoutSec * detail::second, &handle_),
-                "join by unique id");
-  id_ = id;
-  identified_ = true;
-}
-
-inline void TcpBootstrap::initialize(const std::string& where, int64_t timeoutSec) {
-  begin();
-  detail::check(goccl_bootstrap_join_address(where.c_str(), rank_, size_, timeoutSec * detail::second, &handle_),
-                "join by address");
-}
-
-inline int TcpBootstrap::getNranksPerNode() const {
-  int32_t n = 0;
-  detail::check(goccl_bootstrap_info(handle(), nullptr, nullptr, nullptr, &n), "bootstrap");
-  return n;
-}
-
-inline void TcpBootstrap::send(void* data, int size, int peer, int tag) {
-  detail::check(goccl_bootstrap_send(handle(), peer, tag, data, static_cast<uint64_t>(size), 0), "send");
-}
-
-inline void TcpBootstrap::recv(void* data, int size, int peer, int tag) {
-  void* got = nullptr;
-  uint64_t n = 0;
-  detail::check(goccl_bootstrap_recv(handle(), peer, tag, 0, &got, &n), "recv");
-  const bool fits = n == static_cast<uint64_t>(size);
-  if (fits) std::memcpy(data, got, n);
-  goccl_release(got);
-  if (!fits)
-    detail::misuse("recv of " + std::to_string(size) + " bytes from rank " + std::to_string(peer) + ", tag " +
-                   std::to_string(tag) + ": it sent " + std::to_string(n));
-}
-
-inline void TcpBootstrap::allGather(void* allData, int size) {
-  const auto n = static_cast<size_t>(size);
-  const char* mine = static_cast<char*>(allData) + n * static_cast<size_t>(rank_);
-  detail::check(goccl_bootstrap_all_gather(handle(), mine, n, allData, 0), "allGather");
-}
-
-inline void TcpBootstrap::broadcast(void* data, int size, int root) {
-  if (rank_ != root) return recv(data, size, root, detail::broadcastTag);
-  for (int r = 0; r < size_; ++r)
-    if (r != root) send(data, size, r, detail::broadcastTag);
-}
 
 namespace detail {
 

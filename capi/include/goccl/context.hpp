@@ -5,7 +5,14 @@
 
 namespace goccl {
 
+class Connection;
 class Context;
+
+namespace detail {
+// The context of peers' memory that is looked at before any connection uses it.
+const ObjectPtr& processContext();
+const ObjectPtr& contextOf(const Connection& c);
+}  // namespace detail
 
 // Endpoint is one end of a connection. Its bytes go to the peer; they may hold a secret.
 class Endpoint {
@@ -18,7 +25,13 @@ class Endpoint {
   const Device& device() const { return config_.device; }
   int maxWriteQueueSize() const { return config_.maxWriteQueueSize; }
   std::vector<char> serialize() const { return detail::serialize(object_, "endpoint"); }
-  static Endpoint deserialize(const std::vector<char>& data);
+  static Endpoint deserialize(const std::vector<char>& data) {
+    auto object = detail::make("deserialize an endpoint", {}, goccl_endpoint_deserialize, data.data(), data.size());
+    int32_t transport = 0, kind = 0, index = 0, local = 0;
+    detail::check(goccl_endpoint_info(object->handle, &transport, &kind, &index, &local), "endpoint");
+    const Device device(kind == GOCCL_DEVICE_HOST ? DeviceType::CPU : DeviceType::GPU, index);
+    return Endpoint(object, EndpointConfig(static_cast<goccl::Transport>(transport), device));
+  }
   const detail::ObjectPtr& object() const { return object_; }
 
  private:
@@ -35,7 +48,12 @@ class RegisteredMemory {
 
   // data is the address in this process. A peer's memory is mapped for the calling thread's device by the first
   // call.
-  void* data() const;
+  void* data() const {
+    Info i = info();
+    if (!i.data && (i.flags & 1u << GOCCL_TRANSPORT_IPC))
+      detail::check(goccl_memory_map(object()->handle, detail::currentDevice(), 0, &i.data), "map a peer's memory");
+    return reinterpret_cast<void*>(i.data);
+  }
   void* originalDataPtr() const { return reinterpret_cast<void*>(info().original); }
   size_t size() const { return info().size; }
   TransportFlags transports() const { return TransportFlags(TransportFlags::Bits(info().flags)); }
@@ -50,7 +68,10 @@ class RegisteredMemory {
     if (!state_) detail::misuse("registered memory is empty: it was default-constructed and never assigned");
     return state_->in(context);
   }
-  detail::ObjectPtr context() const;
+  detail::ObjectPtr context() const {
+    const auto c = state_ ? state_->context() : nullptr;
+    return c ? c : detail::processContext();
+  }
   detail::ObjectPtr object() const { return in(context()); }
 
  private:
@@ -80,9 +101,17 @@ class Connection {
   // Older programs hold connections by pointer.
   operator std::shared_ptr<Connection>() const { return std::make_shared<Connection>(*this); }
 
-  void write(RegisteredMemory dst, uint64_t dstOffset, RegisteredMemory src, uint64_t srcOffset, uint64_t size);
+  void write(RegisteredMemory dst, uint64_t dstOffset, RegisteredMemory src, uint64_t srcOffset, uint64_t size) {
+    const auto& c = detail::contextOf(*this);
+    detail::check(goccl_connection_write(handle(), dst.in(c)->handle, dstOffset, src.in(c)->handle, srcOffset, size),
+                  "write");
+  }
   // updateAndSync stores newValue at src, which may be null, and at the peer, after all earlier writes.
-  void updateAndSync(RegisteredMemory dst, uint64_t dstOffset, uint64_t* src, uint64_t newValue);
+  void updateAndSync(RegisteredMemory dst, uint64_t dstOffset, uint64_t* src, uint64_t newValue) {
+    detail::check(
+        goccl_connection_update_and_sync(handle(), dst.in(detail::contextOf(*this))->handle, dstOffset, src, newValue),
+        "updateAndSync");
+  }
   // flush waits until all earlier operations are complete. A timeout that is not positive is the context's.
   void flush(int64_t timeoutUsec = -1) {
     detail::check(goccl_connection_flush(handle(), timeoutUsec > 0 ? timeoutUsec * 1000 : 0), "flush");
@@ -143,7 +172,6 @@ class Context : public std::enable_shared_from_this<Context> {
 };
 
 namespace detail {
-// The context of peers' memory that is looked at before any connection uses it.
 inline const ObjectPtr& processContext() {
   static const std::shared_ptr<Context> context = Context::create();
   return context->object();
@@ -153,38 +181,4 @@ inline const ObjectPtr& contextOf(const Connection& c) {
   return c.context()->object();
 }
 }  // namespace detail
-
-inline Endpoint Endpoint::deserialize(const std::vector<char>& data) {
-  auto object = detail::make("deserialize an endpoint", {}, goccl_endpoint_deserialize, data.data(), data.size());
-  int32_t transport = 0, kind = 0, index = 0, local = 0;
-  detail::check(goccl_endpoint_info(object->handle, &transport, &kind, &index, &local), "endpoint");
-  return Endpoint(object, EndpointConfig(static_cast<goccl::Transport>(transport),
-                                         Device(kind == GOCCL_DEVICE_HOST ? DeviceType::CPU : DeviceType::GPU, index)));
-}
-
-inline detail::ObjectPtr RegisteredMemory::context() const {
-  const auto c = state_ ? state_->context() : nullptr;
-  return c ? c : detail::processContext();
-}
-
-inline void* RegisteredMemory::data() const {
-  Info i = info();
-  if (!i.data && (i.flags & 1u << GOCCL_TRANSPORT_IPC))
-    detail::check(goccl_memory_map(object()->handle, detail::currentDevice(), 0, &i.data), "map a peer's memory");
-  return reinterpret_cast<void*>(i.data);
-}
-
-inline void Connection::write(RegisteredMemory dst, uint64_t dstOffset, RegisteredMemory src, uint64_t srcOffset,
-                              uint64_t size) {
-  const auto& c = detail::contextOf(*this);
-  detail::check(goccl_connection_write(handle(), dst.in(c)->handle, dstOffset, src.in(c)->handle, srcOffset, size),
-                "write");
-}
-
-inline void Connection::updateAndSync(RegisteredMemory dst, uint64_t dstOffset, uint64_t* src, uint64_t newValue) {
-  detail::check(
-      goccl_connection_update_and_sync(handle(), dst.in(detail::contextOf(*this))->handle, dstOffset, src, newValue),
-      "updateAndSync");
-}
-
 }  // namespace goccl

@@ -1,10 +1,10 @@
 // Memory of the current device, and CUDA's errors as exceptions.
 #pragma once
 
-#include <goccl/gpu_buffer.hpp>
 #include <mscclpp/env.hpp>
 #include <mscclpp/errors.hpp>
 #include <mscclpp/gpu.hpp>
+#include <mscclpp/gpu_buffer.hpp>
 #include <mscclpp/utils.hpp>
 
 #define MSCCLPP_CUDATHROW(call)                                                                      \
@@ -25,16 +25,6 @@
   } while (false)
 
 namespace mscclpp {
-using goccl::GpuBuffer;
-using goccl::GpuBufferGranularity;
-namespace detail {
-using goccl::detail::gpuCalloc;
-using goccl::detail::gpuCallocShared;
-using goccl::detail::gpuCallocUnique;
-using goccl::detail::GpuDeleter;
-using goccl::detail::gpuFree;
-using goccl::detail::UniqueGpuPtr;
-}  // namespace detail
 
 // In-switch reductions are not used: switch channels have their unicast form.
 inline bool isNvlsSupported() { return false; }

@@ -39,14 +39,12 @@ func joined(timeout time.Duration, job string, join func(context.Context, bootst
 	return addBootstrap(b, job)
 }
 
-// BootstrapJoinID joins the other ranks by a unique id.
 func BootstrapJoinID(id bootstrap.UniqueID, rank, size int, timeout time.Duration) (Handle, error) {
 	return joined(timeout, string(id[:]), func(ctx context.Context, o bootstrap.Option) (bootstrap.Bootstrap, error) {
 		return bootstrap.JoinID(ctx, id, rank, size, o)
 	})
 }
 
-// BootstrapJoinAddress joins them at an address.
 func BootstrapJoinAddress(address string, rank, size int, timeout time.Duration) (Handle, error) {
 	return joined(timeout, "address "+address, func(ctx context.Context, o bootstrap.Option) (bootstrap.Bootstrap,
 		error) {
@@ -54,7 +52,6 @@ func BootstrapJoinAddress(address string, rank, size int, timeout time.Duration)
 	})
 }
 
-// BootstrapJoinEnv joins them by the launcher's environment variables.
 func BootstrapJoinEnv(timeout time.Duration) (Handle, error) {
 	return joined(timeout, nextJob(), func(ctx context.Context, o bootstrap.Option) (bootstrap.Bootstrap, error) {
 		env, err := bootstrap.FromEnv()
@@ -65,7 +62,6 @@ func BootstrapJoinEnv(timeout time.Duration) (Handle, error) {
 	})
 }
 
-// BootstrapLocal makes all ranks of a job in this process.
 func BootstrapLocal(size int) ([]Handle, error) {
 	if size < 1 || size > bootstrap.MaxWorldSize {
 		return nil, fmt.Errorf("%w: %d ranks", ErrInvalidArgument, size)
@@ -82,12 +78,10 @@ func BootstrapLocal(size int) ([]Handle, error) {
 	return out, nil
 }
 
-// BootstrapInfo returns rank and size, in the job and on this host.
 func BootstrapInfo(b *Bootstrap) (rank, size, localRank, localSize int, err error) {
 	return b.Rank(), b.WorldSize(), bootstrap.LocalRank(b), bootstrap.LocalSize(b), nil
 }
 
-// BootstrapAllGather fills all with mine of every rank, in rank order; all parts have the same length.
 func BootstrapAllGather(ctx context.Context, b *Bootstrap, mine []byte, all unsafe.Pointer) error {
 	if len(mine) > bootstrap.MaxMessage {
 		return fmt.Errorf("%w: %d bytes of each rank, at most %d", ErrInvalidArgument, len(mine), bootstrap.MaxMessage)
@@ -107,7 +101,6 @@ func BootstrapAllGather(ctx context.Context, b *Bootstrap, mine []byte, all unsa
 	return nil
 }
 
-// BootstrapClose leaves the job.
 func BootstrapClose(h Handle) error {
 	b, err := bootstraps.get(h)
 	if err != nil {

@@ -61,7 +61,7 @@ type comm struct {
 }
 
 const (
-	stateOpen = iota
+	stateOpen int32 = iota
 	stateRevoked
 	stateFinalized
 )
@@ -157,13 +157,20 @@ func (c *comm) ready() (*goccl.Comm, error) {
 	return nil, fmt.Errorf("%w: the communicator was not set up", ErrInvalidUsage)
 }
 
-// readyComm returns the communicator of h, if it is set up and usable.
-func readyComm(h Handle) (*comm, *goccl.Comm, error) {
+// usable returns the communicator of h, if it is set up and its state is most at most.
+func usable(h Handle, most int32) (*comm, *goccl.Comm, error) {
 	c, err := comms.get(h)
 	if err != nil {
 		return nil, nil, err
 	}
 	inner, err := c.ready()
+	if state := c.state.Load(); err == nil && state > most {
+		why := "was finalized"
+		if state == stateRevoked {
+			why = "was revoked; split, shrink or destroy it"
+		}
+		return nil, nil, fmt.Errorf("%w: the communicator %s", ErrInvalidUsage, why)
+	}
 	return c, inner, err
 }
 
@@ -183,7 +190,6 @@ func CommInfoGet(h Handle) (CommInfo, error) {
 		plain.Bit[int32](c.cfg.NonBlocking), plain.Bit[int32](inner != nil && inner.Reaches())}, nil
 }
 
-// CommHash returns the communicator's ID.
 func CommHash(r Ready) (uint64, error) { return r.inner.ID(), nil }
 
 // CommError returns the failure of h: nil without a failure, an error of InProgress while background work is under way.

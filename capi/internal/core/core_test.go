@@ -171,7 +171,7 @@ func TestSubmitAllocatesNothing(t *testing.T) {
 	h := world(t, 1, Config{})[0]
 	send, x := floats(t, 16)
 	recv, y := floats(t, 16)
-	c, inner, err := open(h)
+	c, inner, err := usable(h, stateRevoked)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestSubmitAllocatesNothing(t *testing.T) {
 func BenchmarkTranslate(b *testing.B) {
 	h := world(b, 1, Config{})[0]
 	send, _ := floats(b, 16)
-	c, _, err := open(h)
+	c, _, err := usable(h, stateRevoked)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -109,8 +109,6 @@ func DeviceCurrent(hint int) (Handle, error) {
 	return openDevice(device.CUDA, ordinal)
 }
 
-// DeviceOpen opens a device. Kind 0 is the kind that GOCCL_DEVICE requests, else CUDA where there is a GPU, else the
-// host device.
 func DeviceOpen(kind device.Kind, index int) (Handle, error) {
 	if kind == 0 {
 		var err error
@@ -129,13 +127,11 @@ func DeviceCount(kind device.Kind) (int, error) {
 	return cuda.Count()
 }
 
-// DeviceID returns the kind and number of device h.
 func DeviceID(d *Device) (kind device.Kind, index int, err error) {
 	id := d.Device.ID()
 	return id.Kind, id.Index, nil
 }
 
-// DeviceCapability returns the compute capability of a GPU and its NUMA node: 0, 0 and -1 where there is none.
 func DeviceCapability(d *Device) (major, minor, numa int, err error) {
 	g, ok := d.Device.(*cuda.Device)
 	if !ok {
@@ -178,7 +174,6 @@ func Free(p uintptr) error {
 	return a.Close()
 }
 
-// CopyIn copies bytes of this process to the device.
 func CopyIn(d *Device, dst uintptr, src unsafe.Pointer, n uint64) error {
 	if n == 0 {
 		return nil
@@ -189,7 +184,6 @@ func CopyIn(d *Device, dst uintptr, src unsafe.Pointer, n uint64) error {
 	return d.Device.CopyIn(device.Ptr(dst), unsafe.Slice((*byte)(src), n))
 }
 
-// CopyOut copies bytes of the device to this process.
 func CopyOut(d *Device, dst unsafe.Pointer, src uintptr, n uint64) error {
 	if n == 0 {
 		return nil
@@ -240,7 +234,6 @@ func (d *Device) stream(raw uintptr) (device.Stream, error) {
 	return d.Device.WrapStream(raw)
 }
 
-// StreamSynchronize waits for a stream, which goccl need not have created.
 func StreamSynchronize(ctx context.Context, d *Device, raw uintptr) error {
 	s, err := d.stream(raw)
 	if err != nil {
@@ -255,4 +248,84 @@ func StepContext(timeout time.Duration) (context.Context, context.CancelFunc) {
 		return context.WithCancel(context.Background())
 	}
 	return context.WithTimeout(context.Background(), timeout)
+}
+
+// stream returns the wrapper of a raw stream, made once per communicator. When a CUstream is destroyed and its address
+// is used again, the wrapper is reused; it holds only the address.
+func (c *comm) stream(raw uintptr) (device.Stream, error) {
+	if l := c.lastStream.Load(); l != nil && l.raw == raw {
+		return l.stream, nil
+	}
+	c.streamMu.Lock()
+	defer c.streamMu.Unlock()
+	w := c.streams[raw]
+	if w == nil {
+		s, err := c.dev.Device.WrapStream(raw)
+		if err != nil {
+			return nil, err
+		}
+		w = &wrapped{raw, s}
+		if c.streams == nil {
+			c.streams = map[uintptr]*wrapped{}
+		}
+		c.streams[raw] = w
+	}
+	c.lastStream.Store(w)
+	return w.stream, nil
+}
+
+// renewDefaultStream forgets stream 0, which on the host device has failed if its work has.
+func (c *comm) renewDefaultStream() {
+	c.streamMu.Lock()
+	defer c.streamMu.Unlock()
+	delete(c.streams, 0)
+	c.lastStream.Store(nil)
+}
+
+type wrapped struct {
+	raw    uintptr
+	stream device.Stream
+}
+
+func (c *comm) forgetStream(raw uintptr) {
+	c.streamMu.Lock()
+	defer c.streamMu.Unlock()
+	delete(c.streams, raw)
+	c.lastStream.Store(nil)
+}
+
+// notifyLimit bounds how long Notify follows work that does not end; f is called then.
+const notifyLimit = 10 * time.Minute
+
+// Notify calls f, on another goroutine, when the work that is on a stream now has ended.
+func Notify(h Handle, raw uintptr, f func()) error {
+	c, err := comms.get(h)
+	if err != nil {
+		return err
+	}
+	s, err := c.stream(raw)
+	if err != nil {
+		return err
+	}
+	if g, ok := s.(*cuda.Stream); ok {
+		status, _, err := g.CaptureStatus()
+		if err != nil {
+			return err
+		}
+		if status != cuda.CaptureNone {
+			return fmt.Errorf("%w: the stream is being captured", ErrInvalidUsage)
+		}
+	}
+	e, err := s.Record()
+	if err != nil {
+		return err
+	}
+	go func() {
+		ctx, stop := context.WithTimeout(context.Background(), notifyLimit)
+		defer stop()
+		_ = e.Wait(ctx) // an error of the stream ends the work, too
+		_ = e.Close()
+		f()
+	}()
+	return nil
 }

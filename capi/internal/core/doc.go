@@ -1,6 +1,7 @@
 // Package core implements the C ABI in Go: handles, devices, communicators, operators and requests. It follows C's view
 // of lifetime (the use of a destroyed handle is an error) and of errors (a code and a text). It serves goccl.h and, on
-// top of that, NCCL's ABI. Package capi exports it to C.
+// top of that, NCCL's ABI. Package capi exports it to C. The headers of capi document the exported functions; comments
+// here say what those do not.
 //
 // # Lifetime and threads
 //

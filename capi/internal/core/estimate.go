@@ -22,7 +22,7 @@ func Estimate(reqs []Request) (float64, error) {
 	longest := 0.0
 	for i := range reqs {
 		q := &reqs[i]
-		c, _, err := active(q.Comm)
+		c, _, err := usable(q.Comm, stateOpen)
 		if err != nil {
 			return 0, err
 		}

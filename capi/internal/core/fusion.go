@@ -22,7 +22,6 @@ var fusions = ownedTable[*goccl.Fusion]{table[*Fusion]{kind: kindFusion, name: "
 // fusedAlgorithms are the names of GOCCL_FUSION_….
 var fusedAlgorithms = []string{"", fused.OneShot, fused.TwoShot, fused.Apart}
 
-// FusionCreate makes a workspace. It is collective.
 func FusionCreate(a Active, cfg *FusionConfig) (Handle, error) {
 	var own goccl.FusionConfig
 	if cfg != nil {
@@ -47,7 +46,6 @@ func sized(name string, got uint64, want uintptr) error {
 	return nil
 }
 
-// FusionAllReduce enqueues a fused all-reduce.
 func FusionAllReduce(f *Fusion, q *FusedRequest) error {
 	if q == nil {
 		return fmt.Errorf("%w: the request is NULL", ErrInvalidArgument)
@@ -72,7 +70,6 @@ func FusionAllReduce(f *Fusion, q *FusedRequest) error {
 		Scale: device.Ptr(q.Scale), ScaleOut: device.Ptr(q.ScaleOut), DividedResidual: q.DividedResidual != 0, Stream: s})
 }
 
-// FusionTune measures the algorithms of a fusion. It is collective.
 func FusionTune(f *Fusion, tokens, hidden uint64, typ uint32) error {
 	return f.inner.Tune(context.Background(), goccl.FusionShape{Tokens: int64(min(tokens, math.MaxInt64)),
 		Hidden: int64(min(hidden, math.MaxInt64)), Type: datatype.Type(min(typ, uint32(datatype.NumTypes)))})

@@ -29,7 +29,6 @@ func (s *MoEShape) shape() moe.Shape {
 	return moe.Shape{Layout: moe.Layout(s.Layout), Hidden: int(s.Hidden), TopK: int(s.TopK), Experts: int(s.Experts)}
 }
 
-// MoEBytes is the size of memory for tokens of a shape.
 func MoEBytes(ranks int32, tokens uint64, s *MoEShape) (uint64, error) {
 	if s == nil || ranks < 1 || tokens > 1<<32 {
 		return 0, fmt.Errorf("%w: %d tokens on %d ranks", ErrInvalidArgument, tokens, ranks)
@@ -37,7 +36,6 @@ func MoEBytes(ranks int32, tokens uint64, s *MoEShape) (uint64, error) {
 	return uint64(moe.SizeFor(int(ranks), int(tokens), s.shape())), nil
 }
 
-// MoECreate makes the memory for dispatches and combines of a communicator. It is collective.
 func MoECreate(a Active, s *MoESize) (*MoE, error) {
 	if s == nil || uintptr(s.Size) < unsafe.Sizeof(*s) || s.Bytes > math.MaxInt64 {
 		return nil, fmt.Errorf("%w: goccl_moe_size.size is not sizeof(goccl_moe_size), %d", ErrInvalidArgument,
@@ -58,7 +56,6 @@ func MoEDestroy(h Handle) error {
 	return ObjectClose(h)
 }
 
-// MoELayout is the layout of handles of a shape.
 func MoELayout(m *MoE, s MoEShape) (MoEOffsets, error) {
 	n, err := m.HandleBytes(s.shape())
 	if err != nil {
@@ -69,7 +66,6 @@ func MoELayout(m *MoE, s MoEShape) (MoEOffsets, error) {
 		uint64(o.Ranges), uintptr(o.Received), uintptr(o.Results)}, nil
 }
 
-// MoESetMask changes the mask.
 func MoESetMask(m *MoE, gone []uint8, replicas []int32) error {
 	mask := moe.Mask{Gone: make([]bool, len(gone)), Replicas: replicas}
 	for r, g := range gone {
@@ -80,7 +76,6 @@ func MoESetMask(m *MoE, gone []uint8, replicas []int32) error {
 	return err
 }
 
-// MoEError is the failure that has ended the operations.
 func MoEError(m *MoE) error { return m.Err() }
 
 // enqueue calls f with the handle and the stream of an operation.
@@ -92,7 +87,6 @@ func (m *MoE) enqueue(a MoEHandle, stream uintptr, f func(moe.Handle, device.Str
 	return f(moe.Handle{Shape: a.Shape.shape(), Memory: device.Ptr(a.Memory), Tokens: int(a.Tokens)}, s)
 }
 
-// MoECount counts tokens.
 func MoECount(m *MoE, a MoECountArgs) error {
 	return m.enqueue(a.Handle, a.Stream, func(to moe.Handle, s device.Stream) error {
 		return m.Count(moe.CountArgs{Shape: to.Shape, Tokens: to.Tokens, TopKIndex: device.Ptr(a.TopKIndex),
@@ -100,7 +94,6 @@ func MoECount(m *MoE, a MoECountArgs) error {
 	})
 }
 
-// MoENotify fills a handle.
 func MoENotify(m *MoE, a MoENotifyArgs) error {
 	return m.enqueue(a.Handle, a.Stream, func(to moe.Handle, s device.Stream) error {
 		return m.Notify(moe.NotifyArgs{Handle: to, TopKIndex: device.Ptr(a.TopKIndex), InRank: device.Ptr(a.InRank),
@@ -108,7 +101,6 @@ func MoENotify(m *MoE, a MoENotifyArgs) error {
 	})
 }
 
-// MoEDispatch sends tokens.
 func MoEDispatch(m *MoE, a MoEDispatchArgs) error {
 	return m.enqueue(a.Handle, a.Stream, func(to moe.Handle, s device.Stream) error {
 		return m.Dispatch(moe.DispatchArgs{Handle: to, X: device.Ptr(a.X), Type: datatype.Type(a.Type),
@@ -120,7 +112,6 @@ func MoEDispatch(m *MoE, a MoEDispatchArgs) error {
 	})
 }
 
-// MoECombine returns results.
 func MoECombine(m *MoE, a MoECombineArgs) error {
 	return m.enqueue(a.Handle, a.Stream, func(to moe.Handle, s device.Stream) error {
 		return m.Combine(moe.CombineArgs{Handle: to, X: device.Ptr(a.X), Rows: int(a.Rows), Weights: device.Ptr(a.Weights),

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/internal/setting"
 )
 
@@ -71,4 +73,12 @@ func debugFile(path string) string {
 		name = "localhost"
 	}
 	return strings.NewReplacer("%h", name, "%p", fmt.Sprint(os.Getpid()), "%%", "%").Replace(path)
+}
+
+func Records(format string) ([]byte, error) {
+	var b bytes.Buffer
+	if err := goccl.WriteRecords(&b, format); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalidArgument, err)
+	}
+	return b.Bytes(), nil
 }

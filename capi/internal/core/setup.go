@@ -17,7 +17,6 @@ import (
 // defaultStep is the timeout of goccl.h. NCCL's ABI sets a longer one, since ranks may start minutes apart.
 const defaultStep = 30 * time.Second
 
-// UniqueIDCreate makes an id, which this process serves.
 func UniqueIDCreate(timeout time.Duration) (bootstrap.UniqueID, error) {
 	cfg, err := Config{Timeout: timeout}.withDefaults(defaultStep)
 	if err != nil {
@@ -26,7 +25,6 @@ func UniqueIDCreate(timeout time.Duration) (bootstrap.UniqueID, error) {
 	return bootstrap.NewUniqueID(bootstrap.WithTimeout(cfg.Timeout))
 }
 
-// UniqueIDClose stops serving id.
 func UniqueIDClose(id bootstrap.UniqueID) error { return id.Close() }
 
 // begin allocates the handle of a communicator and starts its set-up. connect joins the ranks; it runs in the
@@ -104,7 +102,6 @@ func CommStart(id bootstrap.UniqueID, rank, size int, d *Device, cfg Config) (Ha
 	})
 }
 
-// CommCreate sets up a communicator on a bootstrap that the caller owns.
 func CommCreate(b *Bootstrap, d *Device, cfg Config) (Handle, error) {
 	cfg, err := cfg.withDefaults(defaultStep)
 	if err != nil {
@@ -138,7 +135,6 @@ func awaitAll(all []Handle, cfg Config) error {
 	return err
 }
 
-// CommInitAll sets up all ranks in this process, rank i on handles[i].
 func CommInitAll(handles []Handle, cfg Config) ([]Handle, error) {
 	all, err := startAll(handles, cfg)
 	if err != nil {
@@ -226,7 +222,6 @@ func CommSplitStart(o Open, color, key int, cfg *Config) (Handle, error) {
 	return c.descend(cfg, split)
 }
 
-// CommShrinkStart begins a communicator without the ranks in exclude.
 func CommShrinkStart(r Ready, exclude []int32, abort bool, cfg *Config) (Handle, error) {
 	ranks := make([]int, len(exclude))
 	for i, rank := range exclude {
@@ -268,23 +263,36 @@ func (c *comm) nextChild() string {
 	return c.job + "/" + strconv.Itoa(int(c.children.Add(1)))
 }
 
-// open returns a communicator that is ready for collectives.
-func open(h Handle) (*comm, *goccl.Comm, error) {
-	c, inner, err := readyComm(h)
-	if err != nil {
-		return nil, nil, err
+// CommUniqueID makes the id by which new ranks join o in the next Grow. This process serves it. There is one at a time.
+func CommUniqueID(o Open, timeout time.Duration) (bootstrap.UniqueID, error) {
+	id, err := UniqueIDCreate(timeout)
+	if err == nil && !o.c.growID.CompareAndSwap(nil, &id) {
+		_ = id.Close()
+		err = fmt.Errorf("%w: the communicator has a unique id that no grow has used yet", ErrInvalidUsage)
 	}
-	if c.state.Load() == stateFinalized {
-		return nil, nil, fmt.Errorf("%w: the communicator was finalized", ErrInvalidUsage)
-	}
-	return c, inner, nil
+	return id, err
 }
 
-// active is open for a communicator that was not revoked.
-func active(h Handle) (*comm, *goccl.Comm, error) {
-	c, inner, err := open(h)
-	if err == nil && c.state.Load() == stateRevoked {
-		return nil, nil, fmt.Errorf("%w: the communicator was revoked; split, shrink or destroy it", ErrInvalidUsage)
+// CommGrowStart begins a communicator of the ranks of o, which keep their numbers, and new ones behind them. One rank
+// of o has the id: from its caller, or from CommUniqueID. New ranks Start with the id instead.
+func CommGrowStart(o Open, size int, id *bootstrap.UniqueID, cfg *Config) (Handle, error) {
+	if size <= o.c.size {
+		return 0, fmt.Errorf("%w: %d ranks, and there are %d already", ErrInvalidArgument, size, o.c.size)
 	}
-	return c, inner, err
+	change, err := o.c.change(cfg)
+	if err != nil {
+		return 0, err
+	}
+	if made := o.c.growID.Swap(nil); id == nil {
+		id = made
+	} else {
+		id = new(*id) // the caller's memory is its own again when the call returns
+	}
+	return o.c.descend(cfg, func(ctx context.Context) (*goccl.Comm, error) {
+		inner, err := o.inner.Grow(ctx, size, id, change...)
+		if err != nil && id != nil {
+			_ = id.Close()
+		}
+		return inner, err
+	})
 }

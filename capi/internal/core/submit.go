@@ -58,7 +58,7 @@ func Submit(reqs []Request) error {
 // Check is Submit without the enqueueing. It replaces a created operator by its factor, so that the operator may be
 // destroyed before the request is submitted.
 func Check(q *Request) error {
-	c, _, err := active(q.Comm)
+	c, _, err := usable(q.Comm, stateOpen)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (g *group) translate(reqs []Request) (several bool, err error) {
 		q := &reqs[i]
 		if c == nil || q.Comm != c.handle {
 			several = several || c != nil
-			if c, inner, err = active(q.Comm); err != nil {
+			if c, inner, err = usable(q.Comm, stateOpen); err != nil {
 				return false, err
 			}
 		}

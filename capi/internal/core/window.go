@@ -17,14 +17,12 @@ type Window = owned[io.Closer]
 
 var windows = ownedTable[io.Closer]{table[*Window]{kind: kindWindow, name: "window"}}
 
-// WindowRegister makes memory this rank's part of the communicator's next window.
 func WindowRegister(a Active, ptr unsafe.Pointer, size uint64) (Handle, error) {
 	return register(a, ptr, size, func(c *goccl.Comm, p device.Ptr, n int64) (io.Closer, error) {
 		return c.RegisterWindow(p, n)
 	})
 }
 
-// FlatRegister makes memory this rank's part of the communicator's next flat window.
 func FlatRegister(a Active, ptr unsafe.Pointer, size uint64) (Handle, error) {
 	return register(a, ptr, size, func(c *goccl.Comm, p device.Ptr, n int64) (io.Closer, error) {
 		return c.RegisterFlat(p, n)
@@ -43,7 +41,6 @@ func register(a Active, ptr unsafe.Pointer, size uint64,
 	return windows.grant(a.c, w)
 }
 
-// FlatWait waits until all ranks have mapped a flat window.
 func FlatWait(w *Window) (Flat, error) {
 	f, ok := w.inner.(*goccl.FlatWindow)
 	if !ok {
@@ -58,3 +55,44 @@ func FlatWait(w *Window) (Flat, error) {
 
 // WindowDeregister ends a window. Ending it again, or after its communicator, is harmless.
 func WindowDeregister(h Handle) error { return windows.end(h) }
+
+func PutSignal(w *Window, offset uint64, src uintptr, size uint64, peer, context, index int, stream uintptr) error {
+	f, ok := w.inner.(*goccl.FlatWindow)
+	if !ok || offset > math.MaxInt64 || size > math.MaxInt64 {
+		return fmt.Errorf("%w: %d bytes to offset %d of window %#x", ErrInvalidArgument, size, offset, uint64(w.handle))
+	}
+	_, inner, err := usable(w.c.handle, stateOpen)
+	if err != nil {
+		return err
+	}
+	s, err := w.c.stream(stream)
+	if err != nil {
+		return err
+	}
+	return inner.PutSignal(f, int64(offset), device.Ptr(src), int64(size), peer,
+		goccl.SignalID{Context: context, Index: index}, s)
+}
+
+func Signal(a Active, peer, context, index int, stream uintptr) error {
+	s, err := a.c.stream(stream)
+	if err != nil {
+		return err
+	}
+	return a.inner.Signal(peer, goccl.SignalID{Context: context, Index: index}, s)
+}
+
+func WaitSignal(a Active, waits []SignalWait, stream uintptr) error {
+	if len(waits) == 0 {
+		return fmt.Errorf("%w: no signals to wait for", ErrInvalidArgument)
+	}
+	s, err := a.c.stream(stream)
+	if err != nil {
+		return err
+	}
+	list := make([]goccl.SignalWait, len(waits))
+	for i, w := range waits {
+		list[i] = goccl.SignalWait{Peer: int(w.Peer), Count: int(w.Count),
+			ID: goccl.SignalID{Context: int(w.Context), Index: int(w.Index)}}
+	}
+	return a.inner.WaitSignal(list, s)
+}

@@ -1,7 +1,5 @@
 """What the programs for several hosts share: hosts, channels and thread-block groups."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from .. import errors

@@ -1,7 +1,5 @@
 """All-gather among several hosts."""
 
-from __future__ import annotations
-
 from ..language.program import CollectiveProgram
 from ..language.rank import Buffer, Rank
 from ..language.spec import AlgoSpec

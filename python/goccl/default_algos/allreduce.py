@@ -1,7 +1,5 @@
 """All-reduce among several hosts."""
 
-from __future__ import annotations
-
 from .. import errors
 from ..language.program import CollectiveProgram
 from ..language.rank import Buffer, Rank

@@ -1,7 +1,5 @@
 """Reduce-scatter among several hosts, and the first half of the all-reduce."""
 
-from __future__ import annotations
-
 from ..language.program import CollectiveProgram
 from ..language.rank import BaseBuffer, Buffer, Rank
 from ..language.spec import AlgoSpec

@@ -1,18 +1,13 @@
 """Channels between ranks. data_sync says where the block's threads meet around a signal or wait; None leaves it to the
 compiler."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from typing import Any
 
 from .. import errors
 from .program import current
 from .rank import Chunk
 from .thread_block_group import ThreadBlockGroup, blocks, limit
 from .types import BufferType, ChannelType, ReduceOperationType, SyncType
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = ["MemoryChannel", "PortChannel", "SwitchChannel", "BufferType", "ChannelType", "SyncType",
            "ReduceOperationType", "ThreadBlockGroup"]

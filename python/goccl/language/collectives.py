@@ -1,12 +1,7 @@
 """What a program must achieve: chunk counts of every rank's buffers, and what each output chunk holds in the end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 __all__ = ["Collective", "AllGather", "AllReduce", "ReduceScatter", "AllToAll", "Broadcast", "Reduce", "SendRecv",
            "Custom", "TestCollective"]

@@ -1,7 +1,5 @@
 """Pipelines."""
 
-from __future__ import annotations
-
 from .program import current
 
 __all__ = ["LoopIterationContext"]

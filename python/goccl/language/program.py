@@ -1,22 +1,17 @@
 """CollectiveProgram: commands of all ranks, recorded."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
 import threading
 import warnings
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import Any
 
 from .. import errors
 from .._lib import lib
 from .collectives import Collective
 from .spec import AlgoSpec, ReplicationPolicy
-
-if TYPE_CHECKING:
-    from types import FrameType
-    from typing import Any
 
 __all__ = ["CollectiveProgram", "MSCCLPPProgram", "current"]
 

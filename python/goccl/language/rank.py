@@ -1,17 +1,12 @@
 """Ranks, their buffers and their local operations; semaphores between thread blocks; hooks."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import Any
 
 from .. import errors
 from .program import current
 from .thread_block_group import ThreadBlockGroup, blocks, limit
 from .types import BufferType, ReduceOperationType, SyncType
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = ["Rank", "BaseBuffer", "Buffer", "Chunk", "Semaphore", "InputHook", "OutputHook"]
 

@@ -1,7 +1,5 @@
 """AlgoSpec: a program's description before its first operation."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 

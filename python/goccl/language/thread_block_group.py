@@ -1,14 +1,9 @@
 """ThreadBlockGroup: several thread blocks that share one operation."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Any
 
 from .. import errors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
 
 __all__ = ["ThreadBlockGroup", "blocks"]
 

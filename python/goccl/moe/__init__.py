@@ -5,17 +5,17 @@ the experts make of them.
 too; numpy has no bfloat16 and no float8, so arrays of uint16 and uint8 hold their bits.
 """
 
-from __future__ import annotations
+from typing import Any
 
-from ._buffer import Buffer
-from ._config import Config
-from ._event import EventOverlap
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from ._config import Config, EventOverlap
+from ._latency import Latency
+from ._throughput import Throughput
 
 __all__ = ["Buffer", "Config", "EventOverlap"]
+
+
+class Buffer(Throughput, Latency):
+    """A rank's buffer for dispatches and combines: see Base, of which it has the arguments."""
 
 
 def __getattr__(name: str) -> Any:

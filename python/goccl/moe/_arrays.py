@@ -1,17 +1,12 @@
 """Tensors of torch and arrays of numpy behind one interface."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import sys
-from typing import TYPE_CHECKING
+from typing import Any
 
 from .. import errors
 from .._buffer import CUDA, resolve
-
-if TYPE_CHECKING:
-    from typing import Any
 
 _FLOAT8 = "float8_e4m3fn"
 

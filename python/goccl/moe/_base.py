@@ -1,22 +1,15 @@
 """What the two modes of a Buffer share: its making, sizes, streams and the layout of a dispatch."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from .. import errors
+from .._abi import MoeOffsets
 from .._lib import lib
 from . import _calls
 from ._arrays import Arrays
-from ._config import Config
+from ._config import Config, EventOverlap
 from ._engine import Engine
-from ._event import EventOverlap
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-    from typing import Any
-
-    from .._abi import MoeOffsets
 
 _PACKET_TOKENS = 256  # of a rank that sends packets, at most
 _LOW_LATENCY_TOKENS = 1024

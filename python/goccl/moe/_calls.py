@@ -1,7 +1,5 @@
 """The arguments of the functions in goccl_moe.h, and its constants."""
 
-from __future__ import annotations
-
 import ctypes
 
 from .._abi import MoeCombineArgs, MoeCountArgs, MoeDispatchArgs, MoeNotifyArgs, MoeShape

@@ -1,19 +1,14 @@
 """The buffer of a rank as the library has it."""
 
-from __future__ import annotations
-
 import ctypes
 import weakref
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from .. import errors
 from .._abi import MoeOffsets, MoeShape, MoeSize
 from .._lib import interruptible, lib
 from ..nccl import Communicator
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from typing import Any
 
 
 class Engine:

@@ -1,18 +1,13 @@
 """low_latency_dispatch and low_latency_combine: rows by expert, for decode."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from .. import errors
 from . import _calls
 from ._arrays import Arrays
 from ._base import Base
-from ._event import EventOverlap
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+from ._config import EventOverlap
 
 
 class LatencyHandle(NamedTuple):

@@ -1,19 +1,12 @@
 """dispatch and combine: a row for each token, for training and prefill."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from .. import errors
 from . import _calls
 from ._arrays import Arrays
 from ._base import Base
-from ._event import EventOverlap
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ._config import Config
+from ._config import Config, EventOverlap
 
 
 class DispatchHandle(NamedTuple):

@@ -6,9 +6,12 @@ on the host device. On a GPU calls enqueue on ``stream`` (None: the default stre
 call without a stream returns when it is done; with a goccl.Stream it enqueues.
 """
 
-from __future__ import annotations
+import ctypes as _ctypes
+import sys as _sys
 
-from .. import errors as _errors
+from .. import errors as _errors, get_lib as get_lib_path
+from .._lib import lib as _lib, version as get_version
+from .._types import DeviceType as _DeviceType
 from ..bootstrap import UniqueId
 from ..device import Device, RawGpuBuffer as _RawGpuBuffer
 from ._communicator import Communicator
@@ -24,6 +27,7 @@ __all__ = ["Communicator", "UniqueId", "WaitSignalDesc", "get_unique_id", "get_v
 
 NcclError = NCCLError = _errors.GocclError
 NcclInvalid = _errors.InvalidArgument
+get_lib_version = get_version
 
 
 def get_unique_id(empty: bool = False) -> UniqueId:
@@ -31,38 +35,15 @@ def get_unique_id(empty: bool = False) -> UniqueId:
     return UniqueId(bytes(128)) if empty else UniqueId.create()
 
 
-def get_version() -> str:
-    """goccl's version."""
-    from .._lib import version
-
-    return version()
-
-
-get_lib_version = get_version
-
-
-def get_lib_path() -> str:
-    """The folder of libgoccl.so and libnccl.so.2."""
-    from .._lib import directory
-
-    return directory() or ""
-
-
 def show_versions() -> str:
     """Versions and where the library was found, for reports."""
-    import sys
-
-    return f"goccl {get_version()} in {get_lib_path()}, Python {sys.version.split()[0]}"
+    return f"goccl {get_version()} in {get_lib_path()}, Python {_sys.version.split()[0]}"
 
 
 def get_error_string(result: int) -> str:
     """What a goccl_result means."""
-    import ctypes
-
-    from .._lib import lib
-
-    f = lib.dll().goccl_result_name
-    f.restype, f.argtypes = ctypes.c_char_p, [ctypes.c_int32]
+    f = _lib.dll().goccl_result_name
+    f.restype, f.argtypes = _ctypes.c_char_p, [_ctypes.c_int32]
     text: bytes = f(result)
     return text.decode()
 
@@ -71,9 +52,7 @@ def mem_alloc(size: int, device: "Device | int | None" = None) -> _RawGpuBuffer:
     """size bytes of zeroed device memory that the peers can map; it is freed with its last reference, or by
     mem_free."""
     if isinstance(device, int):
-        from .._types import DeviceType
-
-        device = Device(DeviceType.GPU, device)
+        device = Device(_DeviceType.GPU, device)
     return _RawGpuBuffer(size, device=device)
 
 

@@ -1,24 +1,18 @@
 """Calls: the way of a call from its buffers to the library."""
 
-from __future__ import annotations
-
 import operator
-from typing import TYPE_CHECKING
+from typing import Any
 
 from .. import errors
 from .._buffer import ANY, CUDA, Buffer, plain, resolve, stream_handle
 from .._lib import error, lib, synchronize
 from .._types import DataType
+from .._typing import StreamSpec
 from ..device import Stream
 from ._group import current
 from ._membership import IN_PROGRESS, Membership
+from ._pre_mul_sum import PreMulSum
 from ._request import BROADCAST, GATHER, NAMES, RECV, REDUCE, REDUCE_SCATTER, REDUCING, SCATTER, SEND, request
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from .._typing import StreamSpec
-    from ._pre_mul_sum import PreMulSum
 
 # These have no recvbuf, or no sendbuf, on some ranks.
 SENDING, RECEIVING = (SEND, REDUCE, GATHER), (RECV, BROADCAST, SCATTER)

@@ -1,10 +1,9 @@
 """Communicator: the collectives and point-to-point calls of a rank."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from .. import errors
 from .._abi import CallConfig
@@ -12,17 +11,13 @@ from .._buffer import CUDA, HOST, Buffer, resolve
 from .._checked import array
 from .._lib import lib
 from .._types import DataType, ReduceOp
+from .._typing import BufferSpec, StreamSpec
 from ._calls import name_of, type_of
 from ._fusion import Fusion
-from ._one_sided import OneSided
+from ._one_sided import OneSided, Window
 from ._pre_mul_sum import PreMulSum, element
 from ._request import (ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, ALL_TO_ALL_V, ALL_TO_ALL_V_DEVICE, BARRIER, BROADCAST,
                        GATHER, RECV, REDUCE, REDUCE_SCATTER, SCATTER, SEND, request)
-from ._window import Window
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from .._typing import BufferSpec, StreamSpec
 
 
 class Communicator(OneSided):

@@ -1,18 +1,13 @@
 """NCCLConfig, and its form in the ABI."""
 
-from __future__ import annotations
-
 import ctypes
 from ctypes import c_int32
-from typing import TYPE_CHECKING
+from typing import Any
 
 from .. import errors
 from .._abi import CommConfig
 from .._checked import fit
 from .._lib import nanoseconds
-
-if TYPE_CHECKING:
-    from typing import Any
 
 
 LEVELS = ("run", "batch", "placement", "reference")

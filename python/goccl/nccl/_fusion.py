@@ -1,9 +1,6 @@
 """Fused all-reduces: an all-reduce, then a residual sum, RMSNorm and quantisation."""
 
-from __future__ import annotations
-
 import ctypes
-from typing import TYPE_CHECKING
 
 from .. import errors
 from .._abi import FusedRequest, FusionConfig
@@ -11,10 +8,8 @@ from .._buffer import Buffer, resolve
 from .._checked import packer
 from .._lib import lib
 from .._types import DataType
-
-if TYPE_CHECKING:
-    from .._typing import BufferSpec, StreamSpec
-    from ._calls import Calls
+from .._typing import BufferSpec, StreamSpec
+from ._calls import Calls
 
 ALGORITHMS = ("", "one_shot", "two_shot", "apart")
 

@@ -1,17 +1,12 @@
 """Groups: calls that are collected and submitted together."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Any
 
 from .. import errors
 from .._lib import error, lib
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
 
 
 class Group(threading.local):

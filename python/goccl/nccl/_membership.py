@@ -1,14 +1,12 @@
 """Membership: a rank in a communicator, from its making to its end."""
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import sys
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import errors
 from .._abi import CommInfo
@@ -17,14 +15,10 @@ from .._lib import error, interruptible, lib
 from .._types import DeviceType
 from ..bootstrap import Bootstrap, UniqueId, torch_world
 from ..device import Device, current_device, device_count
-from ._config import pointer
+from ._config import NCCLConfig, pointer
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from typing_extensions import Self
-
-    from ._config import NCCLConfig
 
 IN_PROGRESS = errors.InProgress.code  # a split goes on in the background
 _open: "weakref.WeakSet[Membership]" = weakref.WeakSet()
@@ -73,7 +67,7 @@ class Membership:
 
     @classmethod
     def init(cls, nranks: int, rank: int, unique_id: "UniqueId | Sequence[UniqueId]", config: NCCLConfig | None = None,
-             *, device: Device | None = None) -> Self:
+             *, device: Device | None = None) -> "Self":
         """Joins rank of nranks by unique_id, which one of the processes made. It is collective and returns when every
         rank has come.
 
@@ -87,7 +81,7 @@ class Membership:
 
     @classmethod
     def from_bootstrap(cls, bootstrap: Bootstrap, config: NCCLConfig | None = None, *,
-                       device: Device | None = None) -> Self:
+                       device: Device | None = None) -> "Self":
         """A communicator of the bootstrap's ranks; it keeps the bootstrap open, and is the bootstrap's only user
         meanwhile."""
         device = device or current_device(bootstrap.get_local_rank())
@@ -95,7 +89,7 @@ class Membership:
         return cls(handle, bootstrap)
 
     @classmethod
-    def from_torch(cls, group: Any = None, where: Any = None) -> Self:
+    def from_torch(cls, group: Any = None, where: Any = None) -> "Self":
         """One of the ranks of a torch process group (None: the default one), on the GPU, or the host device, that a
         torch.device names. None: this process's current GPU, or the host device if there is none."""
         import torch
@@ -108,12 +102,12 @@ class Membership:
         return cls.init(size, rank, shared_id, device=Device(DeviceType.GPU, index))
 
     @classmethod
-    def from_env(cls, config: NCCLConfig | None = None, *, device: Device | None = None) -> Self:
+    def from_env(cls, config: NCCLConfig | None = None, *, device: Device | None = None) -> "Self":
         """The communicator of the job that torchrun, mpirun, srun or `goccl run` started."""
         return cls.from_bootstrap(Bootstrap.from_env(), config, device=device)
 
     @classmethod
-    def init_all(cls, devices: "int | Sequence[Device | int]", config: NCCLConfig | None = None) -> list[Self]:
+    def init_all(cls, devices: "int | Sequence[Device | int]", config: NCCLConfig | None = None) -> "list[Self]":
         """All ranks in this process, rank i on devices[i]: Devices, or GPU numbers, or how many host devices."""
         if isinstance(devices, int):
             kind = DeviceType.GPU if device_count() >= devices else DeviceType.CPU
@@ -124,14 +118,14 @@ class Membership:
         interruptible(lib.comm_init_all, n, (ctypes.c_uint64 * n)(*[d.handle for d in on]), pointer(config), out)
         return [cls(h) for h in out]
 
-    def split(self, color: int | None, key: int = 0, config: NCCLConfig | None = None) -> Self | None:
+    def split(self, color: int | None, key: int = 0, config: NCCLConfig | None = None) -> "Self | None":
         """New communicators, one for each color, ranks ordered by key. A rank with color None takes part and gets
         None."""
         child = lib.comm_split_start(self._handle, -1 if color is None else color, key, pointer(config))
         return self._child(child) if child else None
 
     def shrink(self, exclude_ranks: Sequence[int] = (), config: NCCLConfig | None = None, *,
-               abort: bool = False) -> Self:
+               abort: bool = False) -> "Self":
         """A communicator without the ranks in exclude_ranks, which do not call it and may be dead. Without
         exclude_ranks the ranks leave out those that have failed, and agree on them. abort ends running work first."""
         exclude = list(exclude_ranks)
@@ -145,13 +139,13 @@ class Membership:
         lib.comm_unique_id(self._handle, 0, raw)
         return UniqueId(raw.raw)
 
-    def grow(self, nranks: int, unique_id: UniqueId | None = None, config: NCCLConfig | None = None) -> Self:
+    def grow(self, nranks: int, unique_id: UniqueId | None = None, config: NCCLConfig | None = None) -> "Self":
         """A communicator of nranks: these, which keep their numbers, and new ones behind them. Every rank calls it;
         the one that made the id passes it. A new rank calls init(nranks, its rank, the id)."""
         raw = None if unique_id is None else bytes(unique_id)
         return self._child(lib.comm_grow_start(self._handle, nranks, raw, pointer(config)))
 
-    def _child(self, handle: int) -> Self:
+    def _child(self, handle: int) -> "Self":
         return type(self)(_set_up(handle), self)
 
     # Memory.
@@ -195,7 +189,7 @@ class Membership:
         """Ends running work; split, shrink and destroy are still possible."""
         lib.comm_revoke(self._handle)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Self":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

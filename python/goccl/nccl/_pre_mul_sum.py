@@ -1,16 +1,11 @@
 """PreMulSum, an operator that carries a factor."""
 
-from __future__ import annotations
-
 import struct
-from typing import TYPE_CHECKING
+from typing import Any
 
 from .. import errors
 from .._lib import lib
 from .._types import DataType
-
-if TYPE_CHECKING:
-    from typing import Any
 
 
 class PreMulSum:

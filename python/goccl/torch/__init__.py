@@ -10,21 +10,16 @@ libnccl.so.2: ``python -m goccl.torch run script.py``, or ``torchrun … --no-py
 script.py``.
 """
 
-from __future__ import annotations
-
 import os
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from typing import TYPE_CHECKING
 
 from .._env import local_rank, place, read
 from .._torch_autoload import symmetric_memory
 from .backend import ProcessGroupGoccl, register
 from .customized import CustomizedComm
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = ["ProcessGroupGoccl", "CustomizedComm", "init", "preload_environment"]
 

@@ -1,13 +1,9 @@
 """What torch asks every process group for: its name, its store, its abilities."""
 
-from __future__ import annotations
+from typing import Any
 
 import torch.distributed as dist
 from torch._C import _distributed_c10d as _c10d
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Any
 
 # Since PyTorch 2.15 C++ can call every method of a backend that is written in Python. A ProcessGroupGoccl is then a
 # backend, and Group in group.py the process group; before, it is the process group itself.
@@ -48,7 +44,7 @@ class Named(_Base):  # type: ignore[misc]
 
     supports_coalescing = supports_splitting = supports_time_estimate = False
 
-    def _get_backend(self, device: Any) -> Named:
+    def _get_backend(self, device: Any) -> "Named":
         """What torch asks for a backend's abilities: itself, for every device."""
         return self
 

@@ -1,10 +1,9 @@
 """What torch passes to a process group, as goccl takes it: options, operators, tensors and splits."""
 
-from __future__ import annotations
-
 from array import array
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -12,13 +11,8 @@ import torch.distributed as dist
 from .. import errors
 from .._buffer import plain
 from .._types import ReduceOp
+from ..nccl import Communicator
 from ..nccl._request import ALL_TO_ALL_V
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
-    from ..nccl import Communicator
 
 _OPS = {dist.ReduceOp.SUM: ReduceOp.SUM, dist.ReduceOp.PRODUCT: ReduceOp.PROD, dist.ReduceOp.MAX: ReduceOp.MAX,
         dist.ReduceOp.MIN: ReduceOp.MIN, dist.ReduceOp.AVG: ReduceOp.AVG, dist.ReduceOp.BAND: torch.bitwise_and,
@@ -36,7 +30,7 @@ class Scaled:
     def __init__(self, factor: torch.Tensor) -> None:
         self.factor = factor
 
-    def like(self, t: torch.Tensor) -> Scaled:
+    def like(self, t: torch.Tensor) -> "Scaled":
         """The operator for the elements of t."""
         return Scaled(self.factor.detach().reshape(1).to(t.dtype))
 

@@ -1,14 +1,13 @@
 """What PyTorch 2.15 asks of a backend besides its collectives: subgroups, elastic membership, memory, hooks."""
 
-from __future__ import annotations
-
 import ctypes
 import secrets
 import socket
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -22,14 +21,10 @@ from ..nccl._group import group_end, group_start
 from ._named import BACKEND, Named
 from ._tensors import option
 from .device_queue import DeviceQueue
+from .work import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
     from typing_extensions import Self
-
-    from .work import Work
 
 
 def served() -> tuple[Any, str, int]:
@@ -109,25 +104,25 @@ class Abilities(Named):
 
     # Other groups.
 
-    def _other(self, store: Any, rank: int, size: int, opts: Any) -> Self:
+    def _other(self, store: Any, rank: int, size: int, opts: Any) -> "Self":
         timeout = opts._timeout if opts is not None else timedelta(seconds=self._seconds or 1800)
         made = type(self)(store, rank, size, timeout)
         if opts is not None:
             made._options = opts
         return made
 
-    def split(self, store: Any, ranks: list[int], opts: Any = None) -> Self:
+    def split(self, store: Any, ranks: list[int], opts: Any = None) -> "Self":
         """A backend of some of the ranks, which alone take part."""
         return self._other(store, list(ranks).index(self._rank_), len(ranks), opts)
 
-    def merge(self, store: Any, opts: Any, rank: int, size: int) -> Self:
+    def merge(self, store: Any, opts: Any, rank: int, size: int) -> "Self":
         """A backend of this group's ranks and others."""
         return self._other(store, rank, size, opts)
 
     def perform_nocolor_split(self, device: torch.device) -> None:
         """Nothing: ranks outside of a new group take no part in making it."""
 
-    def shrink(self, ranks_to_exclude: list[int], shrink_flags: int = 0, opts: Any = None) -> Self:
+    def shrink(self, ranks_to_exclude: list[int], shrink_flags: int = 0, opts: Any = None) -> "Self":
         """A backend without some ranks, which may be dead. With SHRINK_ABORT running work is ended first."""
         left = [r for r in range(self._size_) if r not in set(ranks_to_exclude)]
         self._shrunk += 1

@@ -1,31 +1,23 @@
 """ProcessGroupGoccl: torch.distributed's process group on goccl communicators."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import weakref
 from contextlib import closing
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from typing import TYPE_CHECKING
 
 from .. import errors
 from .._types import ReduceOp
+from ..nccl import Communicator
 from ._named import BACKEND
 from ._tensors import (WIDER, Scaled, elements, entries, exchange, one, only, option, pairs, parts_of, reduction,
                        spread, staged)
 from .abilities import Abilities
 from .work import Work
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ..nccl import Communicator
-
-__all__ = ["ProcessGroupGoccl", "register"]
 
 _MOST_DIMENSIONS = 16  # of a sparse tensor
 

@@ -1,13 +1,11 @@
 """torchcomms' back end "goccl": new_comm("goccl", device, name) after pip install, by an entry point."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 from collections import deque
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import Any
 from unittest import mock
 
 import torch
@@ -18,13 +16,7 @@ from torch.utils._pytree import tree_map_only
 from .. import errors
 from .._env import place
 from .backend import ProcessGroupGoccl
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from .work import Work
-
-__all__ = ["TorchCommGoccl"]
+from .work import Work
 
 
 class TorchCommGoccl(torchcomms.TorchCommBackend):  # type: ignore[misc]
@@ -55,7 +47,7 @@ class TorchCommGoccl(torchcomms.TorchCommBackend):  # type: ignore[misc]
         self._on = ProcessGroupGoccl(store, rank, size, timeout)
         self._on.eager_connect_single_device(self._device)
 
-    def split(self, ranks: list[int], name: str, options: Any) -> TorchCommGoccl | None:
+    def split(self, ranks: list[int], name: str, options: Any) -> "TorchCommGoccl | None":
         """A communicator of some of the ranks, in their order; None if ranks is empty."""
         rank, size = self.get_rank(), self.get_size()
         self._splits += 1
@@ -93,15 +85,15 @@ class TorchCommGoccl(torchcomms.TorchCommBackend):  # type: ignore[misc]
         """The timeout of later waits."""
         self._on.set_timeout(timeout)
 
-    def barrier(self, async_op: bool) -> _Kept | None:
+    def barrier(self, async_op: bool) -> "_Kept | None":
         """Ends when every rank has come."""
         return _ended(self._on.barrier(SimpleNamespace(device=self._device)), async_op)
 
-    def send(self, tensor: torch.Tensor, dst: int, async_op: bool) -> _Kept | None:
+    def send(self, tensor: torch.Tensor, dst: int, async_op: bool) -> "_Kept | None":
         """tensor to dst."""
         return _ended(self._on.send([tensor.data], dst), async_op)
 
-    def recv(self, tensor: torch.Tensor, src: int, async_op: bool) -> _Kept | None:
+    def recv(self, tensor: torch.Tensor, src: int, async_op: bool) -> "_Kept | None":
         """tensor from src."""
         return _ended(self._on.recv([tensor.data], src), async_op)
 
@@ -110,7 +102,7 @@ class _Kept:
     """A Work as torchcomms holds it. torchcomms drops its reference without the interpreter's lock, so that must not be
     the last one: the newest Works have another here. The first wait drops the tensors."""
 
-    _newest: deque[_Kept] = deque(maxlen=256)
+    _newest: "deque[_Kept]" = deque(maxlen=256)
 
     def __init__(self, work: Work) -> None:
         self._work = work

@@ -1,7 +1,5 @@
 """CustomizedComm: the torch integration guide's class, on goccl's algorithms or on one's own."""
 
-from __future__ import annotations
-
 import torch
 
 from ..algorithm import Algorithm
@@ -10,8 +8,6 @@ from ..executor import Executor
 from ..comm import CommGroup
 from .._types import ReduceOp
 from ..utils import torch_dtype_to_mscclpp_dtype
-
-__all__ = ["CustomizedComm"]
 
 
 class CustomizedComm:

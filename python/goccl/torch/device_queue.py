@@ -1,13 +1,12 @@
 """DeviceQueue: one communicator of a process group, on one device, and the stream on which its work runs."""
 
-from __future__ import annotations
-
 import queue
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 import torch
-from typing import TYPE_CHECKING
 
 from .. import errors
 from .._lib import TIMEOUT, lib, synchronize
@@ -15,12 +14,6 @@ from .._types import DeviceType
 from ..device import Device, Stream
 from ..nccl import Communicator, NCCLConfig, UniqueId, group
 from .work import Work
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-__all__ = ["DeviceQueue"]
 
 raw_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
@@ -46,7 +39,7 @@ class DeviceQueue:
 
     @classmethod
     def meet(cls, store: Any, rank: int, size: int, device: torch.device, timeout: float | None,
-             number: int, exact: str | None = None) -> DeviceQueue:
+             number: int, exact: str | None = None) -> "DeviceQueue":
         """A queue of all ranks, which meet by the store. number tells queues of one kind of device apart."""
         cuda = device.type == "cuda"
         key = f"goccl/{device.type}/{number}"

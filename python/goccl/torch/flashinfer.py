@@ -7,17 +7,12 @@ trigger_completion_at_end), about accumulation (fp32_acc: sums always are in flo
 effect.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 
 from .. import errors
 from .fusion import FusedAllReduce
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = ["AllReduceFusionPattern", "AllReduceFusionWorkspace", "allreduce_fusion",
            "create_allreduce_fusion_workspace"]

@@ -4,10 +4,9 @@ A FusedAllReduce is a workspace of a process group, with a name by which the ope
 so torch.compile traces through them, and are enqueued on the current stream, so CUDA graphs capture them.
 """
 
-from __future__ import annotations
-
 import itertools
-from typing import TYPE_CHECKING, Any, Optional, Tuple, TypeVar
+from collections.abc import Callable
+from typing import Any, Optional, Tuple, TypeVar
 
 import torch
 
@@ -15,11 +14,6 @@ from .. import errors
 from .._types import DataType
 from ..nccl import Communicator
 from .device_queue import raw_stream
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["FusedAllReduce"]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 

@@ -4,21 +4,14 @@ C++ dispatches its calls, so that hooks, the flight recorder, NaN checks and the
 serves them. C++ passes on of a Work only wait and get_future, and of windows nothing: callers of Python get both here.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from .abilities import Abilities
 from .window import Window
-from .work import latest
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from .work import Work
+from .work import Work, latest
 
 _CUSTOM = dist.ProcessGroup.BackendType.CUSTOM
 
@@ -53,7 +46,7 @@ class Group(dist.ProcessGroup):
         """The number of ranks."""
         return self._goccl._size_
 
-    def split_group(self, new_ranks: list[int], *args: Any, **kwargs: Any) -> Group | None:
+    def split_group(self, new_ranks: list[int], *args: Any, **kwargs: Any) -> "Group | None":
         """A group of some of the ranks; None on the others, for which C++ would call the backend all the same."""
         if self._goccl._rank_ not in new_ranks:
             return None

@@ -6,11 +6,9 @@ allocator is a class of PyTorch's C++: it is compiled once for each PyTorch, whi
 minute.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -23,9 +21,6 @@ from ..device import Device
 from ..nccl import Communicator
 from ..utils import KernelBuilder
 from .abilities import Abilities
-
-if TYPE_CHECKING:
-    from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _LIBRARY = ("device_open", "alloc", "free", "window_deregister", "comm_error", "kernel_launch", "last_error")

@@ -5,16 +5,15 @@ has a thread that serves such requests: the application at the peer takes no par
 that each transport serves.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import secrets
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -29,10 +28,6 @@ from ..connection import Connection, Endpoint, EndpointConfig, RegisteredMemory
 from ..context import Context
 from ..device import Device
 from .abilities import served
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 _SLICE = timedelta(seconds=5)  # of a wait for requests
 
@@ -53,7 +48,7 @@ class RemoteBuffer(_WireDescriptor):
 class View:
     """A byte range of registered memory."""
 
-    def __init__(self, memory: Memory, offset: int, length: int) -> None:
+    def __init__(self, memory: "Memory", offset: int, length: int) -> None:
         self.memory, self.offset, self._length = memory, offset, length
 
     def size(self) -> int:
@@ -70,7 +65,7 @@ class MutableView(View):
 class Memory:
     """A tensor that is registered with a transport."""
 
-    def __init__(self, transport: Transport, number: int, tensor: torch.Tensor, registered: RegisteredMemory) -> None:
+    def __init__(self, transport: "Transport", number: int, tensor: torch.Tensor, registered: RegisteredMemory) -> None:
         self.transport, self.number, self.tensor, self.registered = transport, number, tensor, registered
         self.length = tensor.nbytes
 

@@ -1,8 +1,6 @@
 """Window: memory of all ranks of a process group that each of them writes to, as torch.distributed has it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch._C import _distributed_c10d as _c10d
@@ -10,12 +8,8 @@ from torch._C import _distributed_c10d as _c10d
 from .. import errors
 from .._dlpack import capsule
 from ..nccl._one_sided import WaitSignalDesc
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from .abilities import Abilities
-    from .work import Work
+from .abilities import Abilities
+from .work import Work
 
 _PUT, _SIGNAL = 1, 0  # indices of signals: a put's are counted, and not waited for
 

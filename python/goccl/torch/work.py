@@ -1,24 +1,17 @@
 """Work: a collective under way, as torch.distributed sees it."""
 
-from __future__ import annotations
-
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from .. import errors
 from ._named import BACKEND
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import timedelta
-    from typing import Any
-
-__all__ = ["Work"]
 
 
 class _Late(errors.Timeout):
@@ -45,7 +38,7 @@ class Work(dist._Work):
     _done = False  # nothing is left to wait for
     _failure: Exception | None = None
     _future: torch.futures.Future[Any] | None = None
-    _others: Sequence[Work] = ()  # works of the same call, which end with this one
+    _others: "Sequence[Work]" = ()  # works of the same call, which end with this one
 
     def __init__(self, queue: Any, tensors: Any, result: Any, finish: Callable[[], Any] | None = None) -> None:
         super().__init__()
@@ -55,7 +48,7 @@ class Work(dist._Work):
             latest.work = weakref.ref(self)
 
     @classmethod
-    def last(cls, works: list[Work], result: Any) -> Work:
+    def last(cls, works: "list[Work]", result: Any) -> "Work":
         """The last of the works of one call, made to stand for all of them: result is their common output."""
         if not works:
             raise errors.InvalidArgument("no tensors: pass at least one")

@@ -4,8 +4,6 @@ vLLM's direct NCCL calls run on goccl's libnccl.so.2, all-reduces of measured si
 --all2all-backend on goccl.moe where DeepEP is not installed. No communicator is added to vLLM's own.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 

@@ -1,19 +1,14 @@
 """vLLM's manager of --all2all-backend deepep_low_latency on goccl.moe, with elastic EP and fault tolerance."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from vllm.config import get_current_vllm_config
 from vllm.distributed.device_communicators.all2all import DeepEPLLAll2AllManager
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
-    from ..moe import Buffer
-    from ..nccl import Communicator
+from ..moe import Buffer
+from ..nccl import Communicator
 
 
 class All2AllManager(DeepEPLLAll2AllManager):  # type: ignore[misc]
@@ -29,7 +24,7 @@ class All2AllManager(DeepEPLLAll2AllManager):  # type: ignore[misc]
         gone = set[int]().union(*(b._engine.masked for b in self._buffers()))
         return torch.tensor([int(r in gone) for r in range(self.world_size)], dtype=torch.int32, device=_device())
 
-    def query_fault(self) -> _Fault:
+    def query_fault(self) -> "_Fault":
         """Whether a step has failed, once that step has ended: vLLM asks before that."""
         return _Fault(self._buffers())
 
@@ -53,7 +48,7 @@ class _Fault:
     def __init__(self, buffers: list[Buffer]) -> None:
         self._buffers = buffers
 
-    def to(self, *_: Any, **__: Any) -> _Fault:
+    def to(self, *_: Any, **__: Any) -> "_Fault":
         """Itself: there is nothing to copy."""
         return self
 

@@ -1,18 +1,12 @@
 """vLLM's communicator with goccl's all-reduce."""
 
-from __future__ import annotations
-
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import Any
 
+import torch
 from vllm.distributed import stateless_coordinator
 from vllm.distributed.device_communicators.cuda_communicator import CudaCommunicator
 from vllm.platforms import current_platform
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    import torch
 
 # The largest all-reduce, in bytes, that was measured to be faster in a decode step than each of vLLM's others, by
 # compute capability and number of ranks: bench/results/2026-11-26-4xH100-627cbe5 and 2026-11-26-2xH100-0a23068. All

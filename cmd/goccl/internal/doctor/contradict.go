@@ -80,7 +80,6 @@ func contradict(r *report, env map[string]string, m *topo.Machine, exists func(p
 	}
 }
 
-// names reports interfaces and adapters that do not exist.
 func names(r *report, env map[string]string, m *topo.Machine) {
 	for _, variable := range []string{"NCCL_SOCKET_IFNAME", "GOCCL_SOCKET_IFNAME", "NCCL_IB_HCA"} {
 		v := env[variable]

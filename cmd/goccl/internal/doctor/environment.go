@@ -166,7 +166,6 @@ func outOfRange(list []string, n int) bool {
 	})
 }
 
-// variables returns the variables of the process.
 func (s Source) variables() map[string]string {
 	env := map[string]string{}
 	if s.Environment == nil {

@@ -27,7 +27,6 @@ import (
 	"github.com/goccl/goccl/transport/tcp"
 )
 
-// Host returns the Source of this host.
 func Host() Source {
 	return Source{
 		Environment: setting.Environ,

@@ -20,7 +20,6 @@ func size(n uint64) string {
 	return printable.Bytes(n)
 }
 
-// limits reports the resource limits of the process.
 func (s Source) limits(r *report, m *topo.Machine) {
 	r.area = "limits"
 	if s.Limit != nil {

@@ -92,7 +92,6 @@ func across(m *topo.Machine, a, b int) bool {
 	})
 }
 
-// pcie returns the payload rate of a GPU's PCIe link.
 func pcie(g topo.GPU) float64 {
 	if g.PCIeGBps > 0 {
 		return g.PCIeGBps * pcieShare

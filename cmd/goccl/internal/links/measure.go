@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/goccl/goccl/collective"
@@ -14,6 +15,7 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/job/topo"
 )
 
 const (
@@ -91,7 +93,6 @@ func both(f func(r int) error) error {
 	return errors.Join(f(0), <-c)
 }
 
-// examine checks data and measures.
 func examine(ctx context.Context, ends *[2]member, large int64) (micros, gbps float64, err error) {
 	for r := range ends {
 		m := &ends[r]
@@ -177,4 +178,42 @@ func pattern(r int, n int64) []byte {
 		out = binary.LittleEndian.AppendUint64(out, (i*2+uint64(r))*0x9e3779b97f4a7c15)
 	}
 	return out[:n]
+}
+
+// Verdict is what one pair of GPUs really does. A and B are numbers of CUDA.
+type Verdict struct {
+	A, B int
+	// BusA and BusB are the PCI addresses.
+	BusA, BusB string
+	// Link is the link kind that goccl uses, like "NVLink", and Reason why it is no better.
+	Link, Reason string
+	// Micros is the time of an exchange of 8 bytes, both ways at once, with its launch.
+	Micros float64
+	// GBps is the bandwidth of large messages in each direction, both ways at once.
+	GBps float64
+	// Error is why the pair cannot be used; "" if all data was right.
+	Error string
+}
+
+func (v *Verdict) Pair() string { return fmt.Sprintf("%d-%d", v.A, v.B) }
+
+// Promise is the bandwidth in each direction that the link of a verdict promises, in GB/s; 0 if it is not known.
+func (v *Verdict) Promise(m *topo.Machine) float64 {
+	if m == nil {
+		return 0
+	}
+	a, okA := m.GPU(v.BusA)
+	b, okB := m.GPU(v.BusB)
+	if !okA || !okB {
+		return 0
+	}
+	if v.Link == "NVLink" {
+		l, _ := m.Link(a.Index, b.Index)
+		perLink := 25.0
+		if major, _, _ := strings.Cut(a.Compute, "."); len(major) > 1 { // 10.0 and later
+			perLink = 50
+		}
+		return perLink * float64(l.NVLinks)
+	}
+	return min(a.PCIeGBps, b.PCIeGBps)
 }

@@ -10,40 +10,39 @@ import (
 	"github.com/goccl/goccl/datatype"
 )
 
-// Config describes a measurement. The zero values of Types, Ops, Factor, Cycles, Timeout and the pair
-// OutOfPlace/InPlace select their defaults.
+// Config describes a measurement; its tags are the flags of goccl perf. The zero values of Types, Ops, Factor, Cycles,
+// Timeout and the pair OutOfPlace/InPlace select their defaults.
 type Config struct {
-	Kind  Kind
-	Types []datatype.Type // each in turn; default float32
-	Ops   []datatype.Op   // for each type in turn; default sum
-	Root  int
+	Kind  Kind            `kong:"-"`
+	Types []datatype.Type `kong:"-"` // each in turn; default float32
+	Ops   []datatype.Op   `kong:"-"` // for each type in turn; default sum
+	Root  int             `kong:"-"`
 
-	MinBytes, MaxBytes int64   // of nccl-tests' size column
-	Factor             float64 // between sizes; default 2
-	SizeList           []int64 // if set, exactly these sizes, in this order
+	MinBytes int64   `type:"size" short:"b" default:"8" placeholder:"SIZE" help:"Smallest size (default 8). K, M and G are understood."`
+	MaxBytes int64   `type:"size" short:"e" default:"64M" placeholder:"SIZE" help:"Largest size (default 64M); it is always measured."`
+	Factor   float64 `short:"f" default:"4" help:"From one size to the next (default ${default})."`
+	SizeList []int64 `name:"sizes" type:"size" placeholder:"SIZE,..." help:"These sizes, in this order, instead of a range."`
+	Iters    int     `type:"count" short:"i" placeholder:"N" help:"Operations in a timed batch. Default: as many as take about 20 ms; 200 ms for processes of the host device that are more than the processors."`
+	Cycles   int     `short:"c" default:"5" help:"Timed batches (default ${default})."`
+	Warmup   int     `short:"w" default:"1" help:"Operations before the first batch (default ${default})."`
+	Offset   int64   `short:"u" placeholder:"N" help:"Shift buffers by this many elements from their natural alignment."`
 
-	Iters  int // operations in a timed batch (with graphs: replays); 0: see batch.go
-	Warmup int // untimed operations before the first batch
-	Cycles int // timed batches; default 5
+	InPlace    bool `help:"Only in place. Default: out of place and in place."`
+	OutOfPlace bool `help:"Only out of place."`
+	Check      bool `default:"true" negatable:"" help:"Check every element of every result (default)."`
+	Isolated   bool `help:"Wait for each operation before the next, and time each."`
+	GraphOps   int  `name:"graph" type:"graph" short:"G" placeholder:"OPS" help:"Capture this many operations in a CUDA graph and time its replay; auto: 200, fewer where they are long."`
+	Windows    bool `help:"Register goccl's buffers as windows: large all-gathers and all-to-alls then go by copy engines."`
 
-	Check               bool
-	OutOfPlace, InPlace bool // default both
-	Isolated            bool // wait for each operation before the next, and time each
-	// capture this many operations in a graph and replay it; 0: eager; GraphAuto: 200, fewer for long operations
-	GraphOps int
-	Offset   int64 // elements by which buffers are shifted from their natural alignment
-	Seed     uint64
-	Windows  bool // register the buffers as windows of goccl's communicators
-
+	Seed uint64 `kong:"-"`
 	// Prune, when positive, skips a library at larger sizes after it took more than Prune times as long as the best at
 	// two consecutive sizes.
-	Prune float64
+	Prune float64 `kong:"-"`
 	// PruneFrom is the size in bytes from which Prune applies. An algorithm with more steps is slow while latency
 	// dominates, and may still be the fastest at large sizes.
-	PruneFrom int64
+	PruneFrom int64 `kong:"-"`
 
-	// Timeout bounds every wait of the measurement. Default 60 s.
-	Timeout time.Duration
+	Timeout time.Duration `default:"60s" help:"Bound on every wait (default ${default})."`
 }
 
 // GraphAuto, as the value of Config.GraphOps, chooses the number of operations in a graph by their time. It is 200 for

@@ -8,20 +8,22 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
+	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/internal/netns"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/launch"
 )
 
-// The layouts of ranks that are started here.
+// The layouts of ranks.
 const (
-	LayoutAuto      = ""          // processes on CUDA, threads on the host
 	LayoutThreads   = "threads"   // goroutines of this process
 	LayoutProcesses = "processes" // one process per rank
 )
@@ -29,15 +31,17 @@ const (
 // ranksPerHost is the number of ranks of a host of --hosts without --ranks.
 const ranksPerHost = 4
 
-// Launch says on which ranks a measurement runs, and where its output goes.
+// Launch says on which ranks a measurement runs, by flags, and where its output goes.
 type Launch struct {
-	Ranks   int    // ranks to start here; 0: one per GPU, or the command's default. A launcher overrides it
-	Device  string // auto, host, cuda: see ParseDevice
-	Layout  string
-	Hosts   int      // network namespaces to make and to divide the ranks among; 0: none
-	Command []string // this program and its arguments, to start ranks and for the record
-	Stdout  io.Writer
-	Stderr  *os.File  // progress is written here if it is a terminal
+	Ranks     int    `type:"count" short:"n" placeholder:"N" help:"Ranks to start here. Default: one per GPU; perf has 8 on the host device. A launcher (mpirun, torchrun, srun) decides itself."`
+	Device    string `enum:"auto,host,cuda" default:"auto" help:"auto, host or cuda. auto is cuda where a GPU can be used. On one host tune has choices on cuda only."`
+	Processes bool   `xor:"layout" help:"A process per rank. The default on cuda."`
+	Threads   bool   `xor:"layout" help:"All ranks in this process. The default on the host device."`
+	Hosts     int    `placeholder:"N" help:"Make N hosts on this machine (network namespaces; needs root) and divide the ranks among them; the default is 4 ranks a host. Under a launcher the hosts are its own."`
+
+	Command []string  `kong:"-"` // this program and its arguments, to start ranks and for the record
+	Stdout  io.Writer `kong:"-"`
+	Stderr  *os.File  `kong:"-"` // progress is written here if it is a terminal
 	files   io.Writer // for files of the name "-"
 }
 
@@ -99,16 +103,8 @@ func (l *Launch) everyRank(ctx context.Context, kind device.Kind, w work) error 
 	if l.Hosts > 0 {
 		return l.onHosts(ctx, kind, n)
 	}
-	switch l.Layout {
-	case LayoutProcesses:
+	if l.Processes || kind == device.CUDA && n > 1 && !l.Threads {
 		return l.start(ctx, n)
-	case LayoutAuto:
-		if kind == device.CUDA && n > 1 {
-			return l.start(ctx, n)
-		}
-	case LayoutThreads:
-	default:
-		return invalid("unknown layout %q", l.Layout)
 	}
 	if err := w.open(); err != nil {
 		return err
@@ -149,7 +145,7 @@ func (l *Launch) onHosts(ctx context.Context, kind device.Kind, n int) error {
 	if n%l.Hosts != 0 {
 		return invalid("%d ranks on %d hosts: --ranks must be a multiple of --hosts", n, l.Hosts)
 	}
-	if l.Layout == LayoutThreads {
+	if l.Threads {
 		return invalid("--threads: the ranks of a process are on one host: leave it out with --hosts")
 	}
 	w, err := netns.New(l.Hosts)
@@ -241,4 +237,78 @@ func RanksAsThreads(ctx context.Context, n int,
 		g.Go(func() error { return rank(ctx, boot, i) })
 	}
 	return g.Wait()
+}
+
+// ParseDevice parses the kind of device: "host", "cuda", or "auto", which is CUDA if a GPU is usable.
+func ParseDevice(s string) (device.Kind, error) {
+	switch s {
+	case "host":
+		return device.Host, nil
+	case "cuda":
+		if err := cuda.Available(); err != nil {
+			return 0, fmt.Errorf("perf: --device cuda: %w", err)
+		}
+		return device.CUDA, nil
+	case "", "auto":
+		if cuda.Available() == nil {
+			if n, err := cuda.Count(); err == nil && n > 0 {
+				return device.CUDA, nil
+			}
+		}
+		return device.Host, nil
+	}
+	return 0, invalid("unknown device %q: use auto, host or cuda", s)
+}
+
+// gpus returns the number of GPUs that ranks of kind can use; 0 for the host.
+func gpus(kind device.Kind) (int, error) {
+	if kind != device.CUDA {
+		return 0, nil
+	}
+	return cuda.Count()
+}
+
+// OpenDevice opens the device of the rank with the given local rank: the GPUs in turn.
+func OpenDevice(kind device.Kind, local int) (device.Device, error) {
+	if kind == device.Host {
+		return host.Open(local)
+	}
+	n, err := cuda.Count()
+	if err != nil {
+		return nil, err
+	}
+	if n == 0 {
+		return nil, fmt.Errorf("%w: no GPU is visible", device.ErrNoDevice)
+	}
+	return cuda.Open(local % n)
+}
+
+// withRank opens the resources of one rank for f, and closes them and boot. Work on the host device runs in the rank's
+// own goroutine, on a synchronous stream.
+func withRank(boot bootstrap.Bootstrap, at place, f func(r Rank) error) (err error) {
+	defer func() { err = errors.Join(err, boot.Close()) }()
+	fail := func(err error) error { return fmt.Errorf("perf: rank %d: %w", boot.Rank(), err) }
+	dev, err := OpenDevice(at.kind, at.local)
+	if err != nil {
+		return fail(err)
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	r := Rank{Peers: boot, Device: dev}
+	if at.kind == device.Host {
+		r.Stream, err = dev.WrapStream(0)
+	} else {
+		r.Stream, err = dev.NewStream()
+		r.Capture = Capture
+	}
+	if err != nil {
+		return fail(err)
+	}
+	defer func() { err = errors.Join(err, r.Stream.Close()) }()
+	count, err := gpus(at.kind)
+	if err != nil {
+		return err
+	}
+	r.Limits = LimitsOf(dev, runtime.NumCPU(), at.localSize <= count)
+	r.Crowded = at.layout == LayoutProcesses && at.kind == device.Host && at.localSize > runtime.GOMAXPROCS(0)
+	return f(r)
 }

@@ -29,12 +29,11 @@ var ErrFailed = errors.New("perf: wrong or impossible results")
 type Options struct {
 	Config
 	Launch
-	// forced algorithms, side by side; none: goccl's own choice; "all": its own choice and each available algorithm
-	Algos     []string
-	Against   []string // paths of libraries with NCCL's ABI, measured side by side
-	JSON      string   // file for the Record
-	Plot      string   // file for the picture
-	Machine   func() any
+	Algos     []string   `name:"algo" placeholder:"NAME" help:"Force an algorithm, or compare several in the same run, the first being the measure; all: goccl's choice and every algorithm."`
+	Against   []string   `sep:"none" placeholder:"PATH" help:"Measure a library with NCCL's ABI (libnccl.so.2) in the same run, in turns, on the same buffers."`
+	JSON      string     `name:"json" placeholder:"FILE" help:"Write the results, with machine and build, to a file. - is standard output; the table then goes to standard error."`
+	Plot      string     `placeholder:"FILE.svg" help:"Draw bus bandwidth and time over the size."`
+	Machine   func() any `kong:"-"`
 	libraries []Library
 }
 
@@ -269,4 +268,45 @@ func variables(environ []string) map[string]string {
 		}
 	}
 	return m
+}
+
+// Schema names the layout of Record. It changes when a field is removed or changes its meaning.
+const Schema = "goccl-perf/2"
+
+// Record is the file of a measurement: what ran, where, on what, and the results. docs/perf.md describes it.
+type Record struct {
+	Schema    string          `json:"schema"`
+	Time      time.Time       `json:"time"`
+	Command   []string        `json:"command"`
+	Build     buildinfo.Info  `json:"build"`
+	Machine   any             `json:"machine,omitempty"`
+	Libraries []RecordLibrary `json:"libraries"`
+	Setup     RecordSetup     `json:"setup"`
+	Rows      []Row           `json:"rows"`
+	Summary   Summary         `json:"summary"`
+	// Error is the reason why the measurement ended early. Rows then holds the completed points.
+	Error string `json:"error,omitempty"`
+}
+
+// RecordLibrary is one measured library; the others are compared with the first.
+type RecordLibrary struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// RecordSetup describes the layout of the ranks and the configuration.
+type RecordSetup struct {
+	Kind     string `json:"collective"`
+	Ranks    int    `json:"ranks"`
+	Layout   string `json:"layout"` // "threads" of one process, or "processes"
+	Launcher string `json:"launcher,omitempty"`
+	Device   string `json:"device"` // "host" or "cuda"
+	Product  string `json:"product"`
+	Graph    int    `json:"graph_ops"` // as configured; -1: chosen by size
+	Isolated bool   `json:"isolated"`
+	Cycles   int    `json:"cycles"`
+	Warmup   int    `json:"warmup"`
+	Offset   int64  `json:"offset_elements"`
+	// Env holds the variables that change the behaviour of a library.
+	Env map[string]string `json:"env,omitempty"`
 }

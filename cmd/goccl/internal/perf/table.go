@@ -4,7 +4,13 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goccl/goccl/internal/setting"
 )
 
 // Table prints rows as nccl-tests does, one line per size, as they arrive. With several libraries, the columns of the
@@ -30,10 +36,8 @@ func NewTable(w io.Writer, progress *Progress, libraries []string, cfg Config) *
 	return t
 }
 
-// Err returns the first write error.
 func (t *Table) Err() error { return t.err }
 
-// Progress shows the current step.
 func (t *Table) Progress(what string) {
 	t.progress.Show(what)
 }
@@ -89,7 +93,6 @@ func (t *Table) Dropped(sizes []int64) {
 	}
 }
 
-// Point prints one line.
 func (t *Table) Point(rows []Row) {
 	t.progress.Clear()
 	if !t.head {
@@ -221,7 +224,6 @@ func Summarize(rows []Row) Summary {
 	return s
 }
 
-// Footer prints the summary.
 func (t *Table) Footer(s Summary) {
 	t.progress.Clear()
 	verdict := func(n int64) string {
@@ -244,5 +246,50 @@ func (t *Table) Footer(s Summary) {
 		if r, ok := s.MeanRatio[lib]; ok {
 			t.printf("# Mean time ratio      : %.3f (%s / %s; above 1, %[3]s is faster)\n", r, lib, t.libraries[0])
 		}
+	}
+}
+
+// Progress is one line on a terminal that is overwritten at most ten times a second. A nil one prints nothing.
+type Progress struct {
+	f     *os.File
+	width int
+	last  time.Time
+	shown bool
+}
+
+// NewProgress shows progress on f; it is nil when f is not a terminal.
+func NewProgress(f *os.File) *Progress {
+	if f == nil || setting.Lenient().NoProgress {
+		return nil
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return nil
+	}
+	width := int(size.Col)
+	if width == 0 { // the terminal does not report it
+		width = 80
+	}
+	return &Progress{f: f, width: max(width, 20)}
+}
+
+// Show replaces the line.
+func (p *Progress) Show(what string) {
+	now := time.Now()
+	if p == nil || now.Sub(p.last) < 100*time.Millisecond {
+		return
+	}
+	p.last, p.shown = now, true
+	if len(what) > p.width-3 {
+		what = what[:p.width-3]
+	}
+	fmt.Fprintf(p.f, "\r\x1b[K%s …", what)
+}
+
+// Clear removes the line, before something else is printed.
+func (p *Progress) Clear() {
+	if p != nil && p.shown {
+		p.shown = false
+		fmt.Fprint(p.f, "\r\x1b[K")
 	}
 }

@@ -45,13 +45,11 @@ type waited struct {
 	next       uint64
 }
 
-// New returns an empty one.
 func New(stall time.Duration) *Tally {
 	return &Tally{Root: "/", Stall: stall, waits: map[waitKey]*waited{},
 		counts: metrics.Incidents{Verdicts: map[string]float64{}}}
 }
 
-// Registry returns the metrics.
 func (t *Tally) Registry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(metrics.NewCollector(t.read))
@@ -124,7 +122,6 @@ func (t *Tally) waited(c *observe.Communicator) {
 	}
 }
 
-// read is a metrics.Reader.
 func (t *Tally) read() ([]metrics.Communicator, metrics.Incidents) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

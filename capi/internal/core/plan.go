@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/goccl/goccl/collective"
@@ -16,7 +19,11 @@ import (
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/job/network"
+	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/dsl"
 	"github.com/goccl/goccl/plan/executor"
+	"github.com/goccl/goccl/plan/programs"
+	"github.com/goccl/goccl/plan/verify"
 )
 
 // Executor is an executor and the bootstrap that it owns.
@@ -91,7 +98,6 @@ func ExecutorLoad(e *Executor, file []byte, reserve uint64) (*Loaded, error) {
 	return e.load(file, reserve)
 }
 
-// ExecutorLoadTrusted is ExecutorLoad without the verification.
 func ExecutorLoadTrusted(e *Executor, file []byte, reserve uint64) (*Loaded, error) {
 	return e.load(file, reserve, executor.Trusted())
 }
@@ -113,12 +119,10 @@ func (e *Executor) load(file []byte, reserve uint64, opts ...executor.Option) (*
 	return &Loaded{e, x}, nil
 }
 
-// ExecutorLaunch enqueues one run of a plan without counts.
 func ExecutorLaunch(p *Loaded, send, recv uintptr, message uint64, stream uintptr, t, op uint32, scalar uint64) error {
 	return ExecutorLaunchCounted(p, send, recv, message, 0, stream, t, op, scalar)
 }
 
-// ExecutorLaunchCounted enqueues one run.
 func ExecutorLaunchCounted(p *Loaded, send, recv uintptr, message uint64, counts, stream uintptr, t, op uint32,
 	scalar uint64) error {
 	s, err := p.e.dev.stream(stream)
@@ -131,22 +135,18 @@ func ExecutorLaunchCounted(p *Loaded, send, recv uintptr, message uint64, counts
 	return p.x.Execute(context.Background(), a)
 }
 
-// ExecutorError returns the first failure of the executor's launches, or the reason of its abort.
 func ExecutorError(e *Executor) error { return e.Err() }
 
-// ExecutorAbort ends running launches.
 func ExecutorAbort(e *Executor) error {
 	e.Abort(nil)
 	return nil
 }
 
-// ExecutorHook returns the address of the counter of a hook of a loaded plan.
 func ExecutorHook(p *Loaded, id uint32) (uint64, error) {
 	at, err := p.x.Hook(int(id))
 	return uint64(at), wrong(err)
 }
 
-// ExecutorRaiseHook enqueues that the input that a hook guards is there for the first n launches.
 func ExecutorRaiseHook(p *Loaded, id uint32, n uint64, stream uintptr) error {
 	s, err := p.e.dev.stream(stream)
 	if err != nil {
@@ -155,7 +155,6 @@ func ExecutorRaiseHook(p *Loaded, id uint32, n uint64, stream uintptr) error {
 	return wrong(p.x.RaiseHook(s, int(id), n))
 }
 
-// ExecutorAwaitHook enqueues a wait for the output that a hook guards, of the n-th launch.
 func ExecutorAwaitHook(p *Loaded, id uint32, n uint64, stream uintptr) error {
 	s, err := p.e.dev.stream(stream)
 	if err != nil {
@@ -164,9 +163,102 @@ func ExecutorAwaitHook(p *Loaded, id uint32, n uint64, stream uintptr) error {
 	return wrong(p.x.AwaitHook(s, int(id), n))
 }
 
-// ExecutorRegister makes a buffer known to the executors of all ranks; collective.
 func ExecutorRegister(e *Executor, buffer uintptr) error {
 	ctx, cancel := context.WithTimeout(context.Background(), defaultStep)
 	defer cancel()
 	return wrong(e.Register(ctx, device.Ptr(buffer)))
+}
+
+func PlanCompile(document []byte) ([]byte, error) {
+	p, err := dsl.CompileJSON(document)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	file := p.Encode()
+	origins.Lock()
+	defer origins.Unlock()
+	if len(origins.of) >= maxOrigins || origins.of == nil {
+		origins.of = map[[sha256.Size]byte]*plan.Origins{}
+	}
+	origins.of[sha256.Sum256(file)] = p.Origins
+	return file, nil
+}
+
+// origins remembers where the plan files that this process has compiled come from, so that a counterexample names the
+// author's lines. When it is full, it is cleared.
+var origins struct {
+	sync.Mutex
+	of map[[sha256.Size]byte]*plan.Origins
+}
+
+const maxOrigins = 256
+
+// decodePlan decodes a plan file.
+func decodePlan(file []byte) (*plan.Plan, error) {
+	p, err := plan.Decode(file)
+	if err != nil {
+		return nil, err
+	}
+	origins.Lock()
+	defer origins.Unlock()
+	p.Origins = origins.of[sha256.Sum256(file)]
+	return p, nil
+}
+
+func PlanBuild(name string, options []byte) ([]byte, error) {
+	var o programs.Options
+	if len(options) > 0 {
+		if err := json.Unmarshal(options, &o); err != nil {
+			return nil, wrong(err)
+		}
+	}
+	p, err := programs.Build(name, o)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	return p.Encode(), nil
+}
+
+// planReport describes a plan, with the names of the plan format. The fields from EvenOnly on are the verifier's.
+type planReport struct {
+	Name       string `json:"name"`
+	Collective string `json:"collective"`
+	Protocol   string `json:"protocol"`
+	InPlace    bool   `json:"inplace"`
+	Ranks      int    `json:"num_ranks"`
+	Root       int    `json:"root"`
+	MinSize    uint64 `json:"min_message_size"`
+	MaxSize    uint64 `json:"max_message_size"`
+	Verified   bool   `json:"verified"`
+	EvenOnly   bool   `json:"even_only"`
+	Operator   string `json:"reduce_op"`
+	Steps      int64  `json:"verified_steps"`
+}
+
+func describe(p *plan.Plan) *planReport {
+	return &planReport{Name: p.Name, Collective: string(p.Collective), Protocol: string(p.Protocol), InPlace: p.InPlace,
+		Ranks: len(p.GPUs), Root: p.Root,
+		MinSize: p.MinSize, MaxSize: p.MaxSize}
+}
+
+func PlanCheck(file []byte) ([]byte, error) {
+	p, err := decodePlan(file)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	r, err := verify.Check(p, verify.Options{})
+	if err != nil {
+		return nil, wrong(err)
+	}
+	d := describe(p)
+	d.Verified, d.EvenOnly, d.Operator, d.Steps = true, r.EvenOnly, string(r.Operator), r.Steps
+	return json.Marshal(d)
+}
+
+func PlanDescribe(file []byte) ([]byte, error) {
+	p, err := plan.Decode(file)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	return json.Marshal(describe(p))
 }

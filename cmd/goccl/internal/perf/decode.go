@@ -1,13 +1,4 @@
-// Package decode measures the communication of decode steps as an engine of inference runs them: `goccl perf decode`.
-//
-// A step is a fused all-reduce, with residual and RMSNorm, twice a layer. On GPUs its operations are captured in one
-// graph, and beside it a small eager all-reduce runs on another stream, as an engine's sampling does. There are no
-// matrix products between them. On the host device the operations run eagerly.
-//
-// # Lifetime and threads
-//
-// Run makes its communicators, one goroutine a rank, and closes them.
-package decode
+package perf
 
 import (
 	"bytes"
@@ -19,15 +10,14 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
-	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/hostreduce"
 	"github.com/goccl/goccl/job/bootstrap"
 )
 
-// Options are the flags of the command.
-type Options struct {
+// DecodeOptions are the options of Decode.
+type DecodeOptions struct {
 	Ranks   int
 	Kind    device.Kind
 	Hidden  int64
@@ -40,8 +30,8 @@ type Options struct {
 	Stdout  io.Writer
 }
 
-// Result is one line: the time of an operation in a step, by the slowest rank.
-type Result struct {
+// DecodeResult is one line: the time of an operation in a step, by the slowest rank.
+type DecodeResult struct {
 	Batch     int64   `json:"batch"`
 	Bytes     int64   `json:"bytes"`
 	Algorithm string  `json:"algorithm"`
@@ -49,15 +39,18 @@ type Result struct {
 	Micros    float64 `json:"us_per_operation"`
 }
 
-// algorithms are measured in this order; each has the bits of the first.
-var algorithms = []string{"apart", "one_shot", "two_shot"}
+// decodeAlgorithms are measured in this order; each has the bits of the first.
+var decodeAlgorithms = []string{"apart", "one_shot", "two_shot"}
 
-// Run measures and prints.
-func Run(ctx context.Context, o Options) error {
-	results := make([][]Result, o.Ranks)
+// Decode measures the communication of decode steps as an engine of inference runs them, and prints it: `goccl perf
+// decode`. A step is a fused all-reduce, with residual and RMSNorm, twice a layer. On GPUs its operations are captured
+// in one graph, and beside it a small eager all-reduce runs on another stream, as an engine's sampling does. There are
+// no matrix products between them. On the host device the operations run eagerly. All ranks are goroutines.
+func Decode(ctx context.Context, o DecodeOptions) error {
+	results := make([][]DecodeResult, o.Ranks)
 	norms := make([][]byte, o.Ranks)
-	if err := perf.RanksAsThreads(ctx, o.Ranks, func(ctx context.Context, boot bootstrap.Bootstrap, r int) error {
-		k := rank{Options: &o, boot: boot}
+	if err := RanksAsThreads(ctx, o.Ranks, func(ctx context.Context, boot bootstrap.Bootstrap, r int) error {
+		k := decoding{DecodeOptions: &o, boot: boot}
 		err := k.run(ctx)
 		results[r], norms[r] = k.results, k.norms
 		return errors.Join(err, boot.Close())
@@ -79,26 +72,26 @@ func Run(ctx context.Context, o Options) error {
 		x := results[0][i]
 		fmt.Fprintf(o.Stdout, "%8d %10d  %-9s %8t %12.2f\n", x.Batch, x.Bytes, x.Algorithm, x.Captured, x.Micros)
 	}
-	return perf.SaveJSON(o.JSON, map[string]any{"schema": "goccl-decode/1", "ranks": o.Ranks, "layers": o.Layers,
+	return SaveJSON(o.JSON, map[string]any{"schema": "goccl-decode/1", "ranks": o.Ranks, "layers": o.Layers,
 		"hidden": o.Hidden, "type": o.Type.String(), "results": results[0]}, os.Stdout)
 }
 
-// rank is one rank's part.
-type rank struct {
-	*Options
+// decoding is one rank's part.
+type decoding struct {
+	*DecodeOptions
 	boot    bootstrap.Bootstrap
 	comm    *goccl.Comm
 	fusion  *goccl.Fusion
 	dev     device.Device
-	results []Result
+	results []DecodeResult
 	norms   []byte // of all lines, one after the other
 
 	step, side device.Stream
 	memory     device.Allocation
 }
 
-func (k *rank) run(ctx context.Context) (err error) {
-	if k.dev, err = perf.OpenDevice(k.Kind, k.boot.Rank()); err != nil {
+func (k *decoding) run(ctx context.Context) (err error) {
+	if k.dev, err = OpenDevice(k.Kind, k.boot.Rank()); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, k.dev.Close()) }()
@@ -121,7 +114,7 @@ func (k *rank) run(ctx context.Context) (err error) {
 		if k.memory, err = k.dev.Alloc(3*batch*row + row + 4096); err != nil {
 			return err
 		}
-		for _, name := range algorithms {
+		for _, name := range decodeAlgorithms {
 			if err = k.line(ctx, batch, name); err != nil {
 				return fmt.Errorf("batch %d, %s: %w", batch, name, err)
 			}
@@ -134,7 +127,7 @@ func (k *rank) run(ctx context.Context) (err error) {
 }
 
 // line measures one algorithm.
-func (k *rank) line(ctx context.Context, batch int64, name string) error {
+func (k *decoding) line(ctx context.Context, batch int64, name string) error {
 	bytesOf := batch * k.Hidden * k.Type.Size()
 	at := func(i int64) device.Ptr { return k.memory.Ptr().Add(i * bytesOf) }
 	input, residual := make([]byte, bytesOf), make([]byte, bytesOf)
@@ -157,7 +150,7 @@ func (k *rank) line(ctx context.Context, batch int64, name string) error {
 	}
 	run, captured := layers, k.Kind == device.CUDA
 	if captured {
-		g, err := perf.Capture(k.step, layers)
+		g, err := Capture(k.step, layers)
 		if err != nil {
 			return err
 		}
@@ -185,20 +178,20 @@ func (k *rank) line(ctx context.Context, batch int64, name string) error {
 		return err
 	}
 	took := time.Since(began)
-	k.results = append(k.results, Result{batch, bytesOf, name, captured,
+	k.results = append(k.results, DecodeResult{batch, bytesOf, name, captured,
 		float64(took.Nanoseconds()) / 1000 / float64(k.Steps*ops)})
 	norm := make([]byte, bytesOf)
 	if err := k.dev.CopyOut(norm, at(2)); err != nil {
 		return err
 	}
-	if n := len(norm); name != algorithms[0] && !bytes.Equal(norm, k.norms[len(k.norms)-n:]) {
-		return fmt.Errorf("other results than %s has", algorithms[0])
+	if n := len(norm); name != decodeAlgorithms[0] && !bytes.Equal(norm, k.norms[len(k.norms)-n:]) {
+		return fmt.Errorf("other results than %s has", decodeAlgorithms[0])
 	}
 	k.norms = append(k.norms, norm...)
 	return nil
 }
 
-func (k *rank) wait(ctx context.Context) error {
+func (k *decoding) wait(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, k.Timeout)
 	defer stop()
 	return errors.Join(k.comm.Synchronize(ctx, k.step), k.comm.Synchronize(ctx, k.side))
