@@ -135,24 +135,9 @@ func (c *MemoryChannel) Get(dst, src Chunk, opts ...Option) {
 // Reduce adds the peer's remote chunks to local, in this order. The result goes to local or, with Into, elsewhere.
 // Options: TB, Group, Into, With.
 func (c *MemoryChannel) Reduce(local Chunk, remote []Chunk, opts ...Option) {
-	if !c.valid() {
-		return
+	if c.valid() {
+		c.p.reduce(plan.ReadReduce, c.src, c.channel, local, remote, apply(opts))
 	}
-	p, pos, s := c.p, c.p.position(), apply(opts)
-	src := []operand{{chunk: local}}
-	for _, r := range remote {
-		src = append(src, operand{chunk: r, channel: c.channel})
-		if r.Size > 0 && r.Rank != c.dst {
-			p.fail(pos, ErrMismatch, "", "reduce on the %v: the remote chunk is of %v", c, r)
-			return
-		}
-	}
-	if local.Size > 0 && local.Rank != c.src {
-		p.fail(pos, ErrMismatch, "", "reduce on the %v: the local chunk is of %v", c, local)
-		return
-	}
-	p.emitReduce(&operation{kind: plan.ReadReduce.Kind(), pos: pos, rank: c.src, channelType: plan.MemoryChannel,
-		src: src}, s)
 }
 
 // PortChannel lets the source rank's proxy move data to the destination rank, by a NIC between hosts or by a copy
