@@ -138,13 +138,8 @@ func (p *painter) paint() {
 	}
 	p.bottom = y
 	p.critical = map[int32]bool{}
-	for i := r.last; i != none; {
+	for i := range r.critical {
 		p.critical[i] = true
-		if c := r.spans[i].cause; c != none {
-			i = c
-		} else {
-			i = r.spans[i].prev
-		}
 	}
 	height := p.bottom + 34
 	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" `+
