@@ -296,10 +296,7 @@ func (d *Directory) load(ctx context.Context, r int, number uint32) (*Held, erro
 }
 
 func (d *Directory) open(ctx context.Context, body []byte) (*Held, error) {
-	rd, err := wire.Open(body, recordKind, recordVersion)
-	if err != nil {
-		return nil, err
-	}
+	rd := wire.Open(body, recordKind, recordVersion)
 	desc := Get(rd)
 	if err := rd.Done(); err != nil {
 		return nil, err

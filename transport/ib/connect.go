@@ -171,10 +171,7 @@ func (p *Peer) Address() []byte {
 }
 
 func parseAddress(b []byte) (*address, error) {
-	r, err := wire.Open(b, kindAddress, addressVersion)
-	if err != nil {
-		return nil, err
-	}
+	r := wire.Open(b, kindAddress, addressVersion)
 	a := &address{}
 	copy(a.gid[:], r.Raw(len(a.gid)))
 	a.lid, a.linkLayer, a.mtu, a.readDepth = r.U16(), r.U8(), r.U8(), r.U8()

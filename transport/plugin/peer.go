@@ -115,12 +115,10 @@ func (p *Peer) Address() []byte { return p.address }
 
 // Connect makes the four connections and starts the goroutine.
 func (p *Peer) Connect(ctx context.Context, remote []byte) error {
-	r, err := wire.Open(remote, kindAddress, addressVersion)
-	if err != nil {
-		return fmt.Errorf("plugin: address of a peer: %w", err)
-	}
+	r := wire.Open(remote, kindAddress, addressVersion)
 	handles := [2][]byte{r.Bytes(ncclnet.HandleSize), r.Bytes(ncclnet.HandleSize)}
-	if err := r.Done(); err != nil {
+	err := r.Done()
+	if err != nil {
 		return fmt.Errorf("plugin: address of a peer: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.port.net.opt.Timeout)
