@@ -49,8 +49,8 @@ func TestScripts(t *testing.T) {
 }
 
 func TestParseSize(t *testing.T) {
-	for s, want := range map[string]int64{"0": 0, "8": 8, "64K": 64 << 10, "64M": 64 << 20, "1MiB": 1 << 20, "2gb": 2 << 30,
-		"1T": 1 << 40, "12B": 12, "1.5K": 1536, "0.5M": 1 << 19} {
+	for s, want := range map[string]int64{"0": 0, "8": 8, "64K": 64 << 10, "64M": 64 << 20, "1MiB": 1 << 20,
+		"2gb": 2 << 30, "1T": 1 << 40, "12B": 12, "1.5K": 1536, "0.5M": 1 << 19} {
 		if got, err := parseSize(s); err != nil || got != want {
 			t.Errorf("%q: %d, %v", s, got, err)
 		}

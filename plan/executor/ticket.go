@@ -108,6 +108,6 @@ func (t *ticket) end(err error) error {
 	runtime.KeepAlive(r.Stream)
 	r.launch = launch{}
 	t.launch = launch{}
-	h.give(t)
+	h.tickets.Put(t)
 	return err
 }

@@ -10,12 +10,12 @@ import (
 
 const apiHead = `/* %s
  *
- * NCCL's host functions, one per line: NCCL_API(result, name, parameters), and NCCL_LACKS(feature, name, parameters) for
- * those that refuse, because goccl has no such feature. nccl.h declares its functions with this list, and the test of
- * exported symbols uses it. */
+ * NCCL's host functions, one per line: NCCL_API(result, name, parameters); NCCL_LACKS(feature, name, parameters) where
+ * the function refuses, because goccl has no such feature. nccl.h declares its functions with this list, and the test
+ * of exported symbols uses it. */
 `
 
-// shims are the files of libnccl.so.2 with functions of NCCL's, in the order of api.h, and what it calls them.
+// shims are the files of libnccl.so.2 with functions of NCCL's, in the order of api.h, and their headings there.
 var shims = [][2]string{{"load.c", "The library"}, {"comm.c", "Communicators, and their teams"},
 	{"memory.c", "Memory, registration and operators"}, {"window.c", "Windows and one-sided operations"},
 	{"collective.c", "Collectives"}, {"group.c", "Groups"}, {"device.c", "The host half of the device API"},

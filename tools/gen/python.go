@@ -30,8 +30,8 @@ SIGNATURES = {
 `
 
 const errorsHead = `# %s
-"""Exceptions. Each carries the Go error's text; its class is the error's kind, and ` + "``code``" + ` the goccl_result of
-goccl.h."""
+"""Exceptions. Each carries the Go error's text; its class is the error's kind, and ` + "``code``" + ` the goccl_result
+of goccl.h."""
 
 from ._error import ErrorCode, GocclError
 from ._error import from_result as from_result
