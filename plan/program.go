@@ -60,8 +60,8 @@ func (s *Step) Entries() int {
 	return len(s.Channels)
 }
 
-// EachMove visits the movements of steps and of the bodies of their pipelines, each with its step: inside of a pipeline,
-// Pos.Inner of the step is not negative.
+// EachMove visits the movements of steps and of the bodies of their pipelines, each with its step. Inside of a
+// pipeline, Pos.Inner of the step is not negative.
 func EachMove(steps []Step) iter.Seq2[*Step, *Move] {
 	return func(yield func(*Step, *Move) bool) { visitMoves(steps, yield) }
 }
