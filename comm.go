@@ -17,7 +17,6 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/engine"
 	"github.com/goccl/goccl/engine/onesided"
-	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/bootstrap"
@@ -34,24 +33,24 @@ import (
 type Comm struct {
 	boot    bootstrap.Bootstrap // a group used by this communicator only
 	owned   bootstrap.Bootstrap // what boot is a group of, if it is closed with this communicator; else nil
-	dev     device.Device
-	cfg     Config
-	rank    int
-	size    int
-	engine  collective.Engine
-	checker *check.Checker // nil if requests are not checked
-	stream0 device.Stream  // the default stream of a GPU; nil on the host device
-	order   *cuda.Order    // the order of the engine's work on a GPU; nil on the host device
-	plans   [][]byte       // contents of the files in GOCCL_PLAN_DIR
-	net     transport.Net  // to ranks of other hosts; nil if there are none
-	nic     int            // this rank's adapter of net
+	dev     device.Device       // the caller's, who closes it after Close
+	cfg     Config              // after fill and agree: what holds on all ranks
+	rank    int                 // in this communicator
+	size    int                 // the number of ranks
+	engine  collective.Engine   // nil until setUp; registered algorithms run beside it
+	checker *check.Checker      // nil if requests are not checked
+	stream0 device.Stream       // the default stream of a GPU; nil on the host device
+	order   *cuda.Order         // the order of the engine's work on a GPU; nil on the host device
+	plans   [][]byte            // contents of the files in GOCCL_PLAN_DIR
+	net     transport.Net       // to ranks of other hosts; nil if there are none
+	nic     int                 // this rank's adapter of net
 
-	id        uint64 // the same on all ranks, different for every communicator
-	closed    atomic.Bool
-	suspended atomic.Bool
-	revoked   atomic.Bool
-	done      atomic.Bool // set by Finalize
-	group     *membership.Group
+	id        uint64              // the same on all ranks, different for every communicator
+	closed    atomic.Bool         // Close has begun
+	suspended atomic.Bool         // between Suspend and Resume
+	revoked   atomic.Bool         // by Revoke: shrinking is all that is left
+	done      atomic.Bool         // set by Finalize
+	group     *membership.Group   // who belongs to the communicator
 	status    *membership.Status  // of group
 	record    *record.Recorder    // nil: operations are not recorded
 	leaveRAS  func()              // nil if the ranks have no records
@@ -66,7 +65,7 @@ type Comm struct {
 	flats     *share.Windows   // flat windows; nil: none was registered
 	signals   onesided.Signals // made with flats; nil if the ranks cannot have them
 	resources []resource       // closed with the communicator
-	detached  sync.Map         // of *MoE: their operations may run after the end of the communicator
+	detached  sync.Map         // of detached
 
 	registered *registered // registered algorithms; nil if there are none
 	extended   atomic.Bool // an algorithm is registered, so the engine does not see all work
@@ -275,36 +274,6 @@ func (c *Comm) ID() uint64 { return c.id }
 // table is in use.
 func (c *Comm) Table() string { return c.engine.TableName() }
 
-// Abort ends all running and later work of this rank with cause (nil: a plain abort). It does not wait for the work. It
-// may be called from any goroutine, also while another goroutine is inside a call. Peers that wait for this rank, now
-// or later, get an error that names it, and so do peers in Split or Grow.
-func (c *Comm) Abort(cause error) {
-	c.abort(cause)
-	c.group.Aborted()
-}
-
-func (c *Comm) abort(cause error) {
-	if cause == nil {
-		cause = c.group.Fault("communicator", -1, ErrAborted)
-	}
-	tell, cut := c.notices.Leaving(c.AsyncError())
-	c.status.End(cause)
-	c.endDetached(cause)
-	c.notices.Accuse(cause)
-	if tell {
-		c.notices.Send(fault.ExitAborted, cut || c.extended.Load())
-		c.notices.Follow()
-	}
-}
-
-// failAlone ends the communicator for a failure that the peers cannot detect. Their own work may have ended well, but
-// they must not wait for later work of this rank.
-func (c *Comm) failAlone(cause error) {
-	c.status.End(cause)
-	c.notices.Accuse(cause)
-	c.notices.Send(fault.ExitAborted, true)
-}
-
 // usable returns nil if the communicator can be used, and the error to report otherwise.
 func (c *Comm) usable(op string) error {
 	if err := c.open(op); err != nil {
@@ -336,61 +305,8 @@ func (c *Comm) AsyncError() error {
 	return c.status.Failure()
 }
 
-// Close frees the communicator. It aborts work that still runs. After Finalize it first waits, at most Config.Timeout,
-// until no peer accesses memory of this rank any more. Closing twice is harmless.
-func (c *Comm) Close() error {
-	if c.closed.Swap(true) {
-		return nil
-	}
-	c.awaitPeers()
-	if c.leaveRAS != nil {
-		c.leaveRAS()
-	}
-	c.watchdog.Close()
-	tell, cut := false, false
-	if c.engine != nil {
-		tell, cut = c.notices.Leaving(c.AsyncError())
-	}
-	aborted := c.status.Err() != nil
-	// The abort unblocks calls that hold mu while they wait inside the engine or for a peer's call.
-	end := c.group.Fault("communicator", -1, fmt.Errorf("%w: %w", ErrAborted, ErrClosed))
-	c.status.End(end)
-	c.endDetached(end)
-	if tell {
-		c.notices.Send(fault.ExitClosed, cut)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var err error
-	if c.registered != nil {
-		err = c.registered.close()
-	}
-	if !c.endSignals() {
-		aborted = true
-	}
-	stopped := true
-	if c.engine != nil {
-		e := c.engine.Close()
-		err, stopped = errors.Join(err, e), e == nil
-	}
-	if stopped { // else a kernel may still use them
-		err = errors.Join(err, c.closeResources())
-	}
-	if aborted {
-		c.flats.Halt()
-	} else {
-		err = errors.Join(err, c.flats.Close())
-		if c.signals != nil {
-			err = errors.Join(err, c.signals.Close())
-		}
-	}
-	c.notices.Close()
-	err = errors.Join(err, c.boot.Close()) // stops what receives from peers
-	if c.owned != nil {
-		err = errors.Join(err, c.owned.Close())
-	}
-	c.watchdog.Wait()
-	c.group.Wait()
-	c.record.Close(aborted)
-	return err
+func (c *Comm) wrap(op string, err error) error { return c.group.Wrap(op, err) }
+
+func (c *Comm) errorf(op string, kind error, format string, args ...any) error {
+	return c.group.Errorf(op, kind, format, args...)
 }

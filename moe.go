@@ -109,14 +109,6 @@ func (m *MoE) end(cause error) {
 	m.b.Abort(cause)
 }
 
-// endDetached ends the work that does not end with the communicator.
-func (c *Comm) endDetached(cause error) {
-	c.detached.Range(func(m, _ any) bool {
-		m.(*MoE).end(cause)
-		return true
-	})
-}
-
 // Count counts the tokens of this rank by rank and by expert. It is local.
 func (m *MoE) Count(a moe.CountArgs) error {
 	const op = "moe_count"

@@ -1,7 +1,6 @@
 package goccl
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -57,24 +56,6 @@ func (c *Comm) newSignals() (onesided.Signals, error) {
 			"%d have come within %v", ErrTimeout, came, w.Count, w.Peer, limit)}
 	}
 	return onesided.NewHost(cfg)
-}
-
-// signalsEnd bounds the wait for one-sided operations after an abort. Kernels see the abort within 10 ms.
-const signalsEnd = 2 * time.Second
-
-// endSignals waits, after the abort of Close, until no one-sided operation runs. If that fails, it reports false: then
-// what kernels may still use must stay.
-func (c *Comm) endSignals() bool {
-	if c.signals == nil {
-		return true
-	}
-	ctx, stop := context.WithTimeout(context.Background(), signalsEnd)
-	defer stop()
-	if err := c.signals.Drain(ctx); err == nil {
-		return true
-	}
-	c.AbortWord() // grants the word, so that it is kept
-	return false
 }
 
 // PutSignal copies size bytes at src into the part of rank peer of a flat window, at an offset, and then signals the

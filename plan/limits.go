@@ -2,28 +2,28 @@ package plan
 
 // Limits are the capacities of an executor. Validate rejects a plan that exceeds one.
 type Limits struct {
-	Ranks             int
-	ThreadBlocks      int // per rank
-	ThreadsPerBlock   int
-	Ops               int // per thread block, bodies of pipelines included
-	ChannelsPerBlock  int // per type
-	ChannelsPerOp     int
-	BuffersPerOp      int // of sources, and of destinations
-	RemotePerBlock    int // remote buffers per thread block and access type
-	RemoteBuffers     int // per rank
-	ChannelsPerRank   int // per type
-	Barriers          int // ids per rank
-	Semaphores        int // per rank
-	Hooks             int // per rank
-	SemaphoresPerOp   int
-	Chunks            int // per buffer
-	Slices            int // thread blocks that share one op
-	SemaphoreValue    int
-	Alignment         int64
-	Iterations        int // of one pipeline
-	NameBytes         int
-	FileBytes         int
-	PostcondTerms     int
+	Ranks             int   // of a plan
+	ThreadBlocks      int   // per rank
+	ThreadsPerBlock   int   // the same for all blocks
+	Ops               int   // per thread block, bodies of pipelines included
+	ChannelsPerBlock  int   // per type
+	ChannelsPerOp     int   // that one signal or wait names
+	BuffersPerOp      int   // of sources, and of destinations
+	RemotePerBlock    int   // remote buffers per thread block and access type
+	RemoteBuffers     int   // per rank
+	ChannelsPerRank   int   // per type
+	Barriers          int   // ids per rank
+	Semaphores        int   // per rank
+	Hooks             int   // per rank
+	SemaphoresPerOp   int   // that one acquire or release names
+	Chunks            int   // per buffer
+	Slices            int   // thread blocks that share one op
+	SemaphoreValue    int   // the largest initial value
+	Alignment         int64 // the largest, in bytes
+	Iterations        int   // of one pipeline
+	NameBytes         int   // of a plan's name
+	FileBytes         int   // of a plan's JSON
+	PostcondTerms     int   // contributions that all results name
 	TotalOps          int   // in the whole plan
 	TotalOperands     int   // chunks named by all ops of the plan
 	ThreadServesEntry bool  // entries per op may not exceed the threads of a block

@@ -1,5 +1,7 @@
 package plan
 
+import "iter"
+
 // Plane is one of the address spaces of a rank.
 type Plane uint8
 
@@ -56,6 +58,27 @@ func (s *Step) Entries() int {
 		return len(s.Op.SemaphoreIDs)
 	}
 	return len(s.Channels)
+}
+
+// EachMove visits the movements of steps and of the bodies of their pipelines, each with its step. Inside of a
+// pipeline, Pos.Inner of the step is not negative.
+func EachMove(steps []Step) iter.Seq2[*Step, *Move] {
+	return func(yield func(*Step, *Move) bool) { visitMoves(steps, yield) }
+}
+
+func visitMoves(steps []Step, yield func(*Step, *Move) bool) bool {
+	for i := range steps {
+		s := &steps[i]
+		for j := range s.Moves {
+			if !yield(s, &s.Moves[j]) {
+				return false
+			}
+		}
+		if !visitMoves(s.Body, yield) {
+			return false
+		}
+	}
+	return true
 }
 
 // Program resolves the ops of one thread block of a valid plan. The steps point into the plan.

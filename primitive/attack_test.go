@@ -167,8 +167,11 @@ func records(heard []byte) (endpoints []*Endpoint, memories []*RegisteredMemory)
 		if n := int(heard[8]) | int(heard[9])<<8 + 16; n <= len(heard) && heard[10] == 0 {
 			if ep, err := DeserializeEndpoint(heard[:n]); err == nil {
 				endpoints = append(endpoints, ep)
-			} else if r, err := wire.Open(heard[:n], kindMemory, memoryVersion); err == nil {
-				memories = append(memories, (&Context{}).getMemory(r))
+			} else {
+				r := wire.Open(heard[:n], kindMemory, memoryVersion)
+				if m := (&Context{}).getMemory(r); r.Done() == nil {
+					memories = append(memories, m)
+				}
 			}
 		}
 		heard = heard[4:]

@@ -141,10 +141,7 @@ func (e *Endpoint) Serialize() []byte {
 // DeserializeEndpoint decodes the result of Serialize, in this process or another.
 func DeserializeEndpoint(data []byte) (*Endpoint, error) {
 	const op = "deserialize endpoint"
-	r, err := wire.Open(data, kindEndpoint, endpointVersion)
-	if err != nil {
-		return nil, failure(op, NoRank, NoRank, fmt.Errorf("%w: %w", ErrInvalid, err))
-	}
+	r := wire.Open(data, kindEndpoint, endpointVersion)
 	e := &Endpoint{transport: Transport(r.U8())}
 	e.owner = getDeviceID(r)
 	e.id = r.U64()

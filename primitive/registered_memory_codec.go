@@ -96,10 +96,7 @@ func (c *Context) DeserializeMemory(data []byte) (*RegisteredMemory, error) {
 	if err := c.usable(op); err != nil {
 		return nil, err
 	}
-	r, err := wire.Open(data, kindMemory, memoryVersion)
-	if err != nil {
-		return nil, failure(op, c.Rank(), NoRank, fmt.Errorf("%w: %w", ErrInvalid, err))
-	}
+	r := wire.Open(data, kindMemory, memoryVersion)
 	m := c.getMemory(r)
 	if err := r.Done(); err != nil {
 		return nil, failure(op, c.Rank(), NoRank, fmt.Errorf("%w: %w", ErrInvalid, err))

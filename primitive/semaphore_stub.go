@@ -70,13 +70,7 @@ func (c *Context) DeserializeSemaphoreStub(data []byte) (*SemaphoreStub, error) 
 	if err := c.usable(op); err != nil {
 		return nil, err
 	}
-	bad := func(err error) error {
-		return failure(op, c.Rank(), NoRank, fmt.Errorf("%w: %w", ErrInvalid, err))
-	}
-	r, err := wire.Open(data, kindStub, stubVersion)
-	if err != nil {
-		return nil, bad(err)
-	}
+	r := wire.Open(data, kindStub, stubVersion)
 	t := Transport(r.U8())
 	m := c.getMemory(r)
 	if !t.Valid() || !m.flags.Has(t) {
@@ -86,7 +80,7 @@ func (c *Context) DeserializeSemaphoreStub(data []byte) (*SemaphoreStub, error) 
 		r.Fail("a token of %d bytes at offset %d", m.size, m.origin.offset)
 	}
 	if err := r.Done(); err != nil {
-		return nil, bad(err)
+		return nil, failure(op, c.Rank(), NoRank, fmt.Errorf("%w: %w", ErrInvalid, err))
 	}
 	if err := m.adopt(); err != nil {
 		return nil, c.wrap(err, op, NoRank)

@@ -1,5 +1,5 @@
-/* NCCL's collectives, one per line: NCCL_API(result, name, parameters). tools/gen writes those whose parameters have
- * the names of a request's fields (zz_collectives.h), and api.h, the list of all of NCCL's host functions. */
+/* NCCL's collectives, one per line: NCCL_API(result, name, parameters). tools/gen writes the functions whose parameters
+ * have the names of a request's fields (zz_collectives.h), and api.h, the list of all of NCCL's host functions. */
 
 NCCL_API(ncclResult_t, ncclReduce, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
 	ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)

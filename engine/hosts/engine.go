@@ -55,34 +55,34 @@ type Engine struct {
 	collective.Plain
 	*topology
 
-	name    string
-	dev     device.Device
+	name    string              // the communicator's, for errors
+	dev     device.Device       // this rank's; not closed by the engine
 	boot    bootstrap.Bootstrap // of the ranks of this host
-	local   collective.Engine
+	local   collective.Engine   // among the ranks of this host; has the order of this engine
 	alone   bootstrap.Bootstrap // of this rank
 	scaler  collective.Engine   // of this rank: multiplies its elements in rank order; nil if there is no such order
-	wire    wire.Wire
-	order   Order
-	inPlace bool
-	crowded bool
-	exact   bool // the order of terms does not depend on which ranks share a host
-	rules   *rules
-	side    device.Stream   // for what runs beside the work on the caller's stream; nil until it is needed
-	retired []device.Stream // side streams that were part of a capture when another stream needed one
+	wire    wire.Wire           // to ranks of other hosts
+	order   Order               // of requests on whatever streams
+	inPlace bool                // the wire sends from and receives into the caller's memory
+	crowded bool                // ranks share a GPU or processors: nothing runs beside anything
+	exact   bool                // the order of terms does not depend on which ranks share a host
+	rules   *rules              // which algorithm a size gets; the same on all ranks
+	side    device.Stream       // for what runs beside the work on the caller's stream; nil until it is needed
+	retired []device.Stream     // side streams that were part of a capture when another stream needed one
 
-	scratch scratch
+	scratch scratch           // for partial results; grows, and is freed by Close
 	counts  device.Allocation // of an all-to-all-v with counts in device memory
 
-	check   func(seq uint64, reqs []collective.Request) error
-	explain func(*collective.Error) *fault.Verdict
-	onFail  func(error)
-	once    sync.Once
-	tasks   sync.WaitGroup
-	failed  abort.Cause
-	aborted abort.Cause
-	mu      sync.Mutex // guards closed, against an Abort after Close
-	closed  bool
-	closing chan struct{} // closed by Close
+	check   func(seq uint64, reqs []collective.Request) error // Config.Check; nil: requests are not compared
+	explain func(*collective.Error) *fault.Verdict            // Config.Explain, which must not wait
+	onFail  func(error)                                       // Config.OnFailure; not called after Close
+	once    sync.Once                                         // of onFail
+	tasks   sync.WaitGroup                                    // goroutines that Close awaits
+	failed  abort.Cause                                       // what the wire or the local engine has ended with
+	aborted abort.Cause                                       // why Abort was called; the first wins
+	mu      sync.Mutex                                        // guards closed, against an Abort after Close
+	closed  bool                                              // guarded by mu
+	closing chan struct{}                                     // closed by Close
 }
 
 // New sets up the engines and connects this rank to the ranks of its rails. It is collective.

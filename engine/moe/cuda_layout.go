@@ -1,86 +1,10 @@
 package moe
 
-import (
-	"unsafe"
+import "github.com/goccl/goccl/internal/plain"
 
-	"github.com/goccl/goccl/internal/plain"
-)
-
-// The parameters of the kernels: kernels/moe. C reads them, so they hold no Go pointers.
-
-type region struct{ base, stride uint64 }
-
-type headArgs struct {
-	_                                   uint64 // the ticket
-	arena                               [MaxRanks]uint64
-	abort                               uint64
-	state                               uint64
-	rank, nranks, tokens, places        uint32
-	byExpert, entries, topK, local      uint32
-	sourceTokens, counts, total, prefix uint64
-	totals, ranges, routes, place       uint64
-	ended, replicas, sent               uint64
-	zeroCopy, _                         uint32
-}
-
-type rowArgs struct {
-	data, scales, lists, bytes uint32
-	rows, lines, flags, rests  region
-	slot, lineSlot             uint64
-	packets, stage, stages, _  uint32
-}
-
-type notifyArgs struct {
-	headArgs
-	notes                       region
-	parityStride                uint64
-	index, inRank, expertCounts uint64
-	signature, _                uint32
-}
-
-type dispatchArgs struct {
-	headArgs
-	row                                                   rowArgs
-	x, scales, xStride, scaleStride                       uint64
-	index, weights                                        uint64
-	recvX, recvScales, recvIndex, recvWeights, recvSource uint64
-	recvRows                                              uint64
-	groups, senders                                       uint32
-}
-
-type combineArgs struct {
-	headArgs
-	row             rowArgs
-	x, rows         uint64
-	weights         uint64
-	bias            [2]uint64
-	out, outWeights uint64
-	weightWords     region
-	hidden, senders uint32
-}
-
-type quantizeArgs struct {
-	_                             uint64 // the ticket
-	x, out, stride                uint64
-	tokens, groups, powerOfTwo, _ uint32
-}
-
-type countArgs struct {
-	_                             uint64 // the ticket
-	index, ranks, experts, inRank uint64
-	state, replicas               uint64
-	tokens, topK, nranks, local   uint32
-}
-
-var (
-	_ = [1]struct{}{}[unsafe.Sizeof(headArgs{})-280]
-	_ = [1]struct{}{}[unsafe.Sizeof(rowArgs{})-112]
-	_ = [1]struct{}{}[unsafe.Sizeof(notifyArgs{})-336]
-	_ = [1]struct{}{}[unsafe.Sizeof(dispatchArgs{})-496]
-	_ = [1]struct{}{}[unsafe.Sizeof(combineArgs{})-472]
-	_ = [1]struct{}{}[unsafe.Sizeof(quantizeArgs{})-48]
-	_ = [1]struct{}{}[unsafe.Sizeof(countArgs{})-72]
-)
+// The parameters of the kernels are in zz_layout.go, from kernels/moe.
+//
+//go:generate go run ../../tools/layouts
 
 // head fills in what all kernels have.
 func (e *cudaEngine) head(h *Handle, kind int) headArgs {

@@ -10,7 +10,7 @@ import (
 
 // Limits of a Shape.
 const (
-	MaxRanks   = 16
+	MaxRanks   = maxRanks
 	MaxTopK    = 16
 	MaxExperts = 1024 // of one rank
 	// PieceTokens is the number of tokens that share a flag.

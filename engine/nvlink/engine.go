@@ -32,50 +32,50 @@ type Config struct {
 type Engine struct {
 	collective.Plain
 
-	dev           *cuda.Device
-	name          string
-	rank, size    int
-	timeout       time.Duration
-	maxBlocks     [2]int64 // of a packet kernel for any number of ranks, and of one made for this number
-	lamportBlocks int64    // of a Lamport kernel
-	whole         bool     // whether a launch may use all SMs: no rank shares its GPU or has a limit of blocks
-	overlaps      bool     // whether a launch may start before the previous kernel has ended
-	slotUnits     int64    // 16-byte units of a slot: the most threads of a block
-	boot          bootstrap.Bootstrap
-	arena         *share.Arena
-	later         bool               // the arena has only the core of its pieces
-	pieces        *share.Pieces      // nil: the arena has all
-	launcher      *launcher.Launcher // orders all work of the engine, because kernels share epochs
-	latest        latest             // request
-	kernels       kernelTable        // fixed once loaded
-	ringKernels   ringTable
-	directKernels directKernels
-	table         *selection
-	tuning        string // the file with the table; "": an embedded one
-	tableName     string
-	gpu           GPU            // of all ranks
-	links         []Pair         // of all pairs of ranks
-	windows       *share.Windows // the user's; nil: they are not used
-	buffers       *share.Buffers // of users, shared at their first use; nil: they are not used
-	copyMode      copyMode       // of windows
-	side          *cuda.Side     // for own slices of windows; made with the first one
-	tokens        *tokens        // nil: copies are between barriers of kernels only
-	stage         int64          // bytes of a stage in the arena; 0: there is none
-	exact         collective.Exact
+	dev           *cuda.Device        // this rank's GPU; not closed by the engine
+	name          string              // the communicator's, for errors
+	rank, size    int                 // in the communicator
+	timeout       time.Duration       // of an operation's waits; 0: only a death or an abort ends them
+	maxBlocks     [2]int64            // of a packet kernel for any number of ranks, and of one made for this number
+	lamportBlocks int64               // of a Lamport kernel
+	whole         bool                // whether a launch may use all SMs: no rank shares its GPU or has a limit of blocks
+	overlaps      bool                // whether a launch may start before the previous kernel has ended
+	slotUnits     int64               // 16-byte units of a slot: the most threads of a block
+	boot          bootstrap.Bootstrap // of the ranks of this host
+	arena         *share.Arena        // the memory of each rank that kernels of all ranks address
+	later         bool                // the arena has only the core of its pieces
+	pieces        *share.Pieces       // nil: the arena has all
+	launcher      *launcher.Launcher  // orders all work of the engine, because kernels share epochs
+	latest        latest              // request
+	kernels       kernelTable         // fixed once loaded
+	ringKernels   ringTable           // rings' kernels, likewise
+	directKernels directKernels       // kernels that access peers' windows and buffers, likewise
+	table         *selection          // which algorithm a size gets; the same on all ranks
+	tuning        string              // the file with the table; "": an embedded one
+	tableName     string              // "none": rules in place of a table
+	gpu           GPU                 // of all ranks
+	links         []Pair              // of all pairs of ranks
+	windows       *share.Windows      // the user's; nil: they are not used
+	buffers       *share.Buffers      // of users, shared at their first use; nil: they are not used
+	copyMode      copyMode            // of windows
+	side          *cuda.Side          // for own slices of windows; made with the first one
+	tokens        *tokens             // nil: copies are between barriers of kernels only
+	stage         int64               // bytes of a stage in the arena; 0: there is none
+	exact         collective.Exact    // on what the bits of a reduction may depend; the same on all ranks
 
 	// Parameters of the next launch; the constant fields are filled once. They are separate objects without Go
 	// pointers, because C reads them.
-	args       *collectiveArgs
+	args       *collectiveArgs                // of packet and Lamport kernels
 	areas      [numProtocols][maxRanks]uint64 // values of window for it, with up to coreBlocks, and with more blocks
-	wide       [numProtocols][maxRanks]uint64
-	reached    [numPieces]ranks // whose pieces are known
-	ring       *collectiveArgs
-	directArgs *directArgs
-	p2p        *p2pArgs
-	few        *p2pFewArgs
-	stream     *streamArgs
+	wide       [numProtocols][maxRanks]uint64 // as areas, beyond coreBlocks; 0 until all ranks know the pieces
+	reached    [numPieces]ranks               // whose pieces are known
+	ring       *collectiveArgs                // of ring kernels
+	directArgs *directArgs                    // of direct kernels
+	p2p        *p2pArgs                       // of messages through slots
+	few        *p2pFewArgs                    // of at most a few messages, whose lists are inline
+	stream     *streamArgs                    // of large messages through stages
 
-	counted *allToAllVArgs
+	counted *allToAllVArgs // of all-to-all-v with counts in device memory
 
 	ringBlocks  int64  // the maximum number of ring channels
 	own, call   limits // of the communicator; of the current request
@@ -83,15 +83,15 @@ type Engine struct {
 	streams     int    // the maximum number of channels of a stream, each of which has two blocks
 	mapped      bool   // streams go into mapped buffers: the same on all ranks
 
-	batch batch // messages of the current request
-	cause abort.Cause
-	once  sync.Once
+	batch batch       // messages of the current request
+	cause abort.Cause // why the engine has ended; the first wins
+	once  sync.Once   // of Close
 
 	names   []int                                  // Config.Names
 	room    int                                    // the result of Room
 	failed  func(error)                            // Config.OnFailure
 	explain func(*collective.Error) *fault.Verdict // Config.Explain, which must not wait
-	failing sync.Once
+	failing sync.Once                              // of failed: it is called once
 }
 
 // New sets up the arenas. It is collective.

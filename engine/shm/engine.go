@@ -32,50 +32,50 @@ type Config struct {
 type Engine struct {
 	collective.Plain
 
-	name       string
-	names      []int // Config.Names
-	onFailure  func(error)
-	record     *record.Recorder
-	explain    func(*collective.Error) *fault.Verdict
-	recorded   recorded
-	rank, size int
-	timeout    time.Duration
-	arenas     []*arena // by rank
-	meeting    *meeting
-	local      bool // all ranks are in this process, so buffers need no mapping
-	policy     *wait.Policy
-	forced     [collective.NumCollectives]string // choices of GOCCL_ALGO
+	name       string                                 // the communicator's, for errors
+	names      []int                                  // Config.Names
+	onFailure  func(error)                            // Config.OnFailure; nil: nobody asks
+	record     *record.Recorder                       // nil: nothing is recorded
+	explain    func(*collective.Error) *fault.Verdict // Config.Explain, which must not wait
+	recorded   recorded                               // the numbers of the algorithms in record
+	rank, size int                                    // in the communicator
+	timeout    time.Duration                          // of a request's waits; 0: only a death or an abort ends them
+	arenas     []*arena                               // by rank
+	meeting    *meeting                               // where all ranks meet: in the arena of rank 0
+	local      bool                                   // all ranks are in this process, so buffers need no mapping
+	policy     *wait.Policy                           // how long waits spin before they sleep
+	forced     [collective.NumCollectives]string      // choices of GOCCL_ALGO
 
 	run     sync.Mutex // held while a request runs; guards the fields below
-	phase   uint64
-	sums    [2]uint64 // expected sums of the meeting
-	moved   []p2pState
-	buffers *buffers
-	bounds  Bounds
-	taken   uint64 // the meeting's taken when no request runs
+	phase   uint64     // the number of the latest phase, the same on all ranks
+	sums    [2]uint64  // expected sums of the meeting
+	moved   []p2pState // the pieces sent and taken so far, by peer
+	buffers *buffers   // of users, mapped at their first use; nil if local
+	bounds  Bounds     // sizes at which a request changes its path; the same on all ranks
+	taken   uint64     // the meeting's taken when no request runs
 
 	// Scratch.
-	srcs           [][]byte
-	tile           []byte
-	sendAt, recvAt []device.Ptr // by rank
-	slotAt         [1]device.Ptr
-	granted        granted
-	stall          *wait.Stall // nil: no warning is wanted
-	running        *op
-	counts         []int64 // counts of an all-to-all-v, read on the stream
+	srcs           [][]byte      // the operands of a reduction, by rank
+	tile           []byte        // the result of a reduction, a part at a time
+	sendAt, recvAt []device.Ptr  // by rank
+	slotAt         [1]device.Ptr // this rank's slot
+	granted        granted       // memory of the caller that peers may write to; empty between requests
+	stall          *wait.Stall   // nil: no warning is wanted
+	running        *op           // the request that runs; nil between requests
+	counts         []int64       // counts of an all-to-all-v, read on the stream
 
-	jobs jobs
+	jobs jobs // the requests that wait on streams
 
 	// Guarded by the caller, which launches on one goroutine at a time.
-	order   host.Order
-	foreign bool // Follow was called since the latest Drain
+	order   host.Order // of requests on whatever streams
+	foreign bool       // Follow was called since the latest Drain
 
-	aborted abort.Cause
-	failed  abort.Cause // names the request that met the cause
-	end     sync.Mutex  // guards the arena against an Abort during the unmap
-	mapped  *share.Arena
-	dev     *host.Device
-	closed  bool
+	aborted abort.Cause  // why the engine has ended; the first wins
+	failed  abort.Cause  // names the request that met the cause
+	end     sync.Mutex   // guards the arena against an Abort during the unmap
+	mapped  *share.Arena // all arenas, unmapped by Close
+	dev     *host.Device // a handle of the engine's; Close closes it
+	closed  bool         // guarded by end
 }
 
 // New sets up the shared arenas. It is collective.

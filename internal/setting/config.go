@@ -16,58 +16,58 @@ type Config struct {
 	Blip         time.Duration // 0: not set; see Unreachable
 	SpinLimit    time.Duration // 0: none
 
-	Record       int // operations; 0: none
-	RecordDir    string
-	RecordSignal string
+	Record       int           // operations; 0: none
+	RecordDir    string        // "": records are not written to files
+	RecordSignal string        // the signal that writes them; "": none
 	VerdictAfter time.Duration // 0: never
-	RASAddr      string
-	RASEnable    int // NCCL_RAS_ENABLE: 1, or -1 for 0; 0: not set
+	RASAddr      string        // "": NCCL's
+	RASEnable    int           // NCCL_RAS_ENABLE: 1, or -1 for 0; 0: not set
 
-	Secret    string
-	Interface string
-	Family    int // 4, 6, or 0 for either
-	HostID    string
-	Quorum    Quorum
+	Secret    string // of the job's connections; "": none
+	Interface string // names to take or, behind ^, to leave
+	Family    int    // 4, 6, or 0 for either
+	HostID    string // "": the machine's
+	Quorum    Quorum // see ParseQuorum
 
 	Net        string // "": the first that every rank has
 	NetPlugin  string // "": libnccl-net.so
 	NetSockets int    // 0: chosen
-	NetEncrypt bool
-	CommID     string
+	NetEncrypt bool   // TCP encrypts, beside authenticating
+	CommID     string // the root's address, in place of a unique ID's
 
-	Check          Checks
-	Algorithms     string
-	Overlap        bool
-	Tuning         string // a file
-	PlanDir        string
-	MinCTAs        uint16 // 0: no limit
-	MaxCTAs        uint16 // 0: no limit
-	CTAPolicy      CTAPolicy
-	Exact          Exact
-	CopyEngine     Copies
-	NoRegister     bool // GOCCL_REGISTER=off, or NCCL_P2P_DIRECT_DISABLE
-	SeparateGraphs bool
-	MoEStages      bool
+	Check          Checks    // what ranks compare
+	Algorithms     string    // GOCCL_ALGO; see collective.ParseForced
+	Overlap        bool      // kernels may start before the previous one has ended
+	Tuning         string    // a file
+	PlanDir        string    // "": no plans are loaded
+	MinCTAs        uint16    // 0: no limit
+	MaxCTAs        uint16    // 0: no limit
+	CTAPolicy      CTAPolicy // how far SMs are spared
+	Exact          Exact     // on what bits may depend
+	CopyEngine     Copies    // whether windows go by copy engines
+	NoRegister     bool      // GOCCL_REGISTER=off, or NCCL_P2P_DIRECT_DISABLE
+	SeparateGraphs bool      // NCCL_GRAPH_MIXING_SUPPORT=0
+	MoEStages      bool      // GOCCL_MOE_STAGES
 
-	Link         Link
+	Link         Link     // the best link that is tried
 	NoP2P        bool     // NCCL_P2P_DISABLE
 	NoHostMemory bool     // NCCL_SHM_DISABLE
 	P2PLevel     P2PLevel // NCCL_P2P_LEVEL
 
-	CacheDir string
-	CUDALib  string
-	NVMLLib  string
-	NVRTC    string
+	CacheDir string   // of compiled kernels; "": the user's
+	CUDALib  string   // libcuda; "": the loader's
+	NVMLLib  string   // likewise
+	NVRTC    string   // likewise
 	Toolkits []string // CUDA_HOME, CUDA_PATH
 
-	Device    Device
-	Debug     string
-	DebugFile string
-	GOGC      string
+	Device    Device // of the tools: auto, cuda or host
+	Debug     string // NCCL_DEBUG
+	DebugFile string // NCCL_DEBUG_FILE
+	GOGC      string // Go's own
 
-	IB IB
+	IB IB // of InfiniBand and RoCE
 
-	MasterAddr string
+	MasterAddr string // torchrun's
 	Terminal   string // a file of goccl perf
 	NoProgress bool   // no progress line on a terminal
 	NoColor    bool   // no colours there

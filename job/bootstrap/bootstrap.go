@@ -2,8 +2,12 @@ package bootstrap
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/goccl/goccl/internal/tags"
 )
@@ -121,4 +125,52 @@ func MostAlike(ctx context.Context, b Bootstrap, key string) (most int, err erro
 		most = max(most, count[string(k)])
 	}
 	return most, err
+}
+
+// GatherJSON gathers a value of each rank by all, an AllGather. What names the values in the error for one that cannot
+// be read.
+func GatherJSON[T any](ctx context.Context, all func(context.Context, []byte) ([][]byte, error), what string, mine T) (
+	[]T, error,
+) {
+	b, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	blobs, err := all(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	values := make([]T, len(blobs))
+	for r, b := range blobs {
+		if err := json.Unmarshal(b, &values[r]); err != nil {
+			return nil, fmt.Errorf("%s of rank %d: %w", what, r, err)
+		}
+	}
+	return values, nil
+}
+
+// Serve calls handle with the messages of every other rank of b that carry the tag. Each rank has a goroutine of tasks,
+// and ended, if not nil, is called when it is over: with the error of handle, or of Recv when the bootstrap is closed,
+// the rank is gone, or ctx ends. A rank may be silent for any time.
+func Serve(ctx context.Context, tasks *sync.WaitGroup, b Bootstrap, tag int,
+	handle func(peer int, message []byte) error, ended func(peer int, err error)) {
+	for p := range b.WorldSize() {
+		if p == b.Rank() {
+			continue
+		}
+		tasks.Go(func() {
+			var err error
+			for err == nil {
+				var message []byte
+				if message, err = b.Recv(ctx, p, tag); err == nil {
+					err = handle(p, message)
+				} else if errors.Is(err, ErrTimeout) && ctx.Err() == nil {
+					err = nil
+				}
+			}
+			if ended != nil {
+				ended(p, err)
+			}
+		})
+	}
 }

@@ -133,10 +133,7 @@ func (b *Buffers) send(what uint8, number uint32, to int, put func(*wire.Writer)
 }
 
 func (b *Buffers) handle(peer int, message []byte) error {
-	r, err := wire.Open(message, bufferKind, bufferVersion)
-	if err != nil {
-		return err
-	}
+	r := wire.Open(message, bufferKind, bufferVersion)
 	what, number := r.U8(), r.U32()
 	var desc Descriptor
 	var base uint64

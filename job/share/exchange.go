@@ -157,15 +157,12 @@ func (x *exchange) decode(records [][]byte, own *part) ([]part, error) {
 		if x.absent(rec) {
 			continue
 		}
-		body, err := wire.Open(rec, recordKind, recordVersion)
-		if err == nil {
-			o.size = int64(body.U64())
-			_, o.err = getReason(body)
-			if o.err == nil {
-				o.desc = Get(body)
-			}
-			err = body.Done()
+		body := wire.Open(rec, recordKind, recordVersion)
+		o.size = int64(body.U64())
+		if _, o.err = getReason(body); o.err == nil {
+			o.desc = Get(body)
 		}
+		err := body.Done()
 		switch h, r := &o.desc.Handle, x.name(r); {
 		case err != nil:
 			return nil, blame(r, "%w: rank %d: %w", fault.ErrMismatch, r, err)
@@ -189,10 +186,7 @@ func (x *exchange) decode(records [][]byte, own *part) ([]part, error) {
 // has found gone.
 func (x *exchange) verdict(r int, rec []byte) error {
 	r = x.name(r)
-	body, err := wire.Open(rec, recordKind, recordVersion)
-	if err != nil {
-		return blame(r, "%w: rank %d: %w", fault.ErrMismatch, r, err)
-	}
+	body := wire.Open(rec, recordKind, recordVersion)
 	gone, reason := getReason(body)
 	if err := body.Done(); err != nil {
 		return blame(r, "%w: rank %d: %w", fault.ErrMismatch, r, err)

@@ -44,10 +44,7 @@ func TestDescriptorAndMap(t *testing.T) {
 	defer revoke()
 	var w wire.Writer
 	desc.Put(&w)
-	r, err := wire.Open(w.Seal(9, 1), 9, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := wire.Open(w.Seal(9, 1), 9, 1)
 	got := Get(r)
 	if err := r.Done(); err != nil {
 		t.Fatal(err)

@@ -84,10 +84,7 @@ func (g *Windows) listen() {
 }
 
 func (g *Windows) handle(peer int, message []byte) error {
-	body, err := wire.Open(message, messageKind, messageVersion)
-	if err != nil {
-		return err
-	}
+	body := wire.Open(message, messageKind, messageVersion)
 	what, number, record := int(body.U8()), int(body.U32()), body.Bytes(maxRecord)
 	if err := body.Done(); err != nil {
 		return err

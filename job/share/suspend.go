@@ -186,14 +186,11 @@ func everywhere(ctx context.Context, b bootstrap.Bootstrap, mine []int) (func(in
 	}
 	count := map[int]int{}
 	for r, record := range records {
-		body, err := wire.Open(record, recordKind, recordVersion)
-		if err == nil {
-			for range min(int(body.U32()), len(record)/4) {
-				count[int(body.U32())]++
-			}
-			err = body.Done()
+		body := wire.Open(record, recordKind, recordVersion)
+		for range min(int(body.U32()), len(record)/4) {
+			count[int(body.U32())]++
 		}
-		if err != nil {
+		if err := body.Done(); err != nil {
 			r = bootstrap.NameOf(b, r)
 			return nil, blame(r, "%w: rank %d: %w", fault.ErrMismatch, r, err)
 		}

@@ -1,8 +1,15 @@
 package topo
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
+	"regexp"
+	"runtime"
+	"sort"
+	"strconv"
+	"strings"
 
 	"github.com/goccl/goccl/internal/driver"
 	"github.com/goccl/goccl/internal/driver/nvml"
@@ -147,4 +154,167 @@ func readCUDA() (*nvml.Info, error) {
 		info.P2P, info.Known, info.Ancestor = append(info.P2P, p2p), append(info.Known, known), append(info.Ancestor, level)
 	}
 	return info, nil
+}
+
+// sysfs reads /sys and /proc under a root. Missing files mean unknown facts.
+type sysfs struct{ sysfile.Root }
+
+func (s sysfs) cpu() CPU {
+	c := CPU{}
+	for line := range strings.Lines(s.Read("proc/cpuinfo")) {
+		key, value, _ := strings.Cut(line, ":")
+		switch strings.TrimSpace(key) {
+		case "processor":
+			c.Threads++
+		case "model name":
+			c.Model = strings.TrimSpace(value)
+		}
+	}
+	c.Threads = cmp.Or(c.Threads, runtime.NumCPU())
+	return c
+}
+
+func (s sysfs) numa() []NUMA {
+	const dir = "sys/devices/system/node"
+	var nodes []NUMA
+	for _, name := range s.Names(dir) {
+		id, err := strconv.Atoi(strings.TrimPrefix(name, "node"))
+		if err != nil || !strings.HasPrefix(name, "node") {
+			continue
+		}
+		n := NUMA{Node: id, CPUs: s.Read(dir, name, "cpulist")}
+		for line := range strings.Lines(s.Read(dir, name, "meminfo")) {
+			if f := strings.Fields(line); len(f) >= 4 && f[2] == "MemTotal:" {
+				kib, _ := strconv.ParseInt(f[3], 10, 64)
+				n.MemoryMiB = kib >> 10
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	sort.Slice(nodes, func(i, j int) bool { return nodes[i].Node < nodes[j].Node })
+	return nodes
+}
+
+// pcieGBps is the bandwidth of a device's PCIe link at its highest speed: lanes × transfers a second, of which 128 of
+// 130 bits are data (8 of 10 before PCIe 3).
+func (s sysfs) pcieGBps(bus string) float64 {
+	text, _, _ := strings.Cut(s.Read("sys/bus/pci/devices", bus, "max_link_speed"), " ")
+	speed, err := strconv.ParseFloat(text, 64) // GT/s
+	lanes := s.Number(0, "sys/bus/pci/devices", bus, "max_link_width")
+	if bus == "" || err != nil || speed <= 0 || lanes <= 0 || lanes > 32 {
+		return 0
+	}
+	data := 128.0 / 130
+	if speed < 8 {
+		data = 0.8
+	}
+	return math.Round(speed*float64(lanes)*data/8*10) / 10
+}
+
+func (s sysfs) pciNUMA(bus string) int {
+	if bus == "" {
+		return -1
+	}
+	return s.Number(-1, "sys/bus/pci/devices", bus, "numa_node")
+}
+
+// NUMANode returns the NUMA node of the device at a PCI address like "0000:3b:00.0", or -1 when it is not known.
+func NUMANode(busID string) int { return sysfs{sysfile.Host}.pciNUMA(busID) }
+
+var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+
+// chain returns the host bridge and the PCI addresses from the root port down to the device.
+func (s sysfs) chain(bus string) (host string, bridges []string) {
+	if bus == "" {
+		return "", nil
+	}
+	for part := range strings.SplitSeq(s.Resolve("sys/bus/pci/devices", bus), "/") {
+		switch {
+		case strings.HasPrefix(part, "pci"):
+			host, bridges = part, nil
+		case pciAddress.MatchString(part):
+			bridges = append(bridges, part)
+		}
+	}
+	return host, bridges
+}
+
+// path is the distance between two PCI devices.
+func (s sysfs) path(a, b string) Path {
+	ha, ca := s.chain(a)
+	hb, cb := s.chain(b)
+	if ha == "" || hb == "" {
+		return PathUnknown
+	}
+	if ha == hb {
+		common := 0
+		for common < len(ca)-1 && common < len(cb)-1 && ca[common] == cb[common] {
+			common++
+		}
+		switch {
+		case common == 0:
+			return PathPHB
+		// One bridge port (or one switch: one upstream and two downstream ports) between them.
+		case len(ca)-common <= 2 && len(cb)-common <= 2:
+			return PathPIX
+		default:
+			return PathPXB
+		}
+	}
+	na, nb := s.pciNUMA(a), s.pciNUMA(b)
+	if na >= 0 && na == nb {
+		return PathNode
+	}
+	return PathSys
+}
+
+// nics lists the network interfaces and verbs devices that belong to a PCI or virtio device.
+func (s sysfs) nics() []NIC {
+	nics := []NIC{}
+	rdma := map[string]string{} // bus id → verbs device
+	for _, dev := range s.Names("sys/class/infiniband") {
+		if bus := s.busOf("sys/class/infiniband", dev); bus != "" {
+			rdma[bus] = dev
+		}
+	}
+	seen := map[string]bool{}
+	for _, name := range s.Names("sys/class/net") {
+		if s.Resolve("sys/class/net", name, "device") == "" {
+			continue
+		}
+		n := NIC{Name: name, Kind: "ethernet", BusID: s.busOf("sys/class/net", name),
+			Up: s.Read("sys/class/net", name, "operstate") == "up"}
+		if s.Number(1, "sys/class/net", name, "type") == 32 {
+			n.Kind = "infiniband"
+		}
+		if speed := s.Number(0, "sys/class/net", name, "speed"); speed > 0 {
+			n.SpeedMbps = speed
+		}
+		n.NUMA, n.RDMA = s.pciNUMA(n.BusID), rdma[n.BusID]
+		seen[n.RDMA] = true
+		nics = append(nics, n)
+	}
+	// Verbs devices without a network interface (InfiniBand without IPoIB).
+	for _, dev := range s.Names("sys/class/infiniband") {
+		if seen[dev] {
+			continue
+		}
+		bus := s.busOf("sys/class/infiniband", dev)
+		n := NIC{Name: dev, Kind: "infiniband", BusID: bus, NUMA: s.pciNUMA(bus), RDMA: dev}
+		n.Up = strings.Contains(s.Read("sys/class/infiniband", dev, "ports/1/state"), "ACTIVE")
+		if s.Read("sys/class/infiniband", dev, "ports/1/link_layer") == "Ethernet" {
+			n.Kind = "ethernet"
+		}
+		if rate, _, ok := strings.Cut(s.Read("sys/class/infiniband", dev, "ports/1/rate"), " "); ok {
+			gbps, _ := strconv.Atoi(rate)
+			n.SpeedMbps = gbps * 1000
+		}
+		nics = append(nics, n)
+	}
+	return nics
+}
+
+// busOf returns the PCI address of a class device; virtio and similar devices are found through their parents.
+func (s sysfs) busOf(class, name string) string {
+	return pciOf(s.Resolve(class, name, "device"))
 }

@@ -107,7 +107,7 @@ func (p *CollectiveProgram) assignRank(id int, r *rankState, shared map[int][]re
 			byChannel[c] = i
 		}
 		for j := range i {
-			if conflict(r.ops[j], o) {
+			if conflict(r.ops[j], o, overlapHere) {
 				g.join(i, j)
 			}
 		}
@@ -175,15 +175,14 @@ func (p *CollectiveProgram) number(id int, r *rankState, g *groups) {
 	}
 }
 
-// conflict reports whether two operations of a rank access a common chunk of that rank and one of them writes it.
-func conflict(a, b *operation) bool {
-	return overlap(a.dst, b.dst) || overlap(a.dst, b.src) || overlap(a.src, b.dst)
+// conflict reports whether an operand of a and one of b, of which one is written, meet.
+func conflict(a, b *operation, meets func(x, y operand) bool) bool {
+	return meeting(a.dst, b.dst, meets) || meeting(a.dst, b.src, meets) || meeting(a.src, b.dst, meets)
 }
 
-func overlap(x, y []operand) bool {
-	return meeting(x, y, func(a, b operand) bool {
-		return a.channel == nil && b.channel == nil && a.chunk.Overlaps(b.chunk)
-	})
+// overlapHere reports whether two operands share a chunk of the rank whose operations have them.
+func overlapHere(a, b operand) bool {
+	return a.channel == nil && b.channel == nil && a.chunk.Overlaps(b.chunk)
 }
 
 // meeting reports whether some element of x meets one of y.

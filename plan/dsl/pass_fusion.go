@@ -86,7 +86,7 @@ func meet[T comparable](a, b []T) bool {
 // mergeTransfers concatenates lists of transfers: pair i of the lists is transfer i. All must be independent, because
 // they are unordered.
 func mergeTransfers(a, b *operation) *operation {
-	if len(a.dst)+len(b.dst) > maxRemotePerOp || conflictAnywhere(a, b) {
+	if len(a.dst)+len(b.dst) > maxRemotePerOp || conflict(a, b, overlapPlaces) {
 		return nil
 	}
 	if a.kind.Does.Has(plan.Adds) && meet(a.channels, b.channels) { // one signal for each channel
@@ -98,7 +98,7 @@ func mergeTransfers(a, b *operation) *operation {
 
 // mergeForwards merges forwards of the same packets to several peers.
 func mergeForwards(a, b *operation) *operation {
-	if len(a.src) != 1 || a.src[0] != b.src[0] || len(a.dst)+len(b.dst) > maxRemotePerOp || conflictAnywhere(a, b) {
+	if len(a.src) != 1 || a.src[0] != b.src[0] || len(a.dst)+len(b.dst) > maxRemotePerOp || conflict(a, b, overlapPlaces) {
 		return nil
 	}
 	a.dst, a.channels = append(a.dst, b.dst...), append(a.channels, b.channels...)
@@ -215,10 +215,10 @@ func (p *CollectiveProgram) touched(c Chunk, a, b *operation) bool {
 	})
 }
 
-func overlapPlaces(x, y operand) bool { return meeting(x.places(), y.places(), Chunk.Overlaps) }
-
-// conflictAnywhere reports whether two operations access a common chunk, on whatever rank, and one of them writes it.
-func conflictAnywhere(a, b *operation) bool {
-	any := func(x, y []operand) bool { return meeting(x, y, overlapPlaces) }
-	return any(a.dst, b.dst) || any(a.dst, b.src) || any(a.src, b.dst)
+// overlapPlaces reports whether two operands share a chunk, on whatever rank.
+func overlapPlaces(x, y operand) bool {
+	if x.sw == nil && y.sw == nil {
+		return x.chunk.Overlaps(y.chunk)
+	}
+	return meeting(x.places(), y.places(), Chunk.Overlaps)
 }

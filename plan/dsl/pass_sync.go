@@ -65,7 +65,7 @@ func trimNops(ops []*operation) []*operation {
 // A pipeline's body is processed twice, so that the end of an iteration is checked against the start of the next.
 func (p *CollectiveProgram) autoSync(ops []*operation) []*operation {
 	var out []*operation
-	s := &pending{}
+	var s pending
 	for i := 0; i < len(ops); {
 		end := i + 1
 		if l := ops[i].loop; l != nil {
@@ -85,88 +85,31 @@ func (p *CollectiveProgram) autoSync(ops []*operation) []*operation {
 	return trimNops(out)
 }
 
-// pending records the block's operations since all its threads last synchronized.
-type pending struct {
-	admitted      bool // a wait, acquire or flush
-	moved         bool // a data operation
-	reads, writes []access
-	semaphores    map[int]bool
-	waited        map[*channel]bool
-}
-
-type access struct {
-	chunk Chunk
-	async bool // packets: readers wait for them
-}
+// pending are the block's operations since all its threads last synchronized.
+type pending []*operation
 
 func (s *pending) run(ops []*operation) []*operation {
 	var out []*operation
 	for _, o := range ops {
-		if !o.meets() && s.due(o) {
+		switch {
+		case o.meets():
+			*s = nil
+		case slices.ContainsFunc(*s, o.waitsFor):
 			out = append(out, nopBefore(o))
-			*s = pending{}
-		}
-		if o.meets() {
-			*s = pending{}
-		} else {
-			s.note(o)
+			*s = pending{o}
+		default:
+			*s = append(*s, o)
 		}
 		out = append(out, o)
 	}
 	return out
 }
 
-func (s *pending) due(o *operation) bool {
-	switch {
-	case s.admitted && (o.movesData() || o.publishes()), s.moved && o.publishes(),
-		o.admits() && slices.ContainsFunc(o.channels, func(c *channel) bool { return s.waited[c] }),
-		slices.ContainsFunc(o.semaphores, func(m *Semaphore) bool { return s.semaphores[m.id] }):
-		return true
-	}
-	reads, writes := o.accesses()
-	return clash(writes, s.writes) || clash(writes, s.reads) || clash(reads, s.writes)
-}
-
-func (s *pending) note(o *operation) {
-	s.admitted = s.admitted || o.admits()
-	if o.movesData() {
-		s.moved = true
-		r, w := o.accesses()
-		s.reads, s.writes = append(s.reads, r...), append(s.writes, w...)
-	}
-	if o.admits() {
-		for _, c := range o.channels {
-			if s.waited == nil {
-				s.waited = map[*channel]bool{}
-			}
-			s.waited[c] = true
-		}
-	}
-	for _, m := range o.semaphores {
-		if s.semaphores == nil {
-			s.semaphores = map[int]bool{}
-		}
-		s.semaphores[m.id] = true
-	}
-}
-
-// clash reports whether two accesses need an order that they do not have. Iterations of a pipeline work on different
-// slices of a chunk, so the order that this adds between them is unnecessary but harmless.
-func clash(a, b []access) bool {
-	return meeting(a, b, func(x, y access) bool { return !(x.async && y.async) && x.chunk.Overlaps(y.chunk) })
-}
-
-// accesses returns the chunks read and written, on all ranks.
-func (o *operation) accesses() (reads, writes []access) {
-	for i, x := range o.src {
-		for _, c := range x.places() {
-			reads = append(reads, access{chunk: c, async: o.kind.Src.At(i).Packets()})
-		}
-	}
-	for i, x := range o.dst {
-		for _, c := range x.places() {
-			writes = append(writes, access{chunk: c, async: o.kind.Dst.At(i).Packets()})
-		}
-	}
-	return reads, writes
+// waitsFor reports whether all threads of the block must have done e, an earlier operation, before o. Iterations of a
+// pipeline work on different slices of a chunk, so the order that this adds between them is unnecessary but harmless.
+func (o *operation) waitsFor(e *operation) bool {
+	return e.admits() && (o.movesData() || o.publishes() || o.admits() && meet(e.channels, o.channels)) ||
+		e.movesData() && o.publishes() || meet(e.semaphores, o.semaphores) || conflict(e, o, func(x, y operand) bool {
+		return !(x.packets && y.packets) && overlapPlaces(x, y)
+	})
 }

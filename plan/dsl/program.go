@@ -80,57 +80,37 @@ func (p *CollectiveProgram) emit(o *operation) {
 	p.ranks[o.rank].ops = append(p.ranks[o.rank].ops, o)
 }
 
-// transfer emits a data operation from one source to one destination.
+// transfer emits a data operation, on one block, or its slices on the blocks of a group. It checks the operands: they
+// lie where the operation says, have one size, and are in scratch if they are packets.
 func (p *CollectiveProgram) transfer(o *operation, s settings) {
-	dst, src := o.dst[0].chunk, o.src[0].chunk
-	ok := p.checkChunk(o.pos, "destination", dst)
-	ok = p.checkChunk(o.pos, "source", src) && ok
+	ok := true
+	for i := range o.dst {
+		o.dst[i].packets = o.kind.Dst.At(i).Packets()
+		ok = p.checkChunk(o.pos, "destination", o.dst[i].chunk) && ok
+	}
+	for i := range o.src {
+		o.src[i].packets = o.kind.Src.At(i).Packets()
+		ok = p.checkChunk(o.pos, "source", o.src[i].chunk) && ok
+	}
 	if !ok {
 		return
 	}
-	where, fix := fmt.Sprintf("at rank %d", o.rank), "use a channel for other ranks' chunks"
-	if len(o.channels) > 0 {
-		where, fix = fmt.Sprintf("on the %v", o.channels[0]), ""
-	}
-	for _, x := range [2]operand{o.dst[0], o.src[0]} {
+	raw := o.kind.Raw && o.channelType == plan.PortChannel // packets on both sides
+	for x := range o.operands() {
 		switch {
 		case x.channel != nil && x.chunk.Rank != x.channel.dst:
-			p.fail(o.pos, ErrMismatch, "", "%s %s: the remote chunk is of %v", o.kind, where, x.chunk)
-			return
+			p.fail(o.pos, ErrMismatch, "", "%s on the %v: the remote chunk is of %v", o.kind, x.channel, x.chunk)
 		case x.channel == nil && x.sw == nil && x.chunk.Rank != o.rank:
-			p.fail(o.pos, ErrMismatch, fix, "%s %s: the local chunk is of %v", o.kind, where, x.chunk)
-			return
+			p.fail(o.pos, ErrMismatch, "name other ranks' chunks as the remote ones of a channel",
+				"%s at rank %d: the local chunk is of %v", o.kind, o.rank, x.chunk)
+		case x.chunk.Size != o.dst[0].chunk.Size:
+			p.fail(o.pos, ErrMismatch, "", "%s of %v into %v", o.kind, x.chunk, o.dst[0].chunk)
+		case (x.packets || raw) && x.chunk.Buffer != Scratch:
+			p.fail(o.pos, ErrUsage, "use a scratch buffer, and CopyPackets to fill it",
+				"%s reads or writes packets in %v: packets live in scratch", o.kind, x.chunk)
+		default:
+			continue
 		}
-	}
-	if dst.Size != src.Size {
-		p.fail(o.pos, ErrMismatch, "", "%s of %d chunks to %d: %v, %v", o.kind, src.Size, dst.Size, src, dst)
-		return
-	}
-	p.emitShared(o, s)
-}
-
-// packetsInScratch checks the buffers of packets.
-func (p *CollectiveProgram) packetsInScratch(o *operation) bool {
-	for i, x := range o.src {
-		if o.kind.SourcePackets(o.channelType, i) && x.chunk.Buffer != Scratch {
-			p.fail(o.pos, ErrUsage, "copy with Rank.CopyPackets first", "%s reads packets from %v: packets live in scratch",
-				o.kind, x.chunk)
-			return false
-		}
-	}
-	for i, x := range o.dst {
-		if o.kind.Dst.At(i).Packets() && x.chunk.Buffer != Scratch {
-			p.fail(o.pos, ErrUsage, "put them into a scratch buffer", "%s writes packets to %v: packets live in scratch", o.kind,
-				x.chunk)
-			return false
-		}
-	}
-	return true
-}
-
-// emitShared emits a data operation on one block, or its slices on the blocks of a group.
-func (p *CollectiveProgram) emitShared(o *operation, s settings) {
-	if !p.packetsInScratch(o) {
 		return
 	}
 	o.bound = s.bound
@@ -163,39 +143,28 @@ func distinct(numbers []int) bool {
 	return len(sorted) == 0 || sorted[0] >= 0 && len(slices.Compact(sorted)) == len(numbers)
 }
 
-// emitReduce completes a reduction with its destination and operator, and emits it.
-func (p *CollectiveProgram) emitReduce(o *operation, s settings) {
-	dst := o.src[0].chunk
+// reduce emits a reduction of a rank's chunk and others, which lie behind the channel unless that is nil.
+func (p *CollectiveProgram) reduce(name plan.OpName, rank int, c *channel, acc Chunk, others []Chunk, s settings) {
+	o := &operation{kind: name.Kind(), pos: p.position(), rank: rank, src: []operand{{chunk: acc}},
+		dst: []operand{{chunk: acc}}, reduce: s.op}
 	if s.into != nil {
-		dst = *s.into
+		o.dst[0].chunk = *s.into
 	}
-	o.dst, o.reduce = []operand{{chunk: dst}}, s.op
-	ok := p.checkChunk(o.pos, "result", dst)
-	for _, r := range o.src {
-		ok = p.checkChunk(o.pos, "operand", r.chunk) && ok
+	if c != nil {
+		o.channelType = c.kind
 	}
-	if !ok {
-		return
+	for _, x := range others {
+		o.src = append(o.src, operand{chunk: x, channel: c})
 	}
-	if len(o.src) < 2 {
+	if len(others) == 0 {
 		p.fail(o.pos, ErrUsage, "use Copy", "%s of one operand", o.kind)
 		return
-	}
-	if dst.Rank != o.rank {
-		p.fail(o.pos, ErrMismatch, "", "%s at rank %d into %v", o.kind, o.rank, dst)
-		return
-	}
-	for _, r := range o.src {
-		if r.chunk.Size != dst.Size {
-			p.fail(o.pos, ErrMismatch, "", "%s of %v into %v", o.kind, r.chunk, dst)
-			return
-		}
 	}
 	if !s.op.Valid() {
 		p.fail(o.pos, ErrUsage, "use sum, min, max or prod", "reduction operator %q", string(s.op))
 		return
 	}
-	p.emitShared(o, s)
+	p.transfer(o, s)
 }
 
 // barrier returns the id of a set of blocks, and assigns a new id per rank to a new set.
@@ -226,6 +195,7 @@ type operand struct {
 	chunk   Chunk
 	channel *channel
 	sw      *SwitchChannel
+	packets bool // whose readers wait for their flags
 }
 
 // operation is one step of one thread block. Passes rewrite the slice of operations of a rank; an operation is never

@@ -67,21 +67,11 @@ func (r *Rank) Reduce(acc Chunk, others []Chunk, opts ...Option) {
 	if r.id < 0 {
 		return
 	}
-	pos, s := r.p.position(), apply(opts)
-	o := &operation{kind: plan.ReduceLocal.Kind(), pos: pos, rank: r.id, src: []operand{{chunk: acc}}}
+	name, s := plan.ReduceLocal, apply(opts)
 	if s.packet {
-		o.kind = plan.ReducePackets.Kind()
+		name = plan.ReducePackets
 	}
-	for _, c := range others {
-		o.src = append(o.src, operand{chunk: c})
-	}
-	for _, c := range append([]Chunk{acc}, others...) {
-		if c.Size > 0 && c.Rank != r.id {
-			r.p.fail(pos, ErrMismatch, "use a channel for other ranks' chunks", "reduce at rank %d with %v", r.id, c)
-			return
-		}
-	}
-	r.p.emitReduce(o, s)
+	r.p.reduce(name, r.id, nil, acc, others, s)
 }
 
 // Barrier makes the listed blocks of the rank wait for each other. With one block, it synchronizes that block's

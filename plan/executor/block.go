@@ -280,23 +280,16 @@ func (b *block) waiting() (peer int, where string) {
 // writer returns a rank that sends packets to pl, or -1. It prefers a rank other than pl's own.
 func writer(p *plan.Plan, pl plan.Place) int {
 	found := -1
-	var look func(rank int, steps []plan.Step)
-	look = func(rank int, steps []plan.Step) {
-		for i := range steps {
-			look(rank, steps[i].Body)
-			for _, m := range steps[i].Moves {
+	for r := range p.GPUs {
+		for b := range p.GPUs[r].ThreadBlocks {
+			for _, m := range plan.EachMove(p.Program(r, b)) {
 				for _, d := range m.Dst {
 					if d.Rank == pl.Rank && d.Plane == pl.Plane && d.Index < pl.Index+pl.Size && pl.Index < d.Index+d.Size &&
 						(found < 0 || found == pl.Rank) {
-						found = rank
+						found = r
 					}
 				}
 			}
-		}
-	}
-	for r := range p.GPUs {
-		for b := range p.GPUs[r].ThreadBlocks {
-			look(r, p.Program(r, b))
 		}
 	}
 	return found

@@ -41,3 +41,17 @@ func (x *ExecutionPlan) CountSteps(n *atomic.Uint64) {
 		}
 	}
 }
+
+// UseCores makes launches of large messages use n workers, as on a host with so many processors for each rank. Nothing
+// may have been launched yet. On GPUs it has no effect.
+func (x *ExecutionPlan) UseCores(n int) {
+	h, ok := x.engine.(*hostEngine)
+	if !ok {
+		return
+	}
+	h.cores = n
+	h.run.worker = newRun(h).worker
+	for i := range h.run.worker {
+		h.run.worker[i].r = h.run
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -94,7 +95,9 @@ func (j *job) load(t testing.TB, p *plan.Plan, opts ...executor.Option) []*execu
 	t.Helper()
 	out := make([]*executor.ExecutionPlan, len(j.execs))
 	if err := j.each(func(r int) (err error) {
-		out[r], err = j.execs[r].Load(bounded(t), p, opts...)
+		if out[r], err = j.execs[r].Load(bounded(t), p, opts...); err == nil {
+			out[r].UseCores(1 + rand.IntN(3))
+		}
 		return err
 	}); err != nil {
 		t.Fatal(err)

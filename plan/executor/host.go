@@ -29,9 +29,9 @@ type hostEngine struct {
 
 	order    host.Order // of the launches
 	enqueued uint64     // number of launches so far
+	tickets  sync.Pool  // of *ticket
 
 	mu      sync.Mutex // guards the fields below
-	pool    []*ticket  // unused tickets
 	running int        // launches that execute
 	closing bool
 	idle    chan struct{} // closed when the engine is closing and nothing runs
@@ -64,6 +64,11 @@ func newHostEngine(ctx context.Context, x *ExecutionPlan) (engine, error) {
 		return nil, invalid("%v is no host device", x.e.cfg.Device.ID())
 	}
 	h := &hostEngine{x: x, dev: dev, scratch: &scratch{}, idle: make(chan struct{})}
+	h.tickets.New = func() any {
+		t := &ticket{h: h}
+		t.kernel = t.execute
+		return t
+	}
 	var err error
 	if h.control, err = x.e.newArena(ctx, dev, offInbound+int64(x.program.maxLinks)*wait.CellSize); err != nil {
 		return nil, err
@@ -166,7 +171,7 @@ func (h *hostEngine) launch(l *launch) error {
 		h.x.e.Abort(err)
 		return err
 	}
-	t := h.take()
+	t := h.tickets.Get().(*ticket)
 	t.launch = *l
 	t.number = h.enqueued
 	t.scratch = h.scratch
@@ -185,25 +190,6 @@ func (h *hostEngine) launch(l *launch) error {
 
 // parallelBytes is the message size from which several workers pay off.
 const parallelBytes = 256 << 10
-
-func (h *hostEngine) take() *ticket {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if n := len(h.pool); n > 0 {
-		t := h.pool[n-1]
-		h.pool = h.pool[:n-1]
-		return t
-	}
-	t := &ticket{h: h}
-	t.kernel = t.execute
-	return t
-}
-
-func (h *hostEngine) give(t *ticket) {
-	h.mu.Lock()
-	h.pool = append(h.pool, t)
-	h.mu.Unlock()
-}
 
 func (h *hostEngine) counter(link int) device.Ptr {
 	return h.control.Ptr[h.x.e.rank].Add(offInbound + wait.CellSize*int64(link))

@@ -20,13 +20,16 @@ import (
 func TestNothingIsWrittenLater(t *testing.T) {
 	const n, message = 3, 8 << 20
 	late, lost, trials := 0, 0, 12
-	for range trials {
+	for trial := range trials {
 		j := newJob(t, n, openHost)
 		p, err := programs.Build("allgather_direct", programs.Options{Ranks: n})
 		if err != nil {
 			t.Fatal(err)
 		}
 		xs := j.load(t, p)
+		for _, x := range xs {
+			x.UseCores(1 + trial%3)
+		}
 		mine := bytes.Repeat([]byte{0x5a}, n*message)
 		over, checked := make(chan struct{}, n), make(chan struct{})
 		after := time.Duration(rand.Int64N(int64(10 * time.Millisecond)))
@@ -93,5 +96,72 @@ func TestNothingIsWrittenLater(t *testing.T) {
 	}
 	if late > 0 {
 		t.Errorf("%d of %d buffers were written to after their owner had them back, %d bytes", late, trials, lost)
+	}
+}
+
+// One worker of rank 0 has done its part when the other, which waits for rank 2, is aborted: what rank 2 does
+// afterwards must not reach rank 0's output.
+func TestWorkersFailTogether(t *testing.T) {
+	const n, message = 3, 1 << 20
+	j := newJob(t, n, openHost)
+	p, err := programs.Build("allgather_direct", programs.Options{Ranks: n, Instances: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	xs := j.load(t, p)
+	mine := bytes.Repeat([]byte{0x5a}, n*message)
+	returned, over := make(chan struct{}), make(chan struct{})
+	var output device.Ptr // of rank 0
+	if err := j.each(func(r int) (err error) {
+		xs[r].UseCores(2)
+		mem := [2]device.Allocation{}
+		for k, size := range []int64{message, n * message} {
+			if mem[k], err = j.devs[r].Alloc(size); err != nil {
+				return err
+			}
+		}
+		defer func() {
+			<-over
+			err = errors.Join(err, mem[0].Close(), mem[1].Close())
+		}()
+		s, err := j.devs[r].NewStream()
+		if err != nil {
+			return err
+		}
+		switch r {
+		case 0:
+			output = mem[1].Ptr()
+			defer close(returned)
+			time.AfterFunc(20*time.Millisecond, func() { j.execs[0].Abort(collective.ErrAborted) })
+		case 2:
+			defer close(over)
+			<-returned
+			time.AfterFunc(20*time.Millisecond, func() { j.execs[2].Abort(collective.ErrAborted) })
+		}
+		a := executor.Args{Send: mem[0].Ptr(), Recv: mem[1].Ptr(), Message: n * message, Type: datatype.Int8, Stream: s}
+		if err = xs[r].Execute(bounded(t), a); err == nil {
+			err = s.Synchronize(bounded(t))
+		}
+		if r != 1 && !errors.Is(err, collective.ErrAborted) { // rank 1 gets all data, if it is in time
+			return fmt.Errorf("rank %d: %w", r, err)
+		}
+		switch r {
+		case 0:
+			return j.devs[0].CopyIn(mem[1].Ptr(), mine)
+		case 1:
+			err = nil
+		case 2:
+			err = nil
+			got := make([]byte, len(mine))
+			if err := j.devs[0].CopyOut(got, output); err != nil {
+				return err
+			}
+			if wrong := len(got) - bytes.Count(got, []byte{0x5a}); wrong > 0 {
+				return fmt.Errorf("%d bytes of rank 0 were written to after its launch had returned", wrong)
+			}
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
 	}
 }

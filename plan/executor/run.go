@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
@@ -44,6 +45,7 @@ type run struct {
 	mapMu  sync.Mutex    // held while a peer's buffers are resolved
 	blocks []block
 	worker []worker
+	broken atomic.Bool // a worker has failed: the launch fails, also where the others have done their part
 }
 
 type span struct {
@@ -95,6 +97,7 @@ func (r *run) warn() {
 
 // failed records the first failure and aborts the executor: counters are out of step from now on.
 func (r *run) failed(err error) error {
+	r.broken.Store(true)
 	err = r.h.x.fail(r.Seq, -1, err)
 	r.h.x.e.Abort(err)
 	return err
@@ -148,6 +151,7 @@ func (r *run) begin() error {
 	if r.op == datatype.Avg || r.op == datatype.PreMulSum {
 		r.op = datatype.Sum
 	}
+	r.broken.Store(false)
 	r.release()
 	if err := r.arrange(); err != nil {
 		return err

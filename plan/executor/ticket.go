@@ -60,6 +60,9 @@ func (t *ticket) perform(b *host.Block) error {
 	if b.Index != 0 {
 		return err
 	}
+	if err == nil && h.run.broken.Load() { // another worker names the failure: peers must leave this rank's buffers
+		err = h.x.e.cause.Err()
+	}
 	return t.end(err)
 }
 
@@ -105,6 +108,6 @@ func (t *ticket) end(err error) error {
 	runtime.KeepAlive(r.Stream)
 	r.launch = launch{}
 	t.launch = launch{}
-	h.give(t)
+	h.tickets.Put(t)
 	return err
 }

@@ -29,7 +29,8 @@ type instr struct {
 	fenced  bool // a release: orders earlier stores first
 	barrier int32
 	blocks  int32
-	sems    []int32
+	// counters of semaphores that it adds to
+	releases []int32
 }
 
 // flow is payload that one rank's port sends to another's.
@@ -70,7 +71,7 @@ type model struct {
 	layout   *plan.Layout
 	machine  *Machine
 	blocks   []block
-	counters int
+	counters []int32 // at the start: of links, then of semaphores
 	links    int
 	linkPeer []int32 // the rank at the other end
 	linkPort []bool
@@ -78,8 +79,7 @@ type model struct {
 	nPackets int
 	barriers []int32 // by rank: start of its barriers
 	nBarrier int
-	sems     []int32 // by rank
-	semInit  []int32
+	sems     []int32 // by rank: start of its semaphores among the counters
 	begin    float64 // when blocks start
 	general  bool    // the quick kernel does not take the launch
 	foreign  bool    // an op accesses the input or output of another rank in its memory
@@ -103,7 +103,7 @@ func load(p *plan.Plan, s *symmetry.Group, m *Machine, size int64) (*model, erro
 	}
 	out := &model{plan: p, layout: layout, machine: m, symmetry: s}
 	links := p.Links()
-	out.counters, out.links = len(links.All), len(links.All)
+	out.counters, out.links = make([]int32, len(links.All)), len(links.All)
 	for _, l := range links.All {
 		out.linkPeer = append(out.linkPeer, int32(l.Peer))
 		out.linkPort = append(out.linkPort, l.Type == plan.PortChannel)
@@ -114,9 +114,9 @@ func load(p *plan.Plan, s *symmetry.Group, m *Machine, size int64) (*model, erro
 		out.nPackets += g.ScratchChunks
 		out.barriers = append(out.barriers, int32(out.nBarrier))
 		out.nBarrier += g.Barriers()
-		out.sems = append(out.sems, int32(len(out.semInit)))
+		out.sems = append(out.sems, int32(len(out.counters)))
 		for _, s := range g.Semaphores {
-			out.semInit = append(out.semInit, int32(s.InitValue))
+			out.counters = append(out.counters, int32(s.InitValue))
 		}
 	}
 	for r := range p.GPUs {
@@ -199,10 +199,14 @@ func (l *loader) step(in *instr, s *plan.Step, iters int64) (err error) {
 	case s.Does.Has(plan.Joins):
 		in.barrier, in.blocks = l.barriers[l.rank]+int32(op.BarrierID), int32(op.NumThreadBlocks)
 	case s.Kind.Semaphores:
-		for _, id := range op.SemaphoreIDs {
-			in.sems = append(in.sems, l.sems[l.rank]+int32(id))
-		}
 		in.fenced = s.Does.Has(plan.Adds)
+		list := &in.waits
+		if in.fenced {
+			list = &in.releases
+		}
+		for _, id := range op.SemaphoreIDs {
+			*list = append(*list, l.sems[l.rank]+int32(id))
+		}
 	default:
 		l.channels(in, s)
 	}

@@ -10,7 +10,7 @@ type event struct {
 	at   float64
 	seq  uint64
 	kind eventKind
-	id   int32   // block, counter, packet chunk or semaphore
+	id   int32   // block, counter or packet chunk
 	by   int32   // the span that caused it
 	x    float64 // share of a packet arrival
 }
@@ -22,7 +22,6 @@ const (
 	segmentEvent                  // block id issues the next segment of its op
 	counterEvent                  // counter id is incremented
 	packetEvent                   // packets of chunk id arrive
-	semEvent                      // semaphore id is incremented
 )
 
 // queue is a 4-ary heap of events.

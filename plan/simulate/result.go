@@ -111,16 +111,22 @@ func (r *Result) Span(i int) Span {
 // continue.
 func (r *Result) CriticalPath() []Span {
 	var out []Span
-	for i := r.last; i != none; {
+	for i := range r.critical {
 		out = append(out, r.Span(int(i)))
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// critical visits the spans of the critical path, last to first.
+func (r *Result) critical(yield func(span int32) bool) {
+	for i := r.last; i != none && yield(i); {
 		if c := r.spans[i].cause; c != none {
 			i = c
 		} else {
 			i = r.spans[i].prev
 		}
 	}
-	slices.Reverse(out)
-	return out
 }
 
 // Busiest returns the n ports that are busy longest.

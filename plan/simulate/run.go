@@ -83,11 +83,10 @@ type runner struct {
 	spans  []span
 	events int
 
-	counterWait, packetsWait, semWait, barrierWait []int32 // heads of lists of waiting blocks
-	value                                          []int32 // of counters
+	counterWait, packetsWait, barrierWait []int32 // heads of lists of waiting blocks
+	value                                 []int32 // of counters
 	// Of packets: the share of a chunk that has come, and when the first came.
 	arrived, first    []float64
-	sem               []int32
 	met               []int32
 	linkEnd, linkLeft []float64
 }
@@ -97,10 +96,8 @@ func filled(n int) []int32 { return slices.Repeat([]int32{none}, n) }
 func newRunner(m *model) *runner {
 	r := &runner{
 		model: m, net: newNetwork(m.machine, len(m.plan.GPUs), m.symmetry), states: make([]blockState, len(m.blocks)),
-		counterWait: filled(m.counters), packetsWait: filled(m.nPackets), semWait: filled(len(m.semInit)),
-		barrierWait: filled(m.nBarrier),
-		value:       make([]int32, m.counters), arrived: make([]float64, m.nPackets),
-		first: make([]float64, m.nPackets), sem: append([]int32(nil), m.semInit...),
+		counterWait: filled(len(m.counters)), packetsWait: filled(m.nPackets), barrierWait: filled(m.nBarrier),
+		value: slices.Clone(m.counters), arrived: make([]float64, m.nPackets), first: make([]float64, m.nPackets),
 		met: make([]int32, m.nBarrier), linkEnd: make([]float64, m.links), linkLeft: make([]float64, m.links),
 	}
 	for b := range r.states {
@@ -129,9 +126,6 @@ func (r *runner) run() {
 		case packetEvent:
 			r.arrived[e.id] += e.x
 			r.wake(&r.packetsWait[e.id], e.at, e.by)
-		case semEvent:
-			r.sem[e.id]++
-			r.wake(&r.semWait[e.id], e.at, e.by)
 		}
 	}
 }
@@ -228,8 +222,8 @@ func (r *runner) perform(b int32, s *blockState, in *instr, now float64) (float6
 		if in.fenced {
 			now = max(now, s.stores) + m.Fence
 		}
-		for _, id := range in.sems {
-			r.q.push(event{at: now + m.Semaphore, kind: semEvent, id: id, by: s.last})
+		for _, id := range in.releases {
+			r.q.push(event{at: now + m.Semaphore, kind: counterEvent, id: id, by: s.last})
 		}
 		r.signal(b, s, in, now)
 		return now, true
@@ -239,21 +233,16 @@ func (r *runner) perform(b int32, s *blockState, in *instr, now float64) (float6
 		}
 		return now, true
 	}
-	return now, r.take(b, r.value, in.waits, r.counterWait) && r.take(b, r.sem, in.sems, r.semWait)
-}
-
-// take subtracts one from each of the counters listed, or parks the block at the first that is zero.
-func (r *runner) take(b int32, value, counters, waiting []int32) bool {
-	for _, c := range counters {
-		if value[c] == 0 {
-			r.park(b, &waiting[c])
-			return false
+	for _, c := range in.waits {
+		if r.value[c] == 0 {
+			r.park(b, &r.counterWait[c])
+			return now, false
 		}
 	}
-	for _, c := range counters {
-		value[c]--
+	for _, c := range in.waits {
+		r.value[c]--
 	}
-	return true
+	return now, true
 }
 
 // busy is how long the threads of a block are busy with an op.

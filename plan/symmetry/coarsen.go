@@ -22,11 +22,13 @@ func Coarsen(p *plan.Plan) *Coarse {
 	c.scratch = newRuns(scratch)
 	for changed := true; changed; {
 		changed = false
-		eachMove(p, func(s *plan.Step, m *plan.Move, loop bool) {
-			if c.cut(m, loop || s.Op.Slice.Count > 1) {
-				changed = true
+		for r := range p.GPUs {
+			for b := range p.GPUs[r].ThreadBlocks {
+				for s, m := range plan.EachMove(p.Program(r, b)) {
+					changed = c.cut(m, cutsBytes(s)) || changed
+				}
 			}
-		})
+		}
 	}
 	c.message.number()
 	c.scratch.number()
@@ -71,24 +73,8 @@ func (r *runs) number() {
 	r.count = r.index[len(r.start)-1]
 }
 
-// eachMove visits the movements of all ranks.
-func eachMove(p *plan.Plan, visit func(s *plan.Step, m *plan.Move, loop bool)) {
-	for r := range p.GPUs {
-		for b := range p.GPUs[r].ThreadBlocks {
-			steps := p.Program(r, b)
-			for i := range steps {
-				for j := range steps[i].Moves {
-					visit(&steps[i], &steps[i].Moves[j], false)
-				}
-				for k := range steps[i].Body {
-					for j := range steps[i].Body[k].Moves {
-						visit(&steps[i].Body[k], &steps[i].Body[k].Moves[j], true)
-					}
-				}
-			}
-		}
-	}
-}
+// cutsBytes reports whether a step cuts its operands at bytes that depend on the number of chunks.
+func cutsBytes(s *plan.Step) bool { return s.Pos.Inner >= 0 || s.Op.Slice.Count > 1 }
 
 // at returns the runs of a plane, and the position of a chunk in them.
 func (c *Coarse) at(pl plan.Plane, chunk int) (*runs, int) {

@@ -30,8 +30,10 @@ func (f *Folded) Validate() error {
 	}
 	for _, rank := range f.Symmetry.Representatives() {
 		for b := range f.Plan.GPUs[rank].ThreadBlocks {
-			if err := f.validate(f.Plan.Program(rank, b), false); err != nil {
-				return err
+			for s, m := range plan.EachMove(f.Plan.Program(rank, b)) {
+				if m.Dst[0].Size > 1 && !f.Symmetry.keepsRanges(m, cutsBytes(s)) {
+					return &plan.Error{Class: plan.ErrInvalid, Pos: s.Pos, Detail: "the symmetry takes its chunks to no such op"}
+				}
 			}
 		}
 	}
@@ -67,21 +69,6 @@ func (g *Renaming) keepsDemands(p *plan.Plan) bool {
 	}
 	one := p.Collective == plan.AllReduce || p.Collective == plan.SendRecv // input and output hold the same chunks
 	return !one || slices.Equal(g.Chunks[plan.InputPlane], g.Chunks[plan.OutputPlane])
-}
-
-func (f *Folded) validate(steps []plan.Step, loop bool) error {
-	for i := range steps {
-		s := &steps[i]
-		if err := f.validate(s.Body, true); err != nil {
-			return err
-		}
-		for j := range s.Moves {
-			if m := &s.Moves[j]; m.Dst[0].Size > 1 && !f.Symmetry.keepsRanges(m, loop || s.Op.Slice.Count > 1) {
-				return &plan.Error{Class: plan.ErrInvalid, Pos: s.Pos, Detail: "the symmetry takes its chunks to no such op"}
-			}
-		}
-	}
-	return nil
 }
 
 // keepsRanges reports whether every element takes the chunks of each operand to a range, all operands in one order; in

@@ -124,16 +124,12 @@ func (l *loops) chunk(p *plan.Plan, r *resolved, pl *plan.Place, j int) int {
 
 // connect unites the chunks between which data moves.
 func (l *loops) connect(p *plan.Plan, r *resolved, steps []plan.Step) {
-	for i := range steps {
-		l.connect(p, r, steps[i].Body)
-		for m := range steps[i].Moves {
-			move := &steps[i].Moves[m]
-			for j := range move.Src[0].Size {
-				to := l.chunk(p, r, &move.Src[0], j)
-				for _, list := range [2][]plan.Place{move.Src, move.Dst} {
-					for k := range list {
-						l.sets.Join(to, l.chunk(p, r, &list[k], j))
-					}
+	for _, m := range plan.EachMove(steps) {
+		for j := range m.Src[0].Size {
+			to := l.chunk(p, r, &m.Src[0], j)
+			for _, list := range [2][]plan.Place{m.Src, m.Dst} {
+				for k := range list {
+					l.sets.Join(to, l.chunk(p, r, &list[k], j))
 				}
 			}
 		}

@@ -52,17 +52,10 @@ type sub struct {
 // sliceKeys lists the ways in which ops cut their operands into slices.
 func sliceKeys(r *resolved) []partKey {
 	parts := map[partKey]bool{}
-	var note func(steps []plan.Step)
-	note = func(steps []plan.Step) {
-		for i := range steps {
-			for _, m := range steps[i].Moves {
-				parts[partKey{size: m.Src[0].Size, slice: plan.Slice{Count: steps[i].Op.Slice.Count}}] = true
-			}
-			note(steps[i].Body)
-		}
-	}
 	for _, prog := range r.programs {
-		note(prog)
+		for s, m := range plan.EachMove(prog) {
+			parts[partKey{size: m.Src[0].Size, slice: plan.Slice{Count: s.Op.Slice.Count}}] = true
+		}
 	}
 	return slices.SortedFunc(maps.Keys(parts), func(a, b partKey) int {
 		return cmp.Or(a.size-b.size, a.slice.Count-b.slice.Count)

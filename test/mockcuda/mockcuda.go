@@ -1,6 +1,6 @@
 // Package mockcuda puts a mock libcuda under the tests of this module, so that code which needs the driver is tested
-// where there is no GPU. The mock is ../testdata/mockcuda.c and its parts; mockcuda.c lists its features and its
-// environment variables.
+// where there is no GPU. The mock is internal/driver/testdata/mockcuda.c and its parts; mockcuda.c lists its features
+// and its environment variables.
 package mockcuda
 
 import (

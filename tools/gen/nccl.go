@@ -10,8 +10,8 @@ import (
 
 const apiHead = `/* %s
  *
- * NCCL's host functions, one per line: NCCL_API(result, name, parameters), and NCCL_LACKS(feature, name, parameters)
- * for those that refuse, because goccl has no such feature. nccl.h declares its functions with this list, and the test
+ * NCCL's host functions, one per line: NCCL_API(result, name, parameters); NCCL_LACKS(feature, name, parameters) where
+ * the function refuses, because goccl has no such feature. nccl.h declares its functions with this list, and the test
  * of exported symbols uses it. */
 `
 

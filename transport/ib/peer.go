@@ -22,25 +22,25 @@ type Peer struct {
 	*peer.Failure
 	answers peer.Arrivals // the peer's answers to questions of Flush, with immediate 0
 
-	port    *Port
+	port    *Port         // of the adapter; it outlives the Peer
 	channel verbs.Channel // on which the completion queue reports events
 	cq      verbs.CQ      // of both sends and receives
-	qp      verbs.QP
-	wake    *waiter // lets the goroutine sleep on channel
-	qpn     uint32  // number of the queue pair
-	psn     uint32  // number of the first packet that this half sends
-	inline  int     // sends of up to this size are copied when they are posted
+	qp      verbs.QP      // of cq; restarted after an error
+	wake    *waiter       // lets the goroutine sleep on channel
+	qpn     uint32        // number of the queue pair
+	psn     uint32        // number of the first packet that this half sends
+	inline  int           // sends of up to this size are copied when they are posted
 
-	mu        sync.Mutex // guards queue, connected, asked and unasked
-	queue     queue      // requests that are posted, and those that wait for room
-	connected bool       // both hellos have come; only then are puts accepted
-	asked     uint64     // questions that Flush has sent; answers counts up to it
-	unasked   bool       // something was put since the last question
-	remote    atomic.Pointer[address]
-	gone      chan struct{} // closed when the goodbye is acknowledged
-	closing   sync.Once     // of Close
-	stopped   chan struct{} // closed when the goroutine has ended
-	closeErr  error         // what Close returns
+	mu        sync.Mutex              // guards queue, connected, asked and unasked
+	queue     queue                   // requests that are posted, and those that wait for room
+	connected bool                    // both hellos have come; only then are puts accepted
+	asked     uint64                  // questions that Flush has sent; answers counts up to it
+	unasked   bool                    // something was put since the last question
+	remote    atomic.Pointer[address] // the peer's queue pair; nil until its hello
+	gone      chan struct{}           // closed when the goodbye is acknowledged
+	closing   sync.Once               // of Close
+	stopped   chan struct{}           // closed when the goroutine has ended
+	closeErr  error                   // what Close returns
 
 	// Used by the goroutine alone, or by Connect before it starts the goroutine.
 	generation uint64    // starts of the queue pair; completions of earlier ones are ignored

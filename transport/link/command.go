@@ -87,10 +87,7 @@ func (o *offer) encode() []byte {
 }
 
 func parseOffer(b []byte) (o offer, err error) {
-	r, err := wire.Open(b, kindOffer, offerVersion)
-	if err != nil {
-		return o, fmt.Errorf("link: %w", err)
-	}
+	r := wire.Open(b, kindOffer, offerVersion)
 	o.address, o.ring, o.stage = r.Bytes(maxField), r.Bytes(maxField), r.Bytes(maxField)
 	if err := r.Done(); err != nil {
 		return o, fmt.Errorf("link: %w", err)

@@ -30,10 +30,7 @@ func Key(kind uint8, id uint64, size int64) []byte {
 
 // ParseKey decodes a Key of a network.
 func ParseKey(network string, kind uint8, key []byte) (transport.RemoteRegion, error) {
-	r, err := wire.Open(key, kind, keyVersion)
-	if err != nil {
-		return nil, fmt.Errorf("%s: key of a region: %w", network, err)
-	}
+	r := wire.Open(key, kind, keyVersion)
 	rr := &RemoteRegion{ID: r.U64(), bytes: int64(r.U64())}
 	if rr.bytes < 0 {
 		r.Fail("size %d", rr.bytes)

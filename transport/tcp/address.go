@@ -34,10 +34,7 @@ func (a *address) encode() []byte {
 }
 
 func parseAddress(b []byte) (a address, err error) {
-	r, err := wire.Open(b, kindAddress, addressVersion)
-	if err != nil {
-		return a, fmt.Errorf("tcp: address of a peer: %w", err)
-	}
+	r := wire.Open(b, kindAddress, addressVersion)
 	if err := a.at.UnmarshalBinary(r.Bytes(64)); err != nil || !a.at.IsValid() {
 		r.Fail("no address of a host")
 	}

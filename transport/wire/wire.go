@@ -8,7 +8,7 @@ import (
 	"hash/crc32"
 )
 
-// Errors of Open and of Reader.Done, wrapped with details.
+// Errors of Reader.Done, wrapped with details.
 var (
 	ErrFormat  = errors.New("wire: malformed record")
 	ErrVersion = errors.New("wire: unknown version")
@@ -51,35 +51,35 @@ func (w *Writer) Seal(kind, version uint8) []byte {
 	return binary.LittleEndian.AppendUint32(out, crc32.ChecksumIEEE(out))
 }
 
-// Reader decodes a body. After a missing field every further field is zero and Done returns an error.
+// Reader decodes a body. After an error every further field is zero and Done returns the error.
 type Reader struct {
 	b   []byte
 	err error
 }
 
-// Open checks the envelope of a record of the given kind and version and returns its body.
-func Open(record []byte, kind, version uint8) (*Reader, error) {
-	if len(record) < headerSize+tailSize {
-		return nil, fmt.Errorf("%w: %d bytes are too few", ErrFormat, len(record))
-	}
-	if m := binary.LittleEndian.Uint32(record); m != magic {
-		return nil, fmt.Errorf("%w: magic %#x", ErrFormat, m)
-	}
-	n := binary.LittleEndian.Uint32(record[8:])
-	if n > MaxBody || int(n) != len(record)-headerSize-tailSize {
-		return nil, fmt.Errorf("%w: a body of %d in a record of %d bytes", ErrFormat, n, len(record))
-	}
+// Open returns the body of a record. The error is of Done if it is no record of the given kind and version.
+func Open(record []byte, kind, version uint8) *Reader {
+	r := &Reader{}
 	end := len(record) - tailSize
-	if got, want := crc32.ChecksumIEEE(record[:end]), binary.LittleEndian.Uint32(record[end:]); got != want {
-		return nil, fmt.Errorf("%w: checksum %#x, want %#x", ErrFormat, got, want)
+	if end < headerSize {
+		r.Fail("%d bytes are too few", len(record))
+		return r
 	}
-	if record[4] != kind {
-		return nil, fmt.Errorf("%w: kind %d, want %d", ErrKind, record[4], kind)
+	switch n := binary.LittleEndian.Uint32(record[8:]); {
+	case binary.LittleEndian.Uint32(record) != magic:
+		r.Fail("magic %#x", record[:4])
+	case n > MaxBody || headerSize+int(n) != end:
+		r.Fail("a body of %d in a record of %d bytes", n, len(record))
+	case crc32.ChecksumIEEE(record[:end]) != binary.LittleEndian.Uint32(record[end:]):
+		r.Fail("the checksum differs")
+	case record[4] != kind:
+		r.err = fmt.Errorf("%w: kind %d, want %d", ErrKind, record[4], kind)
+	case record[5] != version:
+		r.err = fmt.Errorf("%w: %d, this build reads %d: use the same goccl at both ends", ErrVersion, record[5], version)
+	default:
+		r.b = record[headerSize:end]
 	}
-	if record[5] != version {
-		return nil, fmt.Errorf("%w: %d, this build reads %d: use the same goccl at both ends", ErrVersion, record[5], version)
-	}
-	return &Reader{b: record[headerSize:end]}, nil
+	return r
 }
 
 // Raw returns the next n bytes, or n zero bytes if they are missing. n must be a constant of the format, never a

@@ -47,14 +47,14 @@ type Config struct {
 
 // Wire implements wire.Wire for a GPU.
 type Wire struct {
-	cfg          Config
-	rank         int
-	geo          geometry // shape of the rings, the same on all ranks
-	dev          *cuda.Device
-	host         *host.Device // registers page-locked memory
-	port         transport.Port
-	deviceMemory bool // the adapter reaches the GPU's memory
-	overlap      bool // small launches may start before the previous kernel has ended
+	cfg          Config         // as given to New
+	rank         int            // in the communicator
+	geo          geometry       // shape of the rings, the same on all ranks
+	dev          *cuda.Device   // this rank's GPU
+	host         *host.Device   // registers page-locked memory
+	port         transport.Port // of the network; closed by Close
+	deviceMemory bool           // the adapter reaches the GPU's memory
+	overlap      bool           // small launches may start before the previous kernel has ended
 
 	launcher *launcher.Launcher // its state: links, counters, ticket: layout below
 	// latest is the operation that was enqueued last, to name it in errors.
@@ -66,19 +66,19 @@ type Wire struct {
 	// start launches a kernel; tests have their own.
 	start func(s *cuda.Stream, f *cuda.Function, cfg *cuda.Config, params []byte) error
 
-	conn    *links.Links
+	conn    *links.Links            // which peers have a link, and how one is made
 	mu      sync.Mutex              // guards changes of links
 	links   atomic.Pointer[[]*link] // of connected peers; the proxy reads it without a lock, so it is replaced as a whole
 	by      []atomic.Pointer[link]  // the same by rank; nil: not connected
 	pending sync.Map                // rank → *link between Offer and Ready
 
-	idler    *idler
-	kicked   atomic.Bool   // something was launched since the proxy last looked
-	captured atomic.Bool   // a launch was captured into a graph, which may be replayed at any time
-	stopped  atomic.Bool   // Close has begun
-	wake     chan struct{} // wakes the proxy
-	stop     chan struct{} // closed by Close, once all kernels have ended
-	tasks    sync.WaitGroup
+	idler    *idler         // lets the proxy sleep where nothing is to be done
+	kicked   atomic.Bool    // something was launched since the proxy last looked
+	captured atomic.Bool    // a launch was captured into a graph, which may be replayed at any time
+	stopped  atomic.Bool    // Close has begun
+	wake     chan struct{}  // wakes the proxy
+	stop     chan struct{}  // closed by Close, once all kernels have ended
+	tasks    sync.WaitGroup // the proxy and its helpers, which Close awaits
 
 	cause    abort.Cause // why the wire has ended
 	reported sync.Once   // of Config.OnFailure
