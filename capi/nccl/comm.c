@@ -143,21 +143,11 @@ NCCL(CommMemStats, ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value) {
 	int32_t suspended;
 	ncclResult_t r = shim_result(core.comm_memory(handle(comm), &suspendable, &persistent, &suspended), SELF);
 	if (r) IN_GROUP(r);
-	switch (stat) {
-		case ncclStatGpuMemSuspend:
-			*value = suspendable;
-			return ncclSuccess;
-		case ncclStatGpuMemSuspended:
-			*value = (uint64_t)suspended;
-			return ncclSuccess;
-		case ncclStatGpuMemPersist:
-			*value = persistent;
-			return ncclSuccess;
-		case ncclStatGpuMemTotal:
-			*value = persistent + (suspended ? 0 : suspendable);
-			return ncclSuccess;
-	}
-	BAD("%s: statistic %d is not known", SELF, (int)stat);
+	const uint64_t known[] = {[ncclStatGpuMemSuspend] = suspendable, [ncclStatGpuMemSuspended] = (uint64_t)suspended,
+		[ncclStatGpuMemPersist] = persistent, [ncclStatGpuMemTotal] = persistent + (suspended ? 0 : suspendable)};
+	if ((unsigned)stat >= sizeof known / sizeof *known) BAD("%s: statistic %d is not known", SELF, (int)stat);
+	*value = known[stat];
+	return ncclSuccess;
 }
 
 // destroy ends a communicator; NULL is no communicator, and no failure. In a group, ends other than aborts take effect
@@ -249,14 +239,8 @@ NCCL(CommQueryProperties, ncclComm_t comm, ncclCommProperties_t *p) {
 	ncclResult_t r = info(comm, p, &i, SELF);
 	if (r) return r;
 	// There is no multicast, no GIN and no CFT.
-	ncclCommProperties_t mine = {.size = p->size,
-		.magic = p->magic,
-		.version = p->version,
-		.rank = i.rank,
-		.nRanks = i.size,
-		.cudaDev = i.device_index,
-		.nvmlDev = i.device_index,
-		.nLsaTeams = 1};
+	ncclCommProperties_t mine = {.size = p->size, .magic = p->magic, .version = p->version, .rank = i.rank,
+		.nRanks = i.size, .cudaDev = i.device_index, .nvmlDev = i.device_index, .nLsaTeams = 1};
 	if ((r = shim_result(core.comm_hash(handle(comm), &mine.commHash), SELF))) return r;
 	shim_device_properties(comm, &mine);
 	memcpy(p, &mine, p->size < sizeof mine ? p->size : sizeof mine);

@@ -61,16 +61,8 @@ typedef struct ncclWindow_vidmem *ncclWindow_t;
 typedef struct { char internal[NCCL_UNIQUE_ID_BYTES]; } ncclUniqueId;
 
 typedef enum {
-	ncclSuccess = 0,
-	ncclUnhandledCudaError = 1,
-	ncclSystemError = 2,
-	ncclInternalError = 3,
-	ncclInvalidArgument = 4,
-	ncclInvalidUsage = 5,
-	ncclRemoteError = 6,
-	ncclInProgress = 7,
-	ncclTimeout = 8,
-	ncclNumResults = 9
+	ncclSuccess = 0, ncclUnhandledCudaError = 1, ncclSystemError = 2, ncclInternalError = 3, ncclInvalidArgument = 4,
+	ncclInvalidUsage = 5, ncclRemoteError = 6, ncclInProgress = 7, ncclTimeout = 8, ncclNumResults = 9
 } ncclResult_t;
 
 typedef enum {

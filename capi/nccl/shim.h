@@ -88,6 +88,7 @@ void shim_forget(ncclComm_t comm);
 struct shim_window {
 	struct shim_window *next;
 	void *device; // struct device_window in device memory; the ncclWindow_t
+	struct slot *slot; // that it is in
 	goccl_comm comm;
 	void *ptr;
 	size_t size;

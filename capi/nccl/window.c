@@ -53,26 +53,16 @@ static struct slot *take_slot(goccl_device device) {
 
 static void give_slot(struct slot *s) { s->next = unused, unused = s; }
 
-// A page of the table of windows: the host's copy, and the slot with the device's.
+// A page of a communicator's table of windows: the host's copy, and the slot with the device's.
 struct page {
 	struct page *next;
+	goccl_comm comm;
 	struct window_table host;
 	struct slot *slot;
 };
+static struct page *pages;  // in the order in which they were made
 _Static_assert(sizeof(struct window_table) <= SLOT && sizeof(struct device_window) <= SLOT, "slots");
 
-// What a communicator has in device memory.
-struct space {
-	struct space *next;
-	goccl_comm comm;
-	struct page *pages;
-};
-static struct space *spaces;
-
-struct known {
-	struct shim_window w;
-	struct slot *slot;
-};
 #define BUCKETS 1024
 static struct shim_window *windows[BUCKETS];  // by address of the slot
 static struct shim_window **bucket(const void *device) { return &windows[(uintptr_t)device / SLOT % BUCKETS]; }
@@ -82,33 +72,32 @@ static goccl_result write_entry(struct page *p, int i, goccl_device device) {
 	return core.copy_in(device, p->slot->ptr + ((char *)e - (char *)&p->host), e, sizeof *e);
 }
 
-static struct page *new_page(goccl_device device) {
-	struct page *p = calloc(1, sizeof *p);
+// page_after is the page of a communicator behind p, or its first for NULL.
+static struct page *page_after(struct page *p, goccl_comm comm) {
+	for (p = p ? p->next : pages; p && p->comm != comm;) p = p->next;
+	return p;
+}
+
+static struct page *new_page(goccl_comm comm, goccl_device device) {
+	struct page *p = calloc(1, sizeof *p), **end = &pages;
 	if (!p || !(p->slot = take_slot(device)) || core.copy_in(device, p->slot->ptr, &p->host, sizeof p->host)) {
 		if (p && p->slot) give_slot(p->slot);
 		free(p);
 		return NULL;
 	}
-	return p;
+	p->comm = comm;
+	while (*end) end = &(*end)->next;
+	return *end = p;
 }
 
-static struct space *space_of(goccl_comm comm, goccl_device device) {
-	for (struct space *s = spaces; s; s = s->next)
-		if (s->comm == comm) return s;
-	struct space *s = calloc(1, sizeof *s);
-	if (!s || !(s->pages = new_page(device))) {
-		free(s);
-		return NULL;
-	}
-	s->comm = comm, s->next = spaces, spaces = s;
-	return s;
+static struct page *first_page(goccl_comm comm, goccl_device device) {
+	struct page *p = page_after(NULL, comm);
+	return p ? p : new_page(comm, device);
 }
 
 // list enters a window in the communicator's table.
 static int list(struct shim_window *w, goccl_device device) {
-	struct space *s = space_of(w->comm, device);
-	if (!s) return -1;
-	for (struct page *p = s->pages;; p = p->next) {
+	for (struct page *p = first_page(w->comm, device), *after; p; p = after) {
 		for (int i = 0; i < 32; i++)
 			if (!p->host.entries[i].window) {
 				p->host.entries[i] =
@@ -117,55 +106,49 @@ static int list(struct shim_window *w, goccl_device device) {
 				p->host.entries[i].window = 0;
 				return -1;
 			}
-		if (p->next) continue;
-		if (!(p->next = new_page(device))) return -1;
-		p->host.next = (uintptr_t)p->next->slot->ptr;
+		if ((after = page_after(p, w->comm))) continue;
+		if (!(after = new_page(w->comm, device))) return -1;
+		p->host.next = (uintptr_t)after->slot->ptr;
 		if (core.copy_in(device, p->slot->ptr + offsetof(struct window_table, next), &p->host.next,
 		            sizeof p->host.next))
 			return -1;
 	}
+	return -1;
 }
 
 static void unlist(struct shim_window *w, goccl_device device) {
-	for (struct space *s = spaces; s; s = s->next)
-		for (struct page *p = s->comm == w->comm ? s->pages : NULL; p; p = p->next)
-			for (int i = 0; i < 32; i++)
-				if (p->host.entries[i].window == (uintptr_t)w->device) {
-					p->host.entries[i] = (struct window_entry){0};
-					write_entry(p, i, device);
-				}
+	for (struct page *p = NULL; (p = page_after(p, w->comm));)
+		for (int i = 0; i < 32; i++)
+			if (p->host.entries[i].window == (uintptr_t)w->device) {
+				p->host.entries[i] = (struct window_entry){0};
+				write_entry(p, i, device);
+			}
 }
 
 // publish writes the device's struct. The caller holds mu.
-static int publish(struct known *k) {
-	struct shim_window *w = &k->w;
+static int publish(struct shim_window *w) {
 	goccl_comm_info info;
-	if (core.comm_info_get(w->comm, &info) || !(k->slot = take_slot(info.device))) return -1;
-	struct device_window d = {.host = w,
-	        .base = w->at.base,
-	        .lsa_rank = w->rank,
-	        .world_rank = w->rank,
-	        .stride4G = (uint32_t)(w->at.stride >> 32),
-	        .flags = (uint32_t)w->flags,
-	        .segments = 1};
-	w->device = k->slot->ptr;
-	if (core.copy_in(info.device, k->slot->ptr, &d, sizeof d) || list(w, info.device)) return -1;
+	if (core.comm_info_get(w->comm, &info) || !(w->slot = take_slot(info.device))) return -1;
+	struct device_window d = {.host = w, .base = w->at.base, .lsa_rank = w->rank, .world_rank = w->rank,
+	        .stride4G = (uint32_t)(w->at.stride >> 32), .flags = (uint32_t)w->flags, .segments = 1};
+	w->device = w->slot->ptr;
+	if (core.copy_in(info.device, w->device, &d, sizeof d) || list(w, info.device)) return -1;
 	struct shim_window **b = bucket(w->device);
 	w->next = *b, *b = w;
 	return 0;
 }
 
 // withdraw removes what publish has done. The caller holds mu.
-static void withdraw(struct known *k) {
-	if (!k->slot) return;
-	for (struct shim_window **p = bucket(k->w.device); *p; p = &(*p)->next)
-		if (*p == &k->w) {
-			*p = k->w.next;
+static void withdraw(struct shim_window *w) {
+	if (!w->slot) return;
+	for (struct shim_window **p = bucket(w->device); *p; p = &(*p)->next)
+		if (*p == w) {
+			*p = w->next;
 			break;
 		}
-	unlist(&k->w, k->slot->device);
-	give_slot(k->slot);
-	k->slot = NULL;
+	unlist(w, w->slot->device);
+	give_slot(w->slot);
+	w->slot = NULL;
 }
 
 struct shim_window *shim_window(ncclWindow_t win) {
@@ -180,15 +163,15 @@ uint64_t shim_window_table(goccl_comm comm) {
 	goccl_comm_info info;
 	if (core.comm_info_get(comm, &info)) return 0;
 	pthread_mutex_lock(&mu);
-	struct space *s = space_of(comm, info.device);
-	uint64_t table = s ? (uintptr_t)s->pages->slot->ptr : 0;
+	struct page *p = first_page(comm, info.device);
+	uint64_t table = p ? (uintptr_t)p->slot->ptr : 0;
 	pthread_mutex_unlock(&mu);
 	return table;
 }
 
-static void drop(struct known *k) {
-	free(k->w.reason);
-	free(k);
+static void drop(struct shim_window *w) {
+	free(w->reason);
+	free(w);
 }
 
 ncclResult_t shim_window_begin(
@@ -196,22 +179,21 @@ ncclResult_t shim_window_begin(
 	goccl_comm_info info;
 	ncclResult_t r = shim_result(core.comm_info_get(handle(comm), &info), what);
 	if (r) return shim_remember(r);
-	struct known *k = calloc(1, sizeof *k);
-	if (!k) return shim_remember(shim_fail(ncclSystemError, "%s: out of memory", what));
-	k->w = (struct shim_window){
+	struct shim_window *w = calloc(1, sizeof *w);
+	if (!w) return shim_remember(shim_fail(ncclSystemError, "%s: out of memory", what));
+	*w = (struct shim_window){
 	        .comm = handle(comm), .ptr = ptr, .size = size, .flags = flags, .rank = info.rank, .ranks = info.size};
 	if (flags & NCCL_WIN_COLL_SYMMETRIC)
-		r = shim_result(core.window_register(handle(comm), ptr, size, &k->w.copies), what);
-	if (!r) r = shim_result(core.flat_register(handle(comm), ptr, size, &k->w.flat), what);
-	*out = &k->w;
+		r = shim_result(core.window_register(handle(comm), ptr, size, &w->copies), what);
+	if (!r) r = shim_result(core.flat_register(handle(comm), ptr, size, &w->flat), what);
+	*out = w;
 	if (!r) return ncclSuccess;
-	if (k->w.copies) core.window_deregister(k->w.copies);
-	drop(k);
+	if (w->copies) core.window_deregister(w->copies);
+	drop(w);
 	return shim_remember(r);
 }
 
 ncclResult_t shim_window_finish(struct shim_window *w, const char *what) {
-	struct known *k = (struct known *)w;
 	goccl_result got = core.flat_wait(w->flat, &w->at);
 	ncclResult_t r = ncclSuccess;
 	if (got == GOCCL_UNSUPPORTED) {
@@ -224,7 +206,7 @@ ncclResult_t shim_window_finish(struct shim_window *w, const char *what) {
 		r = shim_result(got, what);
 	if (!r) {
 		pthread_mutex_lock(&mu);
-		int bad = publish(k);
+		int bad = publish(w);
 		pthread_mutex_unlock(&mu);
 		if (bad)
 			r = shim_fail(ncclUnhandledCudaError,
@@ -235,14 +217,13 @@ ncclResult_t shim_window_finish(struct shim_window *w, const char *what) {
 }
 
 ncclResult_t shim_window_close(struct shim_window *w, const char *what) {
-	struct known *k = (struct known *)w;
 	pthread_mutex_lock(&mu);
-	withdraw(k);
+	withdraw(w);
 	pthread_mutex_unlock(&mu);
 	goccl_result a = w->copies ? core.window_deregister(w->copies) : GOCCL_SUCCESS;
 	goccl_result b = core.window_deregister(w->flat);
 	if (w->owned) core.free(w->owned);
-	drop(k);
+	drop(w);
 	if (!a) a = b;
 	return shim_exiting(a) ? ncclSuccess : shim_result(a, what);
 }
@@ -250,39 +231,34 @@ ncclResult_t shim_window_close(struct shim_window *w, const char *what) {
 void shim_windows_end(goccl_comm comm, int aborted) {
 	shim_regions_end(comm);
 	pthread_mutex_lock(&mu);
-	struct known *ended = NULL;
+	struct shim_window *ended = NULL;
 	for (int i = 0; i < BUCKETS; i++)
 		for (struct shim_window **p = &windows[i]; *p;) {
-			struct known *k = (struct known *)*p;
-			if (k->w.comm != comm) {
-				p = &(*p)->next;
+			struct shim_window *w = *p;
+			if (w->comm != comm) {
+				p = &w->next;
 				continue;
 			}
-			*p = k->w.next;
-			if (!aborted) give_slot(k->slot);
-			k->w.next = (struct shim_window *)ended, ended = k;
+			*p = w->next;
+			if (!aborted) give_slot(w->slot);
+			w->next = ended, ended = w;
 		}
-	for (struct space **p = &spaces; *p;) {
-		struct space *s = *p;
-		if (s->comm != comm) {
-			p = &s->next;
+	for (struct page **p = &pages; *p;) {
+		struct page *one = *p;
+		if (one->comm != comm) {
+			p = &one->next;
 			continue;
 		}
-		*p = s->next;
-		while (s->pages) {
-			struct page *first = s->pages;
-			s->pages = first->next;
-			if (!aborted) give_slot(first->slot);
-			free(first);
-		}
-		free(s);
+		*p = one->next;
+		if (!aborted) give_slot(one->slot);
+		free(one);
 	}
 	pthread_mutex_unlock(&mu);
 	while (ended) {
-		struct known *k = ended;
-		ended = (struct known *)k->w.next;
-		if (k->w.owned && !aborted) core.free(k->w.owned);
-		drop(k);
+		struct shim_window *w = ended;
+		ended = w->next;
+		if (w->owned && !aborted) core.free(w->owned);
+		drop(w);
 	}
 }
 

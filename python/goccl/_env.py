@@ -25,21 +25,26 @@ def place(*first: tuple[str, str]) -> tuple[str, str] | None:
     return None
 
 
+def _of(*names: str, default: str = "") -> str:
+    found: str = dataclasses.field(default_factory=lambda: read(*names, default=default))
+    return found
+
+
 @dataclasses.dataclass(frozen=True)
 class Env:
     """A snapshot of goccl's environment, which cannot be changed; docs/environment.md says what each variable does.
     Fields of MSCCL++'s that goccl has no variable for hold what is true here."""
 
-    debug: str
-    debug_file: str
-    device: str
-    timeout: str
-    op_timeout: str
-    socket_ifname: str
-    socket_family: str
-    comm_id: str
-    hostid: str
-    cache_dir: str
+    debug: str = _of("GOCCL_DEBUG", "NCCL_DEBUG")
+    debug_file: str = _of("NCCL_DEBUG_FILE")
+    device: str = _of("GOCCL_DEVICE")
+    timeout: str = _of("GOCCL_TIMEOUT", default="30")
+    op_timeout: str = _of("GOCCL_OP_TIMEOUT")
+    socket_ifname: str = _of("GOCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+    socket_family: str = _of("GOCCL_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY")
+    comm_id: str = _of("NCCL_COMM_ID")
+    hostid: str = _of("GOCCL_HOSTID", "NCCL_HOSTID")
+    cache_dir: str = _of("GOCCL_CACHE_DIR")
     debug_subsys: str = ""
     hca_devices: str = ""
     ibv_mode: str = "host"
@@ -50,10 +55,4 @@ class Env:
 
 def env() -> Env:
     """The environment as it is now."""
-    return Env(
-        debug=read("GOCCL_DEBUG", "NCCL_DEBUG"), debug_file=read("NCCL_DEBUG_FILE"), device=read("GOCCL_DEVICE"),
-        timeout=read("GOCCL_TIMEOUT", default="30"), op_timeout=read("GOCCL_OP_TIMEOUT"),
-        socket_ifname=read("GOCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"),
-        socket_family=read("GOCCL_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY"), comm_id=read("NCCL_COMM_ID"),
-        hostid=read("GOCCL_HOSTID", "NCCL_HOSTID"), cache_dir=read("GOCCL_CACHE_DIR"),
-    )
+    return Env()

@@ -246,3 +246,11 @@ class DeviceHandle:
 
     def __len__(self) -> int:
         return len(self.raw)
+
+
+class OnDevice(Object):
+    """An object that kernels use."""
+
+    def device_handle(self) -> DeviceHandle:
+        """This side for kernels."""
+        return DeviceHandle(self)

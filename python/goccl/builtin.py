@@ -10,7 +10,7 @@ from ._typing import StreamSpec
 from .algorithm import MAX_SIZE, Algorithm, check_sizes
 from .communicator import Communicator
 from .nccl._communicator import Communicator as Comm
-from .nccl._request import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE, REDUCE_SCATTER, REDUCING, request
+from .nccl._calls import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE, REDUCE_SCATTER, REDUCING, request
 
 _CODES = {"allreduce": ALL_REDUCE, "allgather": ALL_GATHER, "reducescatter": REDUCE_SCATTER, "alltoall": ALL_TO_ALL,
           "broadcast": BROADCAST, "reduce": REDUCE}

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import errors
-from ._lib import DeviceHandle, Object, interruptible, lib
+from ._lib import OnDevice, interruptible, lib
 from .device import Device, current_device
 from .communicator import Communicator
 from .connection import Connection, RegisteredMemory
@@ -16,13 +16,9 @@ __all__ = ["BaseMemoryChannel", "MemoryChannel", "SwitchChannel", "NvlsConnectio
  _RELAXED_SIGNAL, _RELAXED_WAIT) = range(1, 13)
 
 
-class _Channel(Object):
+class _Channel(OnDevice):
     """The common part of channels. The methods beside device_handle are the device handle's, for programs on the host
     device, where the calling thread is the kernel; on a GPU they are refused."""
-
-    def device_handle(self) -> DeviceHandle:
-        """The channel for kernels."""
-        return DeviceHandle(self)
 
     def _run(self, op: int, a: int = 0, b: int = 0, size: int = 0, flag: int = 0) -> None:
         lib.channel_run(self.handle, op, a, b, size, flag)

@@ -3,7 +3,7 @@
 import ctypes
 
 from ._abi import Trigger
-from ._lib import DeviceHandle, Object, lib
+from ._lib import OnDevice, lib
 from .device import Device, current_device
 from .context import Context
 
@@ -27,7 +27,7 @@ class ProxyTrigger(Trigger):
         return "ProxyTrigger(" + ", ".join(f"{f[0]}={getattr(self, f[0])}" for f in self._fields_) + ")"
 
 
-class Fifo(Object):
+class Fifo(OnDevice):
     """A ring of triggers that kernels write and the host polls, for proxies of one's own."""
 
     def __init__(self, size: int = 512, *, context: Context | None = None, device: Device | None = None) -> None:
@@ -46,7 +46,3 @@ class Fifo(Object):
     def size(self) -> int:
         """The number of triggers."""
         return int(lib.fifo_size(self.handle))
-
-    def device_handle(self) -> DeviceHandle:
-        """The kernels' end."""
-        return DeviceHandle(self)

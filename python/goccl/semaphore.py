@@ -1,7 +1,7 @@
 """Semaphores between two sides of a connection, and the stubs that they are made of."""
 
 from . import errors
-from ._lib import DeviceHandle, Object, interruptible, lib, nanoseconds
+from ._lib import Object, OnDevice, interruptible, lib, nanoseconds
 from .connection import Connection
 
 
@@ -42,7 +42,7 @@ class RemoteStub:
                                                   len(self._data)))
 
 
-class Semaphore(Object):
+class Semaphore(OnDevice):
     """A pair of counters by which two sides signal each other: each side makes one from both stubs."""
 
     def __init__(self, local_stub: SemaphoreStub | None = None, remote_stub: SemaphoreStub | RemoteStub | None = None,
@@ -74,7 +74,3 @@ class Semaphore(Object):
     def wait(self, timeout: float | None = None) -> None:
         """Consumes one signal on the host. timeout None is the context's."""
         interruptible(lib.semaphore_wait, self.handle, nanoseconds(timeout))
-
-    def device_handle(self) -> DeviceHandle:
-        """This side for kernels."""
-        return DeviceHandle(self)

@@ -4,7 +4,7 @@ import ctypes
 
 from goccl import _abi
 from goccl._lib import lib
-from goccl.nccl._request import request
+from goccl.nccl._calls import request
 
 
 def test_signatures():

@@ -31,7 +31,7 @@ class Algorithm;
 
 namespace detail {
 
-// python/goccl/_capsule.py reads it. Functions do not throw: they return a CommResult, or -1 with a text.
+// python/goccl/algorithm.py reads it. Functions do not throw: they return a CommResult, or -1 with a text.
 struct AlgorithmCall {
   goccl_bootstrap bootstrap;
   goccl_object context, communicator;

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"syscall"
 
 	"github.com/goccl/goccl"
@@ -45,41 +46,26 @@ func Recovered(v any) error { return &panicError{v, debug.Stack()} }
 // kinds is searched in this order: the most specific error about peers comes first, because it may have caused the
 // others.
 var kinds = []struct {
-	err error
-	r   Result
+	r    Result
+	errs []error
 }{
-	{errInProgress, InProgress},
-	{goccl.ErrPeerDead, PeerDead},
-	{goccl.ErrMismatch, Mismatch},
-	{goccl.ErrCorrupt, SystemError},
-	{goccl.ErrTimeout, Timeout},
-	{context.DeadlineExceeded, Timeout},
-	{device.ErrOutOfMemory, OutOfMemory},
-	{goccl.ErrUnsupported, Unsupported},
-	{device.ErrUnsupported, Unsupported},
-	{kernels.ErrNoImage, Unsupported}, // the GPU is too old
-	{goccl.ErrInvalidArgument, InvalidArgument},
-	{bootstrap.ErrRankRange, InvalidArgument},
-	{bootstrap.ErrWorldSize, InvalidArgument},
-	{bootstrap.ErrDuplicateRank, InvalidUsage},
-	{goccl.ErrInvalidUsage, InvalidUsage},
-	{goccl.ErrAborted, Aborted},
-	{fdshare.ErrRefused, Aborted}, // a peer that left took its memory back
-	{fdshare.ErrGone, Aborted},
-	{context.Canceled, Aborted},
-	{goccl.ErrClosed, Closed},
-	{device.ErrNoDevice, CUDAError},
-	{bootstrap.ErrAuth, SystemError},
-	{bootstrap.ErrProtocol, SystemError},
-	{nvrtc.ErrUnavailable, Unsupported},
-	{device.ErrNotShareable, InvalidArgument},
-	{dsl.ErrSpec, InvalidArgument},
-	{dsl.ErrRange, InvalidArgument},
-	{dsl.ErrMismatch, InvalidArgument},
-	{dsl.ErrPairing, InvalidArgument},
-	{dsl.ErrAssignment, InvalidArgument},
-	{dsl.ErrLimit, InvalidArgument},
-	{dsl.ErrUsage, InvalidArgument},
+	{InProgress, []error{errInProgress}},
+	{PeerDead, []error{goccl.ErrPeerDead}},
+	{Mismatch, []error{goccl.ErrMismatch}},
+	{SystemError, []error{goccl.ErrCorrupt}},
+	{Timeout, []error{goccl.ErrTimeout, context.DeadlineExceeded}},
+	{OutOfMemory, []error{device.ErrOutOfMemory}},
+	{Unsupported, []error{goccl.ErrUnsupported, device.ErrUnsupported, kernels.ErrNoImage}}, // the GPU is too old
+	{InvalidArgument, []error{goccl.ErrInvalidArgument, bootstrap.ErrRankRange, bootstrap.ErrWorldSize}},
+	{InvalidUsage, []error{bootstrap.ErrDuplicateRank, goccl.ErrInvalidUsage}},
+	// A peer that left took its memory back.
+	{Aborted, []error{goccl.ErrAborted, fdshare.ErrRefused, fdshare.ErrGone, context.Canceled}},
+	{Closed, []error{goccl.ErrClosed}},
+	{CUDAError, []error{device.ErrNoDevice}},
+	{SystemError, []error{bootstrap.ErrAuth, bootstrap.ErrProtocol}},
+	{Unsupported, []error{nvrtc.ErrUnavailable}},
+	{InvalidArgument, []error{device.ErrNotShareable, dsl.ErrSpec, dsl.ErrRange, dsl.ErrMismatch, dsl.ErrPairing,
+		dsl.ErrAssignment, dsl.ErrLimit, dsl.ErrUsage}},
 }
 
 // wrong marks an error as the caller's, without changing its text.
@@ -106,7 +92,7 @@ func ResultOf(err error) Result {
 	joining := fault.PartOf(err, bootstrap.Part) != nil
 	for _, k := range kinds {
 		switch {
-		case !errors.Is(err, k.err):
+		case !slices.ContainsFunc(k.errs, func(of error) bool { return errors.Is(err, of) }):
 		case k.r == Closed && joining && fault.Of(err) == nil: // a peer has closed
 			return PeerDead
 		default:

@@ -1,8 +1,10 @@
 package core
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"reflect"
 	"regexp"
 	"strings"
 	"sync"
@@ -128,28 +130,14 @@ func ObjectDeviceHandle(h Handle) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch o := v.(type) {
-	case *primitive.Semaphore:
-		return bytesOf(o.DeviceHandle()), nil
-	case *primitive.BaseMemoryChannel:
-		return bytesOf(o.DeviceHandle()), nil
-	case *primitive.MemoryChannel:
-		return bytesOf(o.DeviceHandle()), nil
-	case *primitive.BasePortChannel:
-		return bytesOf(o.DeviceHandle()), nil
-	case *primitive.PortChannel:
-		return bytesOf(o.DeviceHandle()), nil
-	case *primitive.SwitchChannel:
-		return bytesOf(o.DeviceHandle()), nil
-	case *primitive.Fifo:
-		return bytesOf(o.DeviceHandle()), nil
+	method := reflect.ValueOf(v).MethodByName("DeviceHandle")
+	if !method.IsValid() {
+		return nil, fmt.Errorf("%w: a %s has no device handle", ErrInvalidArgument, nameOf(v))
 	}
-	return nil, fmt.Errorf("%w: a %s has no device handle", ErrInvalidArgument, nameOf(v))
-}
-
-// bytesOf copies a handle, which is plain data in the layout of the device headers.
-func bytesOf[T any](v T) []byte {
-	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(&v)), unsafe.Sizeof(v))...)
+	handle := method.Call(nil)[0] // plain data in the layout of the device headers
+	at := reflect.New(handle.Type())
+	at.Elem().Set(handle)
+	return bytes.Clone(unsafe.Slice((*byte)(at.UnsafePointer()), handle.Type().Size())), nil
 }
 
 // Handle names an object to C: 16 bits of kind, 32 bits of generation, 16 bits of index in a table. A freed handle is

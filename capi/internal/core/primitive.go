@@ -19,7 +19,6 @@ var (
 	ProxyServiceBuildSemaphore = (*primitive.ProxyService).BuildAndAddSemaphore
 )
 
-// ContextCreate makes a context of primitives. Zero durations select the defaults; a negative spinLimit means no limit.
 func ContextCreate(timeout, spinLimit time.Duration) (*primitive.Context, error) {
 	var opts []primitive.ContextOption
 	if timeout > 0 {

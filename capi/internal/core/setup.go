@@ -81,7 +81,6 @@ func (c *comm) over(ctx context.Context, b bootstrap.Bootstrap) (*goccl.Comm, er
 	return inner, nil
 }
 
-// CommStart begins the set-up of rank among the size ranks that share id.
 func CommStart(id bootstrap.UniqueID, rank, size int, d *Device, cfg Config) (Handle, error) {
 	if size < 1 || rank < 0 || rank >= size {
 		return 0, fmt.Errorf("%w: rank %d of %d", ErrInvalidArgument, rank, size)
@@ -173,21 +172,14 @@ func startAll(handles []Handle, cfg Config) ([]Handle, error) {
 	return out, nil
 }
 
-// inherit returns the configuration of a child: cfg, or the parent's when cfg is nil.
-func (c *comm) inherit(cfg *Config) (Config, error) {
+// inherit returns the configuration of a child, and how to turn the parent's into it: cfg, or the parent's when cfg is
+// nil.
+func (c *comm) inherit(cfg *Config) (own Config, change []func(*goccl.Config), err error) {
 	if cfg == nil {
-		return c.cfg, nil
+		return c.cfg, nil, nil
 	}
-	return cfg.withDefaults(c.cfg.Timeout)
-}
-
-// change returns a function that turns the parent's configuration into the child's; none when cfg is nil.
-func (c *comm) change(cfg *Config) ([]func(*goccl.Config), error) {
-	own, err := c.inherit(cfg)
-	if cfg == nil || err != nil {
-		return nil, err
-	}
-	return []func(*goccl.Config){own.to}, nil
+	own, err = cfg.withDefaults(c.cfg.Timeout)
+	return own, []func(*goccl.Config){own.to}, err
 }
 
 // CommSplitStart begins a communicator of the ranks with the same color. With goccl.NoColor it takes part and returns 0
@@ -197,7 +189,7 @@ func CommSplitStart(o Open, color, key int, cfg *Config) (Handle, error) {
 	if color < goccl.NoColor {
 		return 0, fmt.Errorf("%w: color %d is negative and not -1", ErrInvalidArgument, color)
 	}
-	change, err := c.change(cfg)
+	own, change, err := c.inherit(cfg)
 	if err != nil {
 		return 0, err
 	}
@@ -219,7 +211,7 @@ func CommSplitStart(o Open, color, key int, cfg *Config) (Handle, error) {
 		c.last.Store(t)
 		return 0, nil
 	}
-	return c.descend(cfg, split)
+	return c.descend(own, split)
 }
 
 func CommShrinkStart(r Ready, exclude []int32, abort bool, cfg *Config) (Handle, error) {
@@ -227,21 +219,17 @@ func CommShrinkStart(r Ready, exclude []int32, abort bool, cfg *Config) (Handle,
 	for i, rank := range exclude {
 		ranks[i] = int(rank)
 	}
-	change, err := r.c.change(cfg)
+	own, change, err := r.c.inherit(cfg)
 	if err != nil {
 		return 0, err
 	}
-	return r.c.descend(cfg, func(ctx context.Context) (*goccl.Comm, error) {
+	return r.c.descend(own, func(ctx context.Context) (*goccl.Comm, error) {
 		return r.inner.Shrink(ctx, ranks, abort, change...)
 	})
 }
 
 // descend begins a communicator whose rank and size are known when make returns; until then they are the parent's.
-func (c *comm) descend(cfg *Config, make func(context.Context) (*goccl.Comm, error)) (Handle, error) {
-	own, err := c.inherit(cfg)
-	if err != nil {
-		return 0, err
-	}
+func (c *comm) descend(own Config, make func(context.Context) (*goccl.Comm, error)) (Handle, error) {
 	h, err := begin(-1, 0, c.dev, own, c.nextChild(), func(ctx context.Context, k *comm) (*goccl.Comm, error) {
 		inner, err := make(ctx)
 		if err == nil {
@@ -279,7 +267,7 @@ func CommGrowStart(o Open, size int, id *bootstrap.UniqueID, cfg *Config) (Handl
 	if size <= o.c.size {
 		return 0, fmt.Errorf("%w: %d ranks, and there are %d already", ErrInvalidArgument, size, o.c.size)
 	}
-	change, err := o.c.change(cfg)
+	own, change, err := o.c.inherit(cfg)
 	if err != nil {
 		return 0, err
 	}
@@ -288,7 +276,7 @@ func CommGrowStart(o Open, size int, id *bootstrap.UniqueID, cfg *Config) (Handl
 	} else {
 		id = new(*id) // the caller's memory is its own again when the call returns
 	}
-	return o.c.descend(cfg, func(ctx context.Context) (*goccl.Comm, error) {
+	return o.c.descend(own, func(ctx context.Context) (*goccl.Comm, error) {
 		inner, err := o.inner.Grow(ctx, size, id, change...)
 		if err != nil && id != nil {
 			_ = id.Close()

@@ -117,7 +117,7 @@ func TestFinalizeWaitsForAllChildren(t *testing.T) {
 	}
 	release, failed := make(chan struct{}), errors.New("no child")
 	for _, wait := range []chan struct{}{release, nil} { // the second, like a shrink, does not wait for the first
-		k, err := c.descend(nil, func(context.Context) (*goccl.Comm, error) {
+		k, err := c.descend(c.cfg, func(context.Context) (*goccl.Comm, error) {
 			if wait != nil {
 				<-wait
 			}

@@ -30,7 +30,6 @@ type group struct {
 
 var groups = sync.Pool{New: func() any { return new(group) }}
 
-// Submit enqueues requests as one group.
 func Submit(reqs []Request) error {
 	if len(reqs) == 0 {
 		return nil

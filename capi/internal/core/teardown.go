@@ -85,7 +85,6 @@ func CommDestroy(h Handle) error {
 	return nil
 }
 
-// CommAbort frees h without waiting for its work or its set-up.
 func CommAbort(h Handle) error {
 	c, err := comms.get(h)
 	if err != nil {
@@ -103,7 +102,6 @@ func CommAbort(h Handle) error {
 	return nil
 }
 
-// CommRevoke ends the work of r. Split, Shrink and Destroy remain possible.
 func CommRevoke(r Ready) error {
 	r.c.state.Store(stateRevoked)
 	r.inner.Revoke()

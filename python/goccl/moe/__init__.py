@@ -7,7 +7,7 @@ too; numpy has no bfloat16 and no float8, so arrays of uint16 and uint8 hold the
 
 from typing import Any
 
-from ._config import Config, EventOverlap
+from ._calls import Config, EventOverlap
 from ._latency import Latency
 from ._throughput import Throughput
 

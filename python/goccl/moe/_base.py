@@ -8,7 +8,7 @@ from .._abi import MoeOffsets
 from .._lib import lib
 from . import _calls
 from ._arrays import Arrays
-from ._config import Config, EventOverlap
+from ._calls import Config, EventOverlap
 from ._engine import Engine
 
 _PACKET_TOKENS = 256  # of a rank that sends packets, at most

@@ -7,7 +7,7 @@ from .. import errors
 from . import _calls
 from ._arrays import Arrays
 from ._base import Base
-from ._config import EventOverlap
+from ._calls import EventOverlap
 
 
 class LatencyHandle(NamedTuple):

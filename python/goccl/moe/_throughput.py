@@ -6,7 +6,7 @@ from .. import errors
 from . import _calls
 from ._arrays import Arrays
 from ._base import Base
-from ._config import Config, EventOverlap
+from ._calls import Config, EventOverlap
 
 
 class DispatchHandle(NamedTuple):

@@ -1,21 +1,59 @@
 """Calls: the way of a call from its buffers to the library."""
 
 import operator
+import struct
 from typing import Any
 
 from .. import errors
+from .._abi import Request
 from .._buffer import ANY, CUDA, Buffer, plain, resolve, stream_handle
+from .._checked import packer
 from .._lib import error, lib, synchronize
 from .._types import DataType
 from .._typing import StreamSpec
 from ..device import Stream
 from ._group import current
 from ._membership import IN_PROGRESS, Membership
-from ._pre_mul_sum import PreMulSum
-from ._request import BROADCAST, GATHER, NAMES, RECV, REDUCE, REDUCE_SCATTER, REDUCING, SCATTER, SEND, request
 
+request = packer(Request)
+
+# The numbers of the operations in the ABI.
+(ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, ALL_TO_ALL_V, BROADCAST, REDUCE, GATHER, SCATTER, SEND, RECV,
+ BARRIER, ALL_TO_ALL_V_DEVICE) = range(1, 14)
+REDUCING = (ALL_REDUCE, REDUCE_SCATTER, REDUCE)
+NAMES = ("", "allreduce", "allgather", "reduce_scatter", "alltoall", "alltoallv", "broadcast", "reduce", "gather",
+         "scatter", "send", "recv", "barrier", "alltoallv_device")
 # These have no recvbuf, or no sendbuf, on some ranks.
 SENDING, RECEIVING = (SEND, REDUCE, GATHER), (RECV, BROADCAST, SCATTER)
+
+
+class PreMulSum:
+    """A created operator: it multiplies each input by a factor, then sums. It belongs to its communicator and is freed
+    with it, or by close."""
+
+    def __init__(self, comm: int, number: int, keep: object) -> None:
+        self._comm, self.number, self._keep = comm, number, keep
+
+    def __index__(self) -> int:
+        return self.number
+
+    def close(self) -> None:
+        """Frees the operator."""
+        if self.number:
+            lib.op_destroy(self._comm, self.number)
+            self.number = 0
+
+
+def element(value: Any, t: DataType) -> bytes:
+    """A number as an element of a type."""
+    codes = {DataType.int8: "b", DataType.uint8: "B", DataType.int32: "i", DataType.uint32: "I", DataType.int64: "q",
+             DataType.uint64: "Q", DataType.float16: "e", DataType.float32: "f", DataType.float64: "d"}
+    if t in codes:
+        return struct.pack("<" + codes[t], value).ljust(8, b"\0")
+    if t == DataType.bfloat16:
+        bits = struct.unpack("<I", struct.pack("<f", value))[0]
+        return struct.pack("<H", (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 & 0xFFFF).ljust(8, b"\0")
+    raise errors.InvalidArgument(f"give the factor of {t.name} as an array of one element")
 
 
 class Calls(Membership):

@@ -12,12 +12,10 @@ from .._checked import array
 from .._lib import lib
 from .._types import DataType, ReduceOp
 from .._typing import BufferSpec, StreamSpec
-from ._calls import name_of, type_of
+from ._calls import (ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, ALL_TO_ALL_V, ALL_TO_ALL_V_DEVICE, BARRIER, BROADCAST, GATHER,
+                     RECV, REDUCE, REDUCE_SCATTER, SCATTER, SEND, PreMulSum, element, name_of, request, type_of)
 from ._fusion import Fusion
 from ._one_sided import OneSided, Window
-from ._pre_mul_sum import PreMulSum, element
-from ._request import (ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, ALL_TO_ALL_V, ALL_TO_ALL_V_DEVICE, BARRIER, BROADCAST,
-                       GATHER, RECV, REDUCE, REDUCE_SCATTER, SCATTER, SEND, request)
 
 
 class Communicator(OneSided):

@@ -12,7 +12,7 @@ from .. import errors
 from .._buffer import plain
 from .._types import ReduceOp
 from ..nccl import Communicator
-from ..nccl._request import ALL_TO_ALL_V
+from ..nccl._calls import ALL_TO_ALL_V
 
 _OPS = {dist.ReduceOp.SUM: ReduceOp.SUM, dist.ReduceOp.PRODUCT: ReduceOp.PROD, dist.ReduceOp.MAX: ReduceOp.MAX,
         dist.ReduceOp.MIN: ReduceOp.MIN, dist.ReduceOp.AVG: ReduceOp.AVG, dist.ReduceOp.BAND: torch.bitwise_and,

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 import goccl.torch
 import goccl.utils
-from goccl.nccl._request import request as _request
+from goccl.nccl._calls import request as _request
 
 
 def main() -> None:

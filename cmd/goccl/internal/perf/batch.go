@@ -29,7 +29,6 @@ type runner struct {
 	ops    int          // number of operations in a run
 }
 
-// run enqueues a graph, or one operation.
 func (r *runner) run(s device.Stream) error {
 	if r.graph != nil {
 		return r.graph.Launch(s)
@@ -230,7 +229,6 @@ type outcome struct {
 	SMs          int // of the GPU
 }
 
-// gather combines the outcomes of all ranks.
 func (m *measurement) gather(ctx context.Context, g *geometry, inPlace bool, ops, runs int, mine []outcome) ([]Row,
 	error) {
 	ranks, err := bootstrap.GatherJSON(ctx, m.all, "results", mine)

@@ -47,13 +47,10 @@ func (k Kind) is(list ...collective.Collective) bool { return slices.Contains(li
 // hasCounts reports whether every pair of ranks may have another count.
 func (k Kind) hasCounts() bool { return k.is(collective.AllToAllV, collective.AllToAllVDevice) }
 
-// HasOp reports whether the kind reduces.
 func (k Kind) HasOp() bool { return k.Collective.Shape().Reduces }
 
-// HasRoot reports whether the kind has a root.
 func (k Kind) HasRoot() bool { return k.Collective.Shape().FromRoot || k.Collective.Shape().ToRoot }
 
-// HasInPlace reports whether the kind has an in-place form.
 func (k Kind) HasInPlace() bool {
 	return !k.Ring && k.Collective != collective.AllToAll && !k.hasCounts()
 }

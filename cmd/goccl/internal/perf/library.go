@@ -104,7 +104,6 @@ func (l *ours) Name() string {
 
 func (l *ours) Version() string { return buildinfo.Read().Version }
 
-// Open joins a goccl communicator.
 func (l *ours) Open(ctx context.Context, peers Peers, dev device.Device) (Communicator, error) {
 	boot, ok := peers.(bootstrap.Bootstrap)
 	if !ok {

@@ -273,7 +273,6 @@ func NewProgress(f *os.File) *Progress {
 	return &Progress{f: f, width: max(width, 20)}
 }
 
-// Show replaces the line.
 func (p *Progress) Show(what string) {
 	now := time.Now()
 	if p == nil || now.Sub(p.last) < 100*time.Millisecond {
