@@ -86,14 +86,14 @@ vet: ## go vet, which lint does as well
 	$(GO) vet $(PACKAGES)
 
 lint: $(LINT) ## every linter of .golangci.yaml, by tools/lint; sentences of comments, by tools/lint/prose
-	$(ALONE) test -vet=off ./...
+	GOGC=300; export GOGC; $(ALONE) test -vet=off ./...
 	$(ALONE) run ./prose ../..
 	$(SHARED) GOGC=300 GOMEMLIMIT=3GiB $(LINT) $(PACKAGES) # collections of garbage are a quarter of its time
 
 # go build would link every program as well, each time.
 build: $(LINT) ## compile every package with cgo, and check the types of all without
 	$(GOPIE) list -export $(RARELY) $(PACKAGES) >/dev/null
-	$(TOOLS)/bin/nocgo $(PACKAGES)
+	GOGC=300 $(TOOLS)/bin/nocgo $(PACKAGES)
 
 kernels-check: ## compare the committed kernels with their sources; GOCCL_FULL=1: rebuild all architectures
 	@if [ -d tools/kernels ]; then set -x; $(GOPIE) run ./tools/kernels -check; fi
