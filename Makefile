@@ -86,20 +86,21 @@ vet: ## go vet, which lint does as well
 	$(GO) vet $(PACKAGES)
 
 lint: $(LINT) ## every linter of .golangci.yaml, by tools/lint; sentences of comments, by tools/lint/prose
-	$(ALONE) test -vet=off ./...
+	GOGC=300; export GOGC; $(ALONE) test -vet=off ./...
 	$(ALONE) run ./prose ../..
 	$(SHARED) GOGC=300 GOMEMLIMIT=3GiB $(LINT) $(PACKAGES) # collections of garbage are a quarter of its time
 
 # go build would link every program as well, each time.
 build: $(LINT) ## compile every package with cgo, and check the types of all without
 	$(GOPIE) list -export $(RARELY) $(PACKAGES) >/dev/null
-	$(TOOLS)/bin/nocgo $(PACKAGES)
+	GOGC=300 $(TOOLS)/bin/nocgo $(PACKAGES)
 
 kernels-check: ## compare the committed kernels with their sources; GOCCL_FULL=1: rebuild all architectures
 	@if [ -d tools/kernels ]; then set -x; $(GOPIE) run ./tools/kernels -check; fi
 
-# A program of the race detector sleeps for a second before it exits: each rank of a job is one.
-race: export GORACE ?= atexit_sleep_ms=10
+# A program of the race detector sleeps for a second before it exits: each rank of a job is one. And it maps the shadow
+# of each new buffer of 64 KiB or more anew, whose pages then fault one by one: clearing takes a fifth of that time.
+race: export GORACE ?= atexit_sleep_ms=10 clear_shadow_mmap_threshold=67108864
 race: ## the tests of the concurrent packages under the race detector
 	$(GO) $(GOTEST) -race $(UNRACED) -short -parallel 4 $(RACE_PACKAGES)
 

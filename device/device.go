@@ -10,6 +10,7 @@
 package device
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -65,6 +66,17 @@ func Bytes(p Ptr, n int64) []byte {
 func BytesOf[T ~int8 | ~uint8 | ~uint16 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64](v []T) []byte {
 	var one T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(one)))
+}
+
+// Fill writes n bytes of value, in pieces: a buffer as large as its target would be new memory in each call.
+func Fill(d Device, dst Ptr, value byte, n int64) error {
+	piece := bytes.Repeat([]byte{value}, int(min(n, 1<<18)))
+	for at := int64(0); at < n; at += int64(len(piece)) {
+		if err := d.CopyIn(dst.Add(at), piece[:min(n-at, int64(len(piece)))]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Errors that every device returns. They are wrapped with the operation, the place and the remedy.

@@ -17,6 +17,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/test/mockcuda"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 func copyEngines(t *testing.T, n int) []*Engine {
@@ -352,7 +353,7 @@ func TestCopyEnginesAllocateNothing(t *testing.T) {
 	engines, mem := windowed(t, 2, 4*copyFrom)
 	e := engines[0]
 	r := []collective.Request{moves(e, collective.AllToAll, memory(t, e, 4*copyFrom), mem[0], copyFrom, newStream(t, e))}
-	if n := testing.AllocsPerRun(20, func() { must(t, e.Enqueue(1, r)) }); n != 0 {
+	if n := testutil.Allocations(func() { must(t, e.Enqueue(1, r)) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

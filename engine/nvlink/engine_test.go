@@ -14,6 +14,7 @@ import (
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/internal/abort"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 // The kernel and its shape follow from type, operator, ranks, alignment and size.
@@ -89,7 +90,7 @@ func TestEnqueueAllocatesNothing(t *testing.T) {
 	for name, reqs := range hotPaths(t, engines[1]) {
 		e := engines[1]
 		must(t, e.Enqueue(1, reqs))
-		if n := testing.AllocsPerRun(100, func() { must(t, e.Enqueue(1, reqs)) }); n != 0 {
+		if n := testutil.Allocations(func() { must(t, e.Enqueue(1, reqs)) }); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/test/mockcuda"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 const tokenRoom = 5 << 20 // of a buffer of mover
@@ -257,7 +258,7 @@ func TestTokensAllocateNothing(t *testing.T) {
 		req, _, _ := m.request(&x, 0)
 		req.Stream = m.streams[0][0]
 		reqs := []collective.Request{req}
-		if n := testing.AllocsPerRun(20, func() { must(t, m.engines[0].Enqueue(1, reqs)) }); n != 0 {
+		if n := testutil.Allocations(func() { must(t, m.engines[0].Enqueue(1, reqs)) }); n != 0 {
 			t.Errorf("%+v: %v allocations", x, n)
 		}
 	}

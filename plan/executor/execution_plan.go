@@ -251,7 +251,7 @@ func (x *ExecutionPlan) Poison(ctx context.Context, message uint64, with byte) e
 		return err
 	}
 	if at, n := x.engine.ownScratch(); n > 0 {
-		if err := x.e.cfg.Device.CopyIn(at, bytes.Repeat([]byte{with}, int(n))); err != nil {
+		if err := device.Fill(x.e.cfg.Device, at, with, n); err != nil {
 			return err
 		}
 	}

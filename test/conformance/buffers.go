@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -27,7 +26,7 @@ func newBuffers(dev device.Device, send, recv, shift int64, inPlace *int64) (*bu
 			return 0, err
 		}
 		b.mem = append(b.mem, m)
-		return m.Ptr().Add(guard + shift), poisonAll(dev, m.Ptr(), n+2*guard+shift)
+		return m.Ptr().Add(guard + shift), device.Fill(dev, m.Ptr(), poison, n+2*guard+shift)
 	}
 	var err error
 	switch {
@@ -48,18 +47,6 @@ func newBuffers(dev device.Device, send, recv, shift int64, inPlace *int64) (*bu
 		return nil, errors.Join(err, b.close())
 	}
 	return b, nil
-}
-
-// poisoned is what poisonAll writes at a time.
-var poisoned = bytes.Repeat([]byte{poison}, 1<<18)
-
-func poisonAll(dev device.Device, p device.Ptr, n int64) error {
-	for at := int64(0); at < n; at += int64(len(poisoned)) {
-		if err := dev.CopyIn(p.Add(at), poisoned[:min(n-at, int64(len(poisoned)))]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (b *buffers) fill(input []byte) error {

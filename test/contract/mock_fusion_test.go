@@ -11,6 +11,7 @@ import (
 	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/test/commtest"
 	"github.com/goccl/goccl/test/mockcuda"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 // fusedOnMock makes four ranks and their fusions.
@@ -141,7 +142,7 @@ func TestOnMockFusedAllocations(t *testing.T) {
 	s, p := commtest.MockStream(t, comms[0]), commtest.Scratch(t, comms[0])
 	r := goccl.FusedRequest{Tokens: 2, Hidden: 1024, Type: datatype.Bfloat16, Input: p, Norm: p, Algorithm: "one_shot",
 		Stream: s}
-	if n := commtest.Allocations(func() {
+	if n := testutil.Allocations(func() {
 		if err := fusions[0].AllReduce(r); err != nil {
 			t.Fatal(err)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/goccl/goccl/job/bootstrap"
 	"github.com/goccl/goccl/test/commtest"
 	"github.com/goccl/goccl/test/mockcuda"
+	"github.com/goccl/goccl/test/testutil"
 )
 
 func TestMock(t *testing.T) { commtest.RunOnMock(t) }
@@ -43,7 +44,7 @@ func TestOnMockAllocations(t *testing.T) {
 		if err := call(); err != nil {
 			t.Fatal(name, err)
 		}
-		if n := commtest.Allocations(func() {
+		if n := testutil.Allocations(func() {
 			if err := call(); err != nil {
 				t.Fatal(name, err)
 			}
@@ -62,7 +63,7 @@ func TestOnMockGroupAllocations(t *testing.T) {
 			Type: datatype.Int8, Stream: s}}
 	}
 	calls := []goccl.Call{call(a, 16), call(b, 32), call(a, 48), call(b, 64)}
-	if n := commtest.Allocations(func() {
+	if n := testutil.Allocations(func() {
 		if err := goccl.Submit(calls); err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package planrun
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -81,15 +80,6 @@ func (in *inputs) at(rank int, off, n int64) []byte {
 	return in.ranks[rank][off : off+n]
 }
 
-// whole returns the first n bytes of a rank's input.
-func (in *inputs) whole(rank int, n int64) []byte {
-	out := make([]byte, n)
-	for off := int64(0); off < n; {
-		off += int64(copy(out[off:], in.at(rank, off, in.piece(n-off))))
-	}
-	return out
-}
-
 // fresh runs rounds of two back-to-back executions with separate buffers. Each round has new data and begins with junk
 // in scratch, so that data left by an earlier execution never equals what a later one must write.
 func fresh(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.Device, s device.Stream,
@@ -147,12 +137,19 @@ func fresh(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.
 // fill writes the input, and junk to the output.
 func (b *buffers) fill(rank int, data *inputs) error {
 	if b.hasOutput {
-		if err := b.write(b.recv, bytes.Repeat([]byte{poison}, int(b.out))); err != nil {
+		if err := device.Fill(b.dev, b.recv, poison, b.out); err != nil {
 			return err
 		}
 	}
-	if b.hasInput {
-		return b.write(b.send, data.whole(rank, b.in))
+	return b.fillInput(rank, data)
+}
+
+func (b *buffers) fillInput(rank int, data *inputs) error {
+	for at, n := int64(0), int64(0); b.hasInput && at < b.in; at += n {
+		n = data.piece(b.in - at)
+		if err := b.dev.CopyIn(b.send.Add(at), data.at(rank, at, n)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -102,10 +102,8 @@ func Rank(ctx context.Context, x *executor.ExecutionPlan, rank int, dev device.D
 		return 0, err
 	}
 	inputs := newInputs(p, l, c)
-	if b.hasInput {
-		if err := b.write(b.send, inputs.whole(rank, b.in)); err != nil {
-			return 0, err
-		}
+	if err := b.fillInput(rank, inputs); err != nil {
+		return 0, err
 	}
 	args := executor.Args{Send: b.send, Recv: b.recv, Message: c.Message, Type: c.Type, Op: c.Op, Scalar: factor(c.Type),
 		Stream: s}
@@ -234,8 +232,8 @@ func newBuffers(p *plan.Plan, l *plan.Layout, rank int, dev device.Device, c Cas
 
 func (b *buffers) alloc(n, shift int64, heap bool) (device.Ptr, error) {
 	total := n + 2*guard + shift
-	fill := bytes.Repeat([]byte{poison}, int(total))
 	if heap {
+		fill := bytes.Repeat([]byte{poison}, int(total))
 		b.heap = append(b.heap, fill)
 		base := uintptr(unsafe.Pointer(&fill[0]))
 		return device.Ptr(base).Add((16-int64(base%16))%16 + guard/2 + shift), nil
@@ -245,14 +243,7 @@ func (b *buffers) alloc(n, shift int64, heap bool) (device.Ptr, error) {
 		return 0, err
 	}
 	b.mem = append(b.mem, m)
-	return m.Ptr().Add(guard + shift), b.dev.CopyIn(m.Ptr(), fill)
-}
-
-func (b *buffers) write(p device.Ptr, data []byte) error {
-	if len(data) == 0 {
-		return nil
-	}
-	return b.dev.CopyIn(p, data)
+	return m.Ptr().Add(guard + shift), device.Fill(b.dev, m.Ptr(), poison, total)
 }
 
 func (b *buffers) read(p device.Ptr, n int64) ([]byte, error) {
@@ -271,7 +262,7 @@ func (b *buffers) check(p *plan.Plan, l *plan.Layout, rank int, inputs *inputs, 
 			return err
 		}
 		if p.Collective == plan.Reduce && rank != p.Root && !c.InPlace &&
-			!bytes.Equal(got, bytes.Repeat([]byte{poison}, len(got))) {
+			bytes.Count(got, []byte{poison}) != len(got) {
 			return fmt.Errorf("rank %d: output was written, on a rank that is not the root", rank)
 		}
 		d := Definition{Type: c.Type, Op: Operator(p, c.Op), Scalar: factor(c.Type),
@@ -284,13 +275,13 @@ func (b *buffers) check(p *plan.Plan, l *plan.Layout, rank int, inputs *inputs, 
 		return nil
 	}
 	if b.hasInput {
-		got, err := b.read(b.send, b.in)
-		if err != nil {
-			return err
-		}
 		for at, n := int64(0), int64(0); at < b.in; at += n {
 			n = inputs.piece(b.in - at)
-			if !bytes.Equal(got[at:at+n], inputs.at(rank, at, n)) {
+			got, err := b.read(b.send.Add(at), n)
+			if err != nil {
+				return err
+			}
+			if !bytes.Equal(got, inputs.at(rank, at, n)) {
 				return fmt.Errorf("rank %d: the input was changed", rank)
 			}
 		}

@@ -1,4 +1,4 @@
-package commtest
+package testutil
 
 import "testing"
 
