@@ -40,27 +40,16 @@ inline void releaseAll(Clocks& c) {
 }
 inline void acquireAll(Clocks& c) {
   c.own.acquire();
-  for (uint32_t s = 0; s < spaces; ++s) learn(s, c.view[s]);
+  for (uint32_t s = 0; s < spaces; ++s) member->view[s].acquire(c.view[s]);
 }
 
-// meet passes views on where a block or a warp meets. Views without news are left out: the cost of each grows with the
-// number of all threads. What a warp learns is news for its block. What a block learns, its warps have learnt as well.
+// meet passes views on where a block or a warp meets.
 inline void meet(::Group& group, bool after) {
   if (member == nullptr) return;
   const bool warp = &group == currentWarp;
-  const uint32_t number = member->meetings[warp] + 1;
-  Meeting& m = block->meetings[warp ? 1 + threadIdx.x / warpSize : 0][number & 1];
-  for (uint32_t s = 0; s < spaces; ++s) {
-    bool& news = member->news[warp][s];
-    if (!after && news) {
-      member->view[s].release(m.view[s]);
-      m.told[s].store(number, std::memory_order_relaxed);
-      news = false;
-    } else if (after && m.told[s].load(std::memory_order_relaxed) == number) {
-      member->view[s].acquire(m.view[s]);
-      if (warp) member->news[0][s] = true;
-    }
-  }
+  Clocks& c = block->meetings[warp ? 1 + threadIdx.x / warpSize : 0][member->meetings[warp] & 1];
+  for (uint32_t s = 0; s < spaces; ++s)
+    after ? member->view[s].acquire(c.view[s]) : member->view[s].release(c.view[s]);
   member->meetings[warp] += after;
 }
 
@@ -191,7 +180,7 @@ inline void wait(uint32_t most, bool sources) {
       if (done) {
         for (size_t g = 0; g < over; ++g) {
           (sources ? i.groups[g].read : i.groups[g].ended).acquire();
-          if (!sources) learn(global, i.groups[g].ended);
+          if (!sources) member->view[global].acquire(i.groups[g].ended);
           i.groups[g].readSeen = true;
         }
         if (!sources) i.groups.erase(i.groups.begin(), i.groups.begin() + static_cast<long>(over));

@@ -73,15 +73,8 @@ struct Issuer {
 // Member is a thread of a block. Its fibers serve it in all launches.
 struct Member {
   Fiber view[spaces];
-  bool news[2][spaces] = {};  // for the block, for its warp: the view has changed since they last met
   Issuer* issuer = nullptr;
   uint32_t meetings[2] = {};  // of the block, of its warp
-};
-
-// Meeting carries views through every second meeting of a block or warp. Its other one carries them through the rest.
-struct Meeting {
-  Clock view[spaces];
-  std::atomic<uint32_t> told[spaces] = {};  // the number of the last meeting with news
 };
 
 struct Block {
@@ -91,7 +84,7 @@ struct Block {
   uint32_t moving = 0;          // copies that have yet to read or write shared memory
   std::vector<Issuer> issuers;  // of all launches
   uint32_t issuing = 0;
-  Meeting meetings[17][2];  // of the block, of its warps
+  Clocks meetings[17][2];  // of the block, of its warps
 };
 
 inline void meet(::Group& group, bool after);
@@ -162,17 +155,11 @@ struct Patience {
   }
 };
 
-// learn adds what a clock knows to the thread's view of a space.
-inline void learn(uint32_t s, Clock& c) {
-  member->view[s].acquire(c);
-  member->news[0][s] = member->news[1][s] = true;
-}
-
 // fence is fence.proxy.async for a space.
 inline void fence(Space s) {
   Clock now;
   now.release();
-  learn(s, now);
+  member->view[s].acquire(now);
 }
 
 // barrierAt is what a word stands for. Its look at the word races with an init or inval that is not ordered with it.
@@ -277,10 +264,7 @@ inline void Device::run(uint32_t blocks, uint32_t threads, Kernel kernel) {
       Lock l(mutex);
       member->issuer = nullptr, member->meetings[0] = member->meetings[1] = 0;
     }
-    for (uint32_t s = 0; s < spaces; ++s) {
-      fence(static_cast<Space>(s));
-      member->news[0][s] = member->news[1][s] = false;  // all threads know what came before the launch
-    }
+    for (uint32_t s = 0; s < spaces; ++s) fence(static_cast<Space>(s));
     kernel();
     Lock l(mutex);
     if (Issuer* i = member->issuer) {

@@ -39,20 +39,17 @@ constexpr uint32_t warpSize = GOCCL_WARP;
 
 // Barrier is where threads meet. It orders its own threads and no others: std::barrier would not do, because libstdc++
 // waits through a table that all barriers share, which ThreadSanitizer would take for order between blocks. It does not
-// see the futex that this one waits by. The cost of an acquire grows with the number of all threads: a meeting has one
-// acquire a thread, and polls are relaxed.
+// see the futex that this one waits by.
 struct Barrier {
   void meet(uint32_t size) {
-    const uint32_t mine = generation.load(std::memory_order_relaxed);
-    if (arrived.fetch_add(1, std::memory_order_release) + 1 == size) {
-      arrived.load(std::memory_order_acquire);
+    const uint32_t mine = generation.load(std::memory_order_acquire);
+    if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == size) {
       arrived.store(0, std::memory_order_relaxed);
       generation.store(mine + 1, std::memory_order_release);
       syscall(SYS_futex, reinterpret_cast<uint32_t*>(&generation), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
     } else {
-      while (generation.load(std::memory_order_relaxed) == mine)
+      while (generation.load(std::memory_order_acquire) == mine)
         syscall(SYS_futex, reinterpret_cast<uint32_t*>(&generation), FUTEX_WAIT_PRIVATE, mine, nullptr, nullptr, 0);
-      generation.load(std::memory_order_acquire);
     }
   }
 
