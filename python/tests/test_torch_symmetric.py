@@ -111,6 +111,7 @@ def _refusals(rank, n, uid, cache):
         memory.put_signal(n)
     with pytest.raises(RuntimeError, match="has waited 50 ms for rank"):
         memory.wait_signal(1 - rank, timeout_ms=50)
+    dist.barrier()
     if rank == 0:
         memory.put_signal(1)
         with pytest.raises(RuntimeError, match="has waited 50 ms for rank 1"):
