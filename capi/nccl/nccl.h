@@ -61,8 +61,16 @@ typedef struct ncclWindow_vidmem *ncclWindow_t;
 typedef struct { char internal[NCCL_UNIQUE_ID_BYTES]; } ncclUniqueId;
 
 typedef enum {
-	ncclSuccess = 0, ncclUnhandledCudaError = 1, ncclSystemError = 2, ncclInternalError = 3, ncclInvalidArgument = 4,
-	ncclInvalidUsage = 5, ncclRemoteError = 6, ncclInProgress = 7, ncclTimeout = 8, ncclNumResults = 9
+	ncclSuccess = 0,
+	ncclUnhandledCudaError = 1,
+	ncclSystemError = 2,
+	ncclInternalError = 3,
+	ncclInvalidArgument = 4,
+	ncclInvalidUsage = 5,
+	ncclRemoteError = 6,
+	ncclInProgress = 7,
+	ncclTimeout = 8,
+	ncclNumResults = 9
 } ncclResult_t;
 
 typedef enum {
@@ -73,18 +81,33 @@ typedef enum {
 } ncclDataType_t;
 
 typedef enum {
-	ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg = 4, ncclNumOps = 5, ncclMaxRedOp = 0x7fffffff
+	ncclSum = 0,
+	ncclProd = 1,
+	ncclMax = 2,
+	ncclMin = 3,
+	ncclAvg = 4,
+	ncclNumOps = 5,
+	ncclMaxRedOp = 0x7fffffff
 } ncclRedOp_t;
 typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarResidence_t;
 typedef enum {
-	ncclStatGpuMemSuspend = 0, ncclStatGpuMemSuspended = 1, ncclStatGpuMemPersist = 2, ncclStatGpuMemTotal = 3
+	ncclStatGpuMemSuspend = 0,
+	ncclStatGpuMemSuspended = 1,
+	ncclStatGpuMemPersist = 2,
+	ncclStatGpuMemTotal = 3
 } ncclCommMemStat_t;
 typedef enum {
-	NCCL_GIN_TYPE_NONE = 0, NCCL_GIN_TYPE_PROXY = 2, NCCL_GIN_TYPE_GDAKI = 3, NCCL_GIN_TYPE_GPI = 4,
+	NCCL_GIN_TYPE_NONE = 0,
+	NCCL_GIN_TYPE_PROXY = 2,
+	NCCL_GIN_TYPE_GDAKI = 3,
+	NCCL_GIN_TYPE_GPI = 4,
 	NCCL_GIN_TYPE_EFA_GDA = 5
 } ncclGinType_t;
 typedef enum {
-	NCCL_GIN_CONNECTION_NONE, NCCL_GIN_CONNECTION_FULL, NCCL_GIN_CONNECTION_RAIL, NCCL_GIN_CONNECTION_CUSTOM_STRIDE
+	NCCL_GIN_CONNECTION_NONE,
+	NCCL_GIN_CONNECTION_FULL,
+	NCCL_GIN_CONNECTION_RAIL,
+	NCCL_GIN_CONNECTION_CUSTOM_STRIDE
 } ncclGinConnectionType_t;
 typedef enum { NCCL_CFT_TEAM_FLAT, NCCL_CFT_TEAM_HIER_MULTIMEM, NCCL_CFT_TEAM_HIER_LSA } ncclCftTeamMode_t;
 
