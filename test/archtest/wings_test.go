@@ -33,20 +33,33 @@ func TestWings(t *testing.T) {
 				t.Errorf("%s/README.md: %v", wing, err)
 			}
 		}
-		folders := []string{"."}
-		if named["internal/perf"] {
-			folders = []string{"internal"}
-		}
-		for _, folder := range folders {
-			entries, err := os.ReadDir(filepath.Join(top, wing, folder))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, e := range entries {
-				if name := path.Join(folder, e.Name()); e.IsDir() && e.Name() != "testdata" && !named[name] {
-					t.Errorf("%s/README.md does not name the folder %s", wing, name)
-				}
+		for folder := range folders(t, filepath.Join(top, wing), named) {
+			if !named[folder] {
+				t.Errorf("%s/README.md does not name the folder %s", wing, folder)
 			}
 		}
 	}
+}
+
+// folders are the folders of a wing: all of internal where the README does not name internal itself.
+func folders(t *testing.T, wing string, named map[string]bool) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	for _, pattern := range []string{"*", "internal/*"} {
+		paths, err := filepath.Glob(filepath.Join(wing, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range paths {
+			name := strings.TrimPrefix(p, wing+"/")
+			info, err := os.Stat(p)
+			if err == nil && info.IsDir() && path.Base(p) != "testdata" && named["internal"] != (path.Dir(name) == "internal") {
+				all[name] = true
+			}
+		}
+	}
+	if !named["internal"] {
+		delete(all, "internal")
+	}
+	return all
 }

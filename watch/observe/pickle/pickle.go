@@ -1,6 +1,6 @@
 // Package pickle reads Python pickles that hold data alone: None, bools, numbers, text, bytes, lists, tuples, sets and
-// dicts, of protocols 1 to 5. It runs nothing: an opcode that names a class or a function is
-// refused. Input is untrusted: memory is bounded by a multiple of its length, and depth by a constant.
+// dicts, of protocols 1 to 5. It runs nothing: an opcode that names a class or a function is refused. Input is
+// untrusted: memory is bounded by a multiple of its length, and depth by a constant.
 package pickle
 
 import (
