@@ -145,31 +145,24 @@ func putKernel(l *lesson, at device.Ptr, h primitive.MemoryChannelHandle, _ int)
 	}
 }
 
-// getKernel loads from the peer, between two handshakes: the first when the memory is ready, the second when it may
-// change again.
+// getKernel loads from the peer after a handshake: its memory is ready. It may change when the peer comes to the next
+// handshake.
 func getKernel(l *lesson, at device.Ptr, h primitive.MemoryChannelHandle, _ int) tutorial.Kernel {
 	return tutorial.Kernel{
 		Name: "tutorial_get", Blocks: blocks, Threads: threads, HostBlocks: 2,
 		Args: func(a *cuda.Args, status device.Ptr) { a.Ptr(at).Uint64(uint64(l.bytes)).Ptr(l.syncer).Ptr(status) },
 		Host: func(b *host.Block) primitive.Status {
-			shake := func() primitive.Status {
-				if b.Index != 0 {
-					return primitive.StatusOK
-				}
+			if b.Index == 0 {
 				h.Signal()
-				return h.Wait()
-			}
-			if s := shake(); s != primitive.StatusOK {
-				return s
+				if s := h.Wait(); s != primitive.StatusOK {
+					return s
+				}
 			}
 			if err := b.Barrier(); err != nil {
 				return tutorial.HostStatus(err)
 			}
 			h.Get(0, 0, l.bytes, b.Index, b.Count)
-			if err := b.Barrier(); err != nil {
-				return tutorial.HostStatus(err)
-			}
-			return shake()
+			return primitive.StatusOK
 		},
 	}
 }

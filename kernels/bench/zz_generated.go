@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "bench",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "a1eb2c5eddec6ddd35d4b4fcc3459b9d5eb4722d62186a46fda8c686818624d8",
+	Source:   "6a73b5f8392846f5f6fac17a457bd44ee2aa20b2a945bf882f6e34d43f4813df",
 	Kernels: []string{
 		"measure_all_to_all",
 		"measure_all_to_all_bulk",

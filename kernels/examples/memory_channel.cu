@@ -28,32 +28,19 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   }
 }
 
-// tutorial_get copies the peer's dst to src.
+// tutorial_get copies the peer's dst to src. The peer's memory may change once the peer has come to the next launch.
 //
-//   1. the leaders signal each other that their memory is ready;
-//   2. the grid meets, and every thread loads its share;
-//   3. the grid meets, and the leaders signal each other that the memory may change again.
+//   1. the leaders tell each other that their memory is ready. Its contents were written before this kernel began, so
+//      the signal publishes nothing;
+//   2. the grid meets, and every thread loads its share.
 extern "C" __global__ void __launch_bounds__(512, 1)
     tutorial_get(MemoryChannelHandle* channel, uint64_t bytes, DeviceSyncer* syncer, uint32_t* status) {
   MemoryChannelHandle ch = *channel;
-  Status s = statusOk;
   if (leader()) {
-    ch.signal();
-    s = ch.wait();
-    *status = s;
+    ch.relaxedSignal();
+    *status = ch.wait();
   }
-  Status met = syncer->sync(gridDim.x, ch.semaphore.abort);
-  if (met != statusOk || loadRelaxed<Scope::gpu>(status) != statusOk) return;
-  ch.get(0, bytes, gridThread(), gridThreads());
-  met = syncer->sync(gridDim.x, ch.semaphore.abort);
-  if (leader()) {
-    s = met;
-    if (s == statusOk) {
-      ch.signal();
-      s = ch.wait();
-    }
-    *status = s;
-  }
+  if (syncer->sync(gridDim.x, ch.semaphore.abort) == statusOk) ch.get(0, bytes, gridThread(), gridThreads());
 }
 
 // tutorial_packets sends src as packets of epoch flag to the peer's packet buffer and receives the peer's into dst. No

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "examples",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "38ebf877da66028cea20368386ed4afcfa8d2f9af9ed734265fe788b0c21a991",
+	Source:   "802b9646a905905212a278482ed4e140ae8b019ebde3faab3acdf5eb5e6a6d16",
 	Kernels: []string{
 		"tutorial_get",
 		"tutorial_init_mesh",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "b692545dd2cda96df42d763f77e082c07497bf85dc9ec885e2061f580cd47484",
+	Source:   "9346e32f59971624f0943170598758598d902af9f40da1ce5dbb91c384704931",
 	Kernels: []string{
 		"ncclDevKernel_goccl_execute_bfloat16",
 		"ncclDevKernel_goccl_execute_float16",

@@ -39,7 +39,7 @@ struct MemoryChannelHandle : BaseMemoryChannelHandle {
 
   // put copies src[originOffset, +bytes) to the peer's dst[targetOffset, +bytes).
   GOCCL_DEVICE void put(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t tid, uint32_t nthreads) {
-    copyBytes(dst + targetOffset, src + originOffset, bytes, tid, nthreads);
+    move(dst + targetOffset, src + originOffset, bytes, tid, nthreads);
   }
   GOCCL_DEVICE void put(uint64_t offset, uint64_t bytes, uint32_t tid, uint32_t nthreads) {
     put(offset, offset, bytes, tid, nthreads);
@@ -47,10 +47,19 @@ struct MemoryChannelHandle : BaseMemoryChannelHandle {
 
   // get copies the peer's dst[targetOffset, +bytes) to src[originOffset, +bytes).
   GOCCL_DEVICE void get(uint64_t targetOffset, uint64_t originOffset, uint64_t bytes, uint32_t tid, uint32_t nthreads) {
-    copyBytes(src + originOffset, dst + targetOffset, bytes, tid, nthreads);
+    move(src + originOffset, dst + targetOffset, bytes, tid, nthreads);
   }
   GOCCL_DEVICE void get(uint64_t offset, uint64_t bytes, uint32_t tid, uint32_t nthreads) {
     get(offset, offset, bytes, tid, nthreads);
+  }
+
+  // move has two loads of a thread in flight where there are not eight for each: without, the second load would come
+  // after the first store, and so wait for the first load.
+  static GOCCL_DEVICE void move(void* to, const void* from, uint64_t bytes, uint32_t tid, uint32_t nthreads) {
+    if (bytes / (8 * sizeof(uint4)) < nthreads)
+      copyBytes<2>(to, from, bytes, tid, nthreads);
+    else
+      copyBytes(to, from, bytes, tid, nthreads);
   }
 
   // putWithSignal is a put by one whole thread block followed by a signal that publishes it. Every thread of the block

@@ -59,7 +59,6 @@ int main() {
   FIELD(Trigger, semaphoreAndLap);
   SIZE(DeviceSyncer);
   FIELD(DeviceSyncer, arrived);
-  FIELD(DeviceSyncer, generation);
   FIELD(DeviceSyncer, failed);
   return 0;
 }
