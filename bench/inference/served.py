@@ -4,8 +4,9 @@
 Arms: vllm, as vLLM is without multicast: with FlashInfer installed, FlashInfer's fused all-reduce; custom, its custom
 all-reduce instead; nccl, neither; plugin, custom with goccl's plug-in; library, nccl with goccl's libnccl.so.2. Each is
 an engine with its processes. All engines stay up and take turns, and only one works at a time. The first one starts
-alone, so the others find its compiled kernels; starts may take two thirds of the time. A turn generates one token for
-each prompt of a batch, then N + 1: the difference is the time of N decode steps. Round 0 is not counted. FILE gets a
+alone, so the others find its compiled kernels; starts may take two thirds of the time. In a turn an
+engine generates one token for each prompt of a batch twice, the first time to come out of its idle state, and then
+N + 1: the difference is the time of N decode steps. Round 0 is not counted. FILE gets a
 line of JSON for every turn, and FILE.ARM.log an engine's output. vLLM and goccl must be installed.
 """
 
@@ -53,13 +54,13 @@ def serve(options):
         batch, seed = json.loads(line)
         draw, seconds = random.Random(seed), []
         prompts = [{"prompt_token_ids": draw.choices(range(3, VOCABULARY), k=PROMPT)} for _ in range(batch)]
-        for n in 1, options.steps + 1:
+        for n in 1, 1, options.steps + 1:
             sampling = SamplingParams(temperature=0, max_tokens=n, ignore_eos=True, detokenize=False)
             begin = time.perf_counter()
             texts = [list(o.outputs[0].token_ids) for o in engine.generate(prompts, sampling, use_tqdm=False)]
             seconds.append(time.perf_counter() - begin)
         assert [len(t) for t in texts] == [n] * batch
-        print(json.dumps({"seconds": seconds, "texts": texts}), file=replies)
+        print(json.dumps({"seconds": seconds[1:], "texts": texts}), file=replies)
 
 
 class Engine:
@@ -84,9 +85,12 @@ class Engine:
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(question)
             self.process.stdin.flush()
-        while time.monotonic() < end and self.process.poll() is None:
-            if select.select([self.replies], [], [], 1)[0]:
+        while self.process.poll() is None:
+            left = end - time.monotonic()
+            if select.select([self.replies], [], [], max(0, min(left, 1)))[0]:
                 return json.loads(self.replies.readline() or "null")
+            if left <= 0:
+                break
         return None
 
     def kill(self):
