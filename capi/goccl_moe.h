@@ -21,7 +21,7 @@ typedef struct goccl_moe_size { /* the same on all ranks; 0: a default */
 	int32_t packet_tokens;  /* ranks of up to that many tokens send packets; 0: 256, negative: none */
 	uint64_t bytes;         /* of the rows in a rank's memory; see goccl_moe_bytes */
 	uint32_t tokens;        /* of a rank in one operation, at most; 0: 16384 */
-	uint32_t blocks;        /* thread blocks of a kernel; 0: 16, and 64 for ranks of few tokens */
+	uint32_t blocks;        /* thread blocks of a kernel; 0: 16, and 96 for ranks of few tokens */
 } goccl_moe_size;
 
 enum { GOCCL_MOE_ROWS = 0, GOCCL_MOE_EXPERTS = 1, GOCCL_MOE_ZERO_COPY = 2 };

@@ -33,7 +33,7 @@ type Size struct {
 	Tokens int
 	// PacketTokens: ranks of up to that many tokens send packets; 0: 256, negative: no rank does.
 	PacketTokens int
-	// Blocks of a kernel on a GPU; 0: 16, and 64 for ranks of few tokens, which send packets.
+	// Blocks of a kernel on a GPU; 0: 16, and 96 for ranks of few tokens, which send packets.
 	Blocks int
 }
 
@@ -42,7 +42,7 @@ const (
 	DefaultTokens       = 16384
 	DefaultPacketTokens = 256
 	DefaultBlocks       = 16
-	DefaultPacketBlocks = 64
+	DefaultPacketBlocks = 96
 	maxBlocks           = 128
 )
 

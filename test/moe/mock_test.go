@@ -57,7 +57,7 @@ func TestOnMockWatch(t *testing.T) {
 	}
 }
 
-// The launches of a step: no copy, no wait of the host. A kernel that moves few rows has 64 blocks, or the number that
+// The launches of a step: no copy, no wait of the host. A kernel that moves few rows has 96 blocks, or the number that
 // the call wants.
 func TestOnMockLaunches(t *testing.T) {
 	all, comms := onMock(t)
@@ -88,7 +88,7 @@ func TestOnMockLaunches(t *testing.T) {
 			}
 			_, name, _ := strings.Cut(c.Kernel, "moe_")
 			kernels = append(kernels, name)
-			want := map[string]int{"notify": 4, "quantize": 1, "dispatch": 64, "combine_experts": 10}[name]
+			want := map[string]int{"notify": 4, "quantize": 1, "dispatch": 96, "combine_experts": 10}[name]
 			if int(c.Grid) != want {
 				t.Errorf("%s has %d blocks, not %d", name, c.Grid, want)
 			}
