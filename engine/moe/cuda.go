@@ -123,9 +123,10 @@ const (
 	fullSenders     = 9
 )
 
-// The share of the blocks of a dispatch in the layout ZeroCopy that take what rows have behind their elements. On one
-// H200, with the traffic of four ranks, two of 16 were enough for lists; with scales they were not, three of 24 were.
-const settlers, settlersOfScales = 1. / 8, 3. / 16
+// The share of the blocks of a dispatch in the layout ZeroCopy that take what rows have behind their elements, and the
+// number of senders that fill the links if no own rows are stored: more take longer. Measured as the constants above
+// (bench/results/2026-11-30-2xH200-adcea3da).
+const settlers, zeroCopySenders = 1. / 8, 7.7
 
 // shared returns the blocks of a kernel, and how many of them send.
 func (e *cudaEngine) shared(wanted int, packets bool, factor float64) (blocks, senders int) {
@@ -163,11 +164,8 @@ func (e *cudaEngine) dispatch(seq uint64, a *DispatchArgs) error {
 	row := e.row(r, kindDispatch)
 	blocks, senders := e.shared(a.Blocks, a.Tokens <= int(row.packets), dispatchSenders)
 	if a.Layout == ZeroCopy && a.Tokens > int(row.packets) {
-		share := settlers
-		if groups != 0 {
-			share = settlersOfScales
-		}
-		senders = blocks - max(1, int(math.Round(share*float64(blocks))))
+		fills := zeroCopySenders * float64(e.b.size) / float64(max(1, e.b.size-1))
+		senders = min(blocks-max(1, int(math.Round(settlers*float64(blocks)))), int(math.Round(fills)))
 	}
 	k := dispatchArgs{headArgs: e.head(&a.Handle, kindDispatch), row: row, x: uint64(a.X),
 		scales: uint64(a.Scales), xStride: uint64(r.data), scaleStride: uint64(groups) * 4, index: uint64(a.Index),

@@ -5,6 +5,7 @@
 //   <what>_ll_<type>                        any address, for ranks whose buffers have different alignments
 //   point_to_point_few_<access>             up to p2pFewMessages messages: small parameters launch faster
 //   all_to_all_v_device                     counts and displacements in device memory
+#define GOCCL_LATE_BLOCKS 0
 #include <collective/all_to_all_v.cuh>
 #include <collective/kernels.cuh>
 #include <collective/p2p.cuh>

@@ -17,10 +17,14 @@ namespace collective {
 // A launch with the attribute for it (cuda.LaunchOverlapPrevious) may take its place on the GPU before the launch ahead
 // of it has ended: as soon as that one calls overlapNext in all blocks. A large launch does so at its end, when no
 // thread waits for a peer any more: otherwise the next one would keep out kernels that peers wait for. A small launch
-// leaves room for such kernels, and calls it at its beginning; a launch of one block takes longer then.
+// leaves room for such kernels, and calls it at its beginning, except of up to GOCCL_LATE_BLOCKS blocks: Lamport
+// packets of one block take longer then, while packets with flags take 0.1 us less (packet.cu).
+#ifndef GOCCL_LATE_BLOCKS
+#define GOCCL_LATE_BLOCKS 1
+#endif
 GOCCL_DEVICE bool overlapsEarly() {
   constexpr uint32_t small = 20480;  // threads: a tenth of what an H100 holds
-  return gridDim.x > 1 && gridDim.x * blockDim.x <= small;
+  return gridDim.x > GOCCL_LATE_BLOCKS && gridDim.x * blockDim.x <= small;
 }
 GOCCL_DEVICE void overlapNext() {
 #if GOCCL_CUDA && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "direct",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "2dd35627e06480bdd7c9d993f914f5d9d5fde3c0e5a5f1972ea2359645d56add",
+	Source:   "a793c8af9ac70a817f9f6bdb46cbd2368a6726d36df9507d80cc1ebacf306ee6",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_direct_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_direct_float16",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "fused",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "fdffc9b65596c279f173a721ac80508d4c16579544a2e02e4866d2764583dcc1",
+	Source:   "672e6e07d03e7d49b95404ec5a51093bce36176155f38b95a3bb961f44b44a90",
 	Kernels: []string{
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g1",
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g2",

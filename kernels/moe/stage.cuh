@@ -14,7 +14,8 @@
 // Bulk copies belong to the asynchronous proxy. Its loads follow what a flag has published: acquire by some lane, the
 // warp's barrier, fence.proxy.async and load by lane 0. What lanes put into a slot is ordered before the stores by
 // their fence and the warp's barrier. A load into a slot follows the lanes' reads of it by the warp's barrier, and its
-// stores by the wait for their source. Stores are performed when lane 0 has waited for them; it releases the flag.
+// stores by the wait for their source. Stores are performed when lane 0 has waited for them. The warp's barrier and the
+// release of the flag follow, for what lanes have stored, too.
 #pragma once
 
 #include <goccl/bulk.cuh>
@@ -71,10 +72,9 @@ struct Stage {
           const bool apart = rows.split();
           uint8_t* const mine = placeOfLane(rows, item);
           store(slot, apart ? r.data : whole, mine, rows.places(item));
-          if (apart && r.bytes != r.data)
-            store(slot + r.data, (r.bytes - r.data + 15) & ~15u, mine == nullptr ? nullptr : rows.end(item, lane),
-                  rows.places(item));
           if (lane == 0) bulkCommit();
+          if (apart) storeEnds(slot + r.data, (r.bytes - r.data + 15) / 16,
+                               mine == nullptr ? nullptr : rows.end(item, lane), rows.places(item));
         });
   }
   template <class Rows>
@@ -169,6 +169,17 @@ struct Stage {
   template <class Rows>
   GOCCL_DEVICE uint8_t* placeOfLane(Rows& rows, const Item& item) const {
     return lane < rows.places(item) ? rows.place(item, lane) : nullptr;
+  }
+  // storeEnds stores the vectors behind a row by the lanes: a bulk copy takes as long for them as for a part of a row.
+  GOCCL_DEVICE void storeEnds(const uint8_t* end, uint32_t vectors, uint8_t* mine, uint32_t places) {
+    for (uint32_t i = lane; i - lane < vectors; i += 32) {
+      const uint4 v = i < vectors ? *reinterpret_cast<const uint4*>(end + 16 * i) : uint4{};
+#pragma unroll 1
+      for (uint32_t k = 0; k < places; ++k) {
+        uint8_t* to = shared(mine, k);
+        if (to != nullptr && i < vectors) storeVec(to + 16 * i, v);
+      }
+    }
   }
   // store stores a slot to the places of the lanes, in their order.
   GOCCL_DEVICE void store(const uint8_t* slot, uint32_t size, uint8_t* mine, uint32_t places) {

@@ -42,18 +42,18 @@ struct Item {
 };
 enum class Next : uint32_t { row, later, end, failed };
 
-// Turns are a warp's pieces of plain rows: piece after piece, and of each the sources in turn. Pieces are of `each`
-// tokens here.
+// Turns are a warp's pieces of plain rows. Pieces are of `each` tokens here. The order is piece after piece, and of each
+// the sources in turn; warps take them one by one, so the pieces that come last go to different warps.
 struct Turns {
   const Head& a;
   const Part part;
   const uint32_t each;
   uint32_t tokens = 0;  // lane s: of source s; 0 if it sends packets
   uint32_t base = 0;    // lane s: the rows of the sources before s
-  uint32_t most, piece, turn = 0, source = 0;
+  uint32_t most, item, piece = 0, source = 0;
 
   GOCCL_DEVICE Turns(const Head& head, Part mine, uint32_t packets, uint32_t tokensOfPiece = pieceTokens)
-      : a(head), part(mine), each(tokensOfPiece), piece(mine.at) {
+      : a(head), part(mine), each(tokensOfPiece), item(mine.at) {
     const uint32_t rows = laneOf() < a.nranks ? static_cast<uint32_t>(a.counts[laneOf()]) : 0;
     if (laneOf() < a.nranks) tokens = static_cast<uint32_t>(a.sourceTokens[laneOf()]);
     if (tokens <= packets) tokens = 0;
@@ -67,12 +67,15 @@ struct Turns {
   // next goes to the warp's next piece. The sources of a piece are at(1) to at(turns).
   template <class At>
   GOCCL_DEVICE bool next(uint32_t turns, At at) {
-    for (; piece < most; piece += part.of, turn = 0)
-      while (turn < turns)
-        if (source = at(++turn), first() < tokensOf()) return true;
+    for (; item < most * turns; item += part.of) {
+      piece = item / turns, source = at(item % turns + 1);
+      if (first() >= tokensOf()) continue;
+      item += part.of;
+      return true;
+    }
     return false;
   }
-  GOCCL_DEVICE void again() { piece = part.at, turn = 0; }
+  GOCCL_DEVICE void again() { item = part.at; }
 
   GOCCL_DEVICE uint32_t tokensOf() const { return __shfl_sync(allLanes, tokens, static_cast<int>(source)); }
   GOCCL_DEVICE uint32_t baseOf() const { return __shfl_sync(allLanes, base, static_cast<int>(source)); }

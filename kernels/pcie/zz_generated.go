@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "pcie",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "0f776f38708bffbb92ebd9cd54b0c420eaf332eb04d5bb8bc6f303fac028c238",
+	Source:   "eda3a0501fe7f1a74526c3ee731e20efe6d0f64e36322a46d848dffce7df0d34",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float64",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float8e4m3",
