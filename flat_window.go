@@ -85,7 +85,7 @@ type reaching interface {
 	AbortWord() device.Ptr
 	AbortBlock() device.Ptr
 	Atomics() bool  // atomic additions of kernels reach the memory of all ranks
-	Overlaps() bool // work of one rank may overlap, on a GPU of its own
+	Overlaps() bool // work of one rank may overlap: no other rank has its GPU
 }
 
 // Reaches reports whether kernels of every rank can address the memory of all ranks: the ranks are GPUs of one host

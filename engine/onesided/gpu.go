@@ -21,7 +21,8 @@ type (
 	putArgs struct {
 		_                           uint64 // the ticket
 		dst, src, bytes, word, sent uint64
-		abort, mark, copies, peer   uint64
+		abort, mark, copies         uint64
+		peer, _                     uint32
 	}
 	awaited struct {
 		word, used  uint64
@@ -47,13 +48,11 @@ const (
 	clusterBytes  = 4 << 20
 	besideBytes   = 2 << 20
 
-	// mostStreams is the number of streams with words in memory: their operations are counted there, and others marked
-	// by events; and copies beside kernels end there.
+	// mostStreams is the number of streams with words in memory. Other streams record events and have no side stream.
 	mostStreams = 64
 )
 
-// onGPU is Signals of a GPU. Its operations are kernels, and large copies by the copy engine. They are ordered by their
-// stream only.
+// onGPU is Signals of a GPU: kernels, and large copies by the copy engine, ordered by their stream only.
 type onGPU struct {
 	*counters
 	cfg       Config
@@ -97,9 +96,6 @@ func (g *onGPU) all() int64 { return int64(g.cfg.Size) * Slots }
 
 func (t Target) index() int64 { return int64(t.Peer)*Slots + int64(t.Slot) }
 
-// used is the word of the signals that this rank's waits have used up.
-func (g *onGPU) used(t Target) device.Ptr { return g.own.Ptr().Add((g.all() + t.index()) * 8) }
-
 // Put signals by a kernel, which copies what the copy engine does not. For large data:
 //
 //  1. Fork a side stream.
@@ -112,20 +108,19 @@ func (g *onGPU) used(t Target) device.Ptr { return g.own.Ptr().Add((g.all() + t.
 func (g *onGPU) Put(s device.Stream, dst, src device.Ptr, size int64, t Target) error {
 	return g.enqueue(s, func(s *cuda.Stream, x *onStream) error {
 		a := putArgs{dst: uint64(dst), src: uint64(src), bytes: uint64(size), word: uint64(g.toPeer(t)),
-			abort: uint64(g.cfg.AbortBlock), peer: uint64(t.Peer)}
+			abort: uint64(g.cfg.AbortBlock), peer: uint32(t.Peer)}
 		if !g.cfg.Atomics {
 			a.sent = uint64(g.own.Ptr().Add(2*g.all()*8 + t.index()*sentBytes))
 		}
-		if size <= blockBytes || size <= clusterBytes && g.dev.Properties().Clusters {
-			return g.launch(s, x, a)
+		if size > clusterBytes || size > blockBytes && !g.dev.Properties().Clusters {
+			if done, err := g.putBeside(s, x, a); done || err != nil {
+				return err
+			}
+			if err := s.Copy(dst, src, size); err != nil {
+				return err
+			}
+			a.bytes = 0
 		}
-		if done, err := g.putBeside(s, x, a); done || err != nil {
-			return err
-		}
-		if err := s.Copy(dst, src, size); err != nil {
-			return err
-		}
-		a.bytes = 0
 		return g.launch(s, x, a)
 	})
 }
@@ -157,23 +152,22 @@ func (g *onGPU) putBeside(s *cuda.Stream, x *onStream, a putArgs) (done bool, er
 		return false, err
 	}
 	status, _, err := side.CaptureStatus()
-	if err == nil {
-		err = side.Copy(device.Ptr(a.dst+besideBytes), device.Ptr(a.src+besideBytes), int64(a.bytes-besideBytes))
-	}
 	eager, signal := status == cuda.CaptureNone, a
+	err = errors.Join(err, side.Copy(device.Ptr(a.dst+besideBytes), device.Ptr(a.src+besideBytes),
+		int64(a.bytes-besideBytes)))
 	a.bytes, signal.bytes = besideBytes, 0
-	if !eager {
+	if eager {
+		x.copies++
+		a.mark, a.copies = uint64(x.mark), x.copies
+		err = errors.Join(err, side.WriteValue64(x.mark, x.copies))
+	} else {
 		a.word = 0
-	} else if err == nil {
-		if err = side.WriteValue64(x.mark, x.copies+1); err == nil {
-			x.copies++
-			a.mark, a.copies = uint64(x.mark), x.copies
-		}
 	}
 	if err == nil {
-		if err = g.launch(s, x, a); err == nil && eager {
-			return true, nil
-		}
+		err = g.launch(s, x, a)
+	}
+	if err == nil && eager {
+		return true, nil
 	}
 	if err = errors.Join(err, x.side.Join(s)); err == nil {
 		err = g.launch(s, x, signal)
@@ -187,7 +181,8 @@ func (g *onGPU) Wait(s device.Stream, waits []Wait) error {
 			n := min(len(waits), mostAwaited)
 			a := waitArgs{abort: uint64(g.cfg.AbortBlock), count: uint64(n)}
 			for i, w := range waits[:n] {
-				a.awaited[i] = awaited{uint64(g.fromPeer(w.Target)), uint64(g.used(w.Target)), uint32(w.Count), uint32(w.Peer)}
+				used := g.own.Ptr().Add((g.all() + w.index()) * 8)
+				a.awaited[i] = awaited{uint64(g.fromPeer(w.Target)), uint64(used), uint32(w.Count), uint32(w.Peer)}
 			}
 			cfg := cuda.Launch1D(1, (n+31)&^31, 0)
 			if err := s.LaunchInOrder(g.wait, &cfg, launcher.Raw(&a), x.order); err != nil {
@@ -238,28 +233,26 @@ func (g *onGPU) Drain(ctx context.Context) error {
 	}
 	g.mu.Unlock()
 	for _, x := range streams {
-		if err := x.order.Wait(ctx); err != nil {
-			return err
-		}
-		if err := g.copied(ctx, &x); err != nil {
+		if err := g.ended(ctx, &x); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// copied waits for the copies beside kernels: after an abort kernels do not.
-func (g *onGPU) copied(ctx context.Context, x *onStream) error {
-	for word := [8]byte{}; x.copies > 0; time.Sleep(time.Millisecond) {
-		err := g.dev.CopyOut(word[:], x.mark)
-		if err != nil || int64(binary.NativeEndian.Uint64(word[:])-x.copies) >= 0 {
+// ended waits for the operations of a stream, and for the copies beside kernels: after an abort kernels do not.
+func (g *onGPU) ended(ctx context.Context, x *onStream) error {
+	err := x.order.Wait(ctx)
+	for word := [8]byte{}; err == nil && x.copies > 0; time.Sleep(time.Millisecond) {
+		err = g.dev.CopyOut(word[:], x.mark)
+		if int64(binary.NativeEndian.Uint64(word[:])-x.copies) >= 0 {
 			return err
 		}
-		if err := context.Cause(ctx); err != nil {
-			return fmt.Errorf("a copy to a peer has not ended: %w", err)
+		if over := context.Cause(ctx); over != nil {
+			return errors.Join(err, fmt.Errorf("a copy to a peer has not ended: %w", over))
 		}
 	}
-	return nil
+	return err
 }
 
 func (g *onGPU) Close() error {

@@ -31,8 +31,7 @@ type Wait struct {
 
 // Signals is one rank's half. Any goroutine may enqueue. The caller checks peers, slots and counts.
 type Signals interface {
-	// Put copies size bytes from src to dst, which is in a peer's part of a flat window, and then signals the peer after
-	// the work before it on s. With no bytes it only signals.
+	// Put copies size bytes from src to dst in a peer's part of a flat window, and then signals the peer.
 	Put(s device.Stream, dst, src device.Ptr, size int64, t Target) error
 	// Wait makes later work on s wait.
 	Wait(s device.Stream, waits []Wait) error

@@ -32,7 +32,7 @@ struct PutArgs {
   AbortBlock* abort;
   const uint64_t* mark;  // reaches copies when the copy engine has copied the rest; null: there is no rest
   uint64_t copies;
-  uint64_t peer;
+  uint32_t peer;
 };
 
 struct Awaited {
@@ -72,8 +72,7 @@ GOCCL_DEVICE void put(const PutArgs& a) {
   meet();
   if (blockIdx.x != 0 || threadIdx.x != 0 || a.word == nullptr) return;
   const auto copied = [&] { return static_cast<int64_t>(loadAcquire<Scope::sys>(a.mark) - a.copies) >= 0; };
-  const uint32_t peer = static_cast<uint32_t>(a.peer);
-  if (a.mark != nullptr && waitUntil(copied, a.abort, a.mark, waitCopy, -1, peer) != statusOk) return;
+  if (a.mark != nullptr && waitUntil(copied, a.abort, a.mark, waitCopy, -1, a.peer) != statusOk) return;
   raise(a.word, a.sent);
 }
 

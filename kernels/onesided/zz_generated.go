@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "onesided",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "05b0329afd74035ce8584c400717072e255ce4a5dbc776977a4e0c68bf0cd6f9",
+	Source:   "5636b0cdd827b9b20851f64afad71d18fcda29876e18e5de6a4fc5e1f10a7876",
 	Kernels: []string{
 		"ncclDevKernel_goccl_put_signal",
 		"ncclDevKernel_goccl_wait_signal",

@@ -189,7 +189,7 @@ func TestOnMockSignalsUnordered(t *testing.T) {
 	}
 }
 
-// Large puts of each stream have a side stream, and numbers of their own. In a graph the side stream joins the kernel
+// Large puts of each stream have one side stream and their numbers count up. In a graph the side stream joins the kernel
 // beside it before another one signals.
 func TestOnMockPutsBeside(t *testing.T) {
 	const size = 8 << 20
