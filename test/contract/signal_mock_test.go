@@ -189,8 +189,8 @@ func TestOnMockSignalsUnordered(t *testing.T) {
 	}
 }
 
-// Large puts of each stream have one side stream and their numbers count up. In a graph the side stream joins the kernel
-// beside it before another one signals.
+// Large puts of each stream have one side stream, and their numbers count up. In a graph the side stream joins the
+// kernel beside it before another one signals.
 func TestOnMockPutsBeside(t *testing.T) {
 	const size = 8 << 20
 	c, windows, mem := putters(t, 2, size)
