@@ -84,7 +84,8 @@ type reaching interface {
 	Reaches() bool
 	AbortWord() device.Ptr
 	AbortBlock() device.Ptr
-	Atomics() bool // atomic additions of kernels reach the memory of all ranks
+	Atomics() bool  // atomic additions of kernels reach the memory of all ranks
+	Overlaps() bool // work of one rank may overlap: no other rank has its GPU
 }
 
 // Reaches reports whether kernels of every rank can address the memory of all ranks: the ranks are GPUs of one host

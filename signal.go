@@ -36,6 +36,7 @@ func (c *Comm) newSignals() (onesided.Signals, error) {
 			return nil, nil
 		}
 		cfg.AbortBlock, cfg.Atomics = e.AbortBlock(), e.Atomics()
+		cfg.Beside = cfg.Atomics && e.Overlaps()
 		return onesided.NewGPU(cfg)
 	}
 	const op = "wait signal"
@@ -77,7 +78,7 @@ func (c *Comm) PutSignal(w *FlatWindow, offset int64, src device.Ptr, size int64
 // Signal signals a peer, after the work before it on s.
 func (c *Comm) Signal(peer int, id SignalID, s device.Stream) error {
 	return c.oneSided("signal", s, []SignalWait{{peer, id, 1}}, func(x onesided.Signals, s device.Stream) error {
-		return x.Signal(s, onesided.Target{Peer: peer, Slot: id.slot()})
+		return x.Put(s, 0, 0, 0, onesided.Target{Peer: peer, Slot: id.slot()})
 	})
 }
 

@@ -66,10 +66,6 @@ func (o *Order) Enter(s *Stream) error {
 	return s.done("enter", s.d.gpu.ctx.Enter(s.raw, o.raw))
 }
 
-// Entered is a number of the stream of the latest Enter that no other stream of the process ever has, unlike a handle,
-// or 0 if that stream was captured or the driver does not number streams.
-func (o *Order) Entered() uint64 { return o.raw.Stream() }
-
 // Leave marks the end of o's work so far, on the stream of the latest Enter.
 func (o *Order) Leave(s *Stream) error {
 	return s.do("leave", func() error { return s.d.gpu.ctx.Leave(s.raw, o.raw) })

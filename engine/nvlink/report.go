@@ -41,10 +41,14 @@ func (e *Engine) report(status uint32, b *abort.Block) error {
 	}
 	err := &collective.Error{Comm: e.name, Op: e.latest.name().String(), Rank: e.rank, Peer: b.PeerRank(),
 		Seq: e.latest.seq.Load()}
-	if b.Op.Load() == abort.WaitSignal {
+	switch b.Op.Load() {
+	case abort.WaitSignal:
 		err.Op, err.Seq = "wait signal", 0
 		err.Err = fmt.Errorf("%w: a kernel waited %v for signals of rank %d", collective.ErrTimeout, e.timeout, err.Peer)
-	} else {
+	case abort.WaitCopy:
+		err.Op, err.Seq = "put signal", 0
+		err.Err = fmt.Errorf("%w: a kernel waited %v for the copy to rank %d", collective.ErrTimeout, e.timeout, err.Peer)
+	default:
 		err.Err = fmt.Errorf("%w: the GPU waited %v for data; the latest operation submitted here is the one named",
 			collective.ErrTimeout, e.timeout)
 	}

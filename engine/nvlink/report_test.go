@@ -30,3 +30,20 @@ func TestReportIsExplained(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A wait of a one-sided operation names the operation and its peer, without a number.
+func TestReportOfOneSided(t *testing.T) {
+	e := &Engine{rank: 1, names: []int{4, 5, 6}, timeout: time.Second}
+	e.latest.set(9, collective.AllReduce)
+	for op, want := range map[uint32]string{abort.WaitSignal: "wait signal", abort.WaitCopy: "put signal",
+		abort.WaitPacket: collective.AllReduce.String()} {
+		b := new(abort.Block)
+		b.Report(abort.Timeout, 2)
+		b.Op.Store(op)
+		err := fault.Of(e.report(abort.Timeout, b))
+		if err == nil || err.Op != want || err.Peer != 6 || (err.Seq == 0) != (op != abort.WaitPacket) ||
+			!errors.Is(err, collective.ErrTimeout) {
+			t.Errorf("%d: %v", op, err)
+		}
+	}
+}

@@ -21,7 +21,7 @@ type onHost struct {
 
 // NewHost makes the half of a rank on the host device.
 func NewHost(cfg Config) (Signals, error) {
-	c, err := newCounters(&cfg, 1, 0, func(device.Allocation) error { return nil }) // a new allocation is zero
+	c, err := newCounters(&cfg, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -42,13 +42,6 @@ func (h *onHost) launch(s device.Stream, op string, f func() error) error {
 func (h *onHost) Put(s device.Stream, dst, src device.Ptr, size int64, t Target) error {
 	return h.launch(s, "put signal", func() error {
 		copy(device.Bytes(dst, size), device.Bytes(src, size))
-		atomicAt(h.toPeer(t)).Add(1)
-		return nil
-	})
-}
-
-func (h *onHost) Signal(s device.Stream, t Target) error {
-	return h.launch(s, "signal", func() error {
 		atomicAt(h.toPeer(t)).Add(1)
 		return nil
 	})

@@ -31,10 +31,8 @@ type Wait struct {
 
 // Signals is one rank's half. Any goroutine may enqueue. The caller checks peers, slots and counts.
 type Signals interface {
-	// Put copies size bytes from src to dst, which is in a peer's part of a flat window, and then signals the peer.
+	// Put copies size bytes from src to dst in a peer's part of a flat window, and then signals the peer.
 	Put(s device.Stream, dst, src device.Ptr, size int64, t Target) error
-	// Signal signals a peer after the work before it on s.
-	Signal(s device.Stream, t Target) error
 	// Wait makes later work on s wait.
 	Wait(s device.Stream, waits []Wait) error
 	// Drain waits until the operations so far have ended, apart from those in graphs.
@@ -60,6 +58,8 @@ type Config struct {
 	AbortBlock device.Ptr
 	// Atomics: atomic additions of this GPU reach the memory of all peers.
 	Atomics bool
+	// Beside: the copy engine and kernels of this GPU copy at the same time, at most one rank on each GPU.
+	Beside bool
 }
 
 // counters are the words of all ranks.
@@ -69,21 +69,19 @@ type counters struct {
 	window *share.Window
 }
 
-// newCounters allocates and registers this rank's words, some for each counter, which the caller has zeroed by then.
-// extra bytes follow the words and belong to this rank alone.
-func newCounters(cfg *Config, words, extra int64, zero func(device.Allocation) error) (*counters, error) {
-	bytes := words * int64(cfg.Size) * Slots * 8
+// newCounters allocates and registers this rank's words, one for each counter. extra bytes follow the words and belong
+// to this rank alone. All are zero, like any new allocation.
+func newCounters(cfg *Config, extra int64) (*counters, error) {
+	bytes := int64(cfg.Size) * Slots * 8
 	own, err := cfg.Device.Alloc(bytes + extra)
 	if err != nil {
 		return nil, err
 	}
-	if err = zero(own); err == nil {
-		var w *share.Window
-		if w, err = cfg.Windows.Register(own.Ptr(), bytes); err == nil {
-			return &counters{cfg.Rank, own, w}, nil
-		}
+	w, err := cfg.Windows.Register(own.Ptr(), bytes)
+	if err != nil {
+		return nil, errors.Join(err, own.Close())
 	}
-	return nil, errors.Join(err, own.Close())
+	return &counters{cfg.Rank, own, w}, nil
 }
 
 // await waits until all ranks have registered their words.

@@ -45,6 +45,7 @@ const (
 	WaitSyncer
 	WaitBulk
 	WaitSignal // kernels/onesided/onesided.cuh
+	WaitCopy   // by the copy engine, likewise
 )
 
 // UnknownPeer is Block.Peer if the kernel does not know the peer.

@@ -125,7 +125,6 @@ enum {
 	R(cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void *, size_t, CUstream)) \
 	R(cuMemcpyDtoHAsync_v2, (void *, CUdeviceptr, size_t, CUstream)) \
 	R(cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream)) \
-	R(cuMemsetD32Async, (CUdeviceptr, unsigned, size_t, CUstream)) \
 	R(cuStreamCreateWithPriority, (CUstream *, unsigned, int)) \
 	R(cuStreamDestroy_v2, (CUstream)) \
 	R(cuStreamQuery, (CUstream)) \

@@ -16,9 +16,8 @@ type Order struct {
 	// Separate is nonzero if graphs are not ordered with other graphs or with work outside of graphs. 2: nor is work on
 	// several streams of one capture.
 	Separate uint64
-	_        [3]uint64 // fields of order.c, as below
-	now      uint64    // the number of the stream of the latest Enter, 0 if it is not known
-	current  uint64    // nonzero if that was captured
+	_        [4]uint64 // fields of order.c, as below
+	current  uint64    // nonzero if the stream of the latest Enter was captured
 	_        [orderRest]uint64
 }
 
@@ -28,15 +27,6 @@ const orderRest = 2 + 64*5
 // Blocks is the total that will have been added to Word when all work outside of graphs is done. Any goroutine may call
 // it.
 func (o *Order) Blocks() uint64 { return atomic.LoadUint64(&o.blocks) }
-
-// Stream is a number of the stream of the latest Enter that no other stream ever has, or 0 if that stream was captured
-// or its number is not known.
-func (o *Order) Stream() uint64 {
-	if o.current != 0 {
-		return 0
-	}
-	return o.now
-}
 
 // Captured reports whether the stream of the latest Enter was captured.
 func (o *Order) Captured() bool { return o.current != 0 }

@@ -53,13 +53,9 @@ func done(err error) (bool, error) {
 //
 //cu:queue (c Context) Copy(dst, src Ptr, n int64, s Stream) = cuMemcpyAsync(dst, src, n, s)
 
-// Memset8 enqueues n bytes of value; Memset32 n words.
+// Memset8 enqueues n bytes of value.
 //
 //cu:queue (c Context) Memset8(p Ptr, value byte, n int64, s Stream) = cuMemsetD8Async(p, value, n, s)
-
-// Memset32 enqueues n 32-bit words of value at p, which is 4-aligned.
-//
-//cu:queue (c Context) Memset32(p Ptr, value uint32, n int64, s Stream) = cuMemsetD32Async(p, value, n, s)
 
 // WriteValue64 enqueues a store of 8 bytes after all earlier work is visible to the system.
 //

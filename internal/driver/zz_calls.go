@@ -12,7 +12,6 @@ const (
 	opLeave
 	opCopy
 	opMemset8
-	opMemset32
 	opWriteValue64
 	opWaitValue64
 	opMemOps
@@ -113,16 +112,10 @@ func (c Context) Copy(dst Ptr, src Ptr, n int64, s Stream) error {
 	return call(opCopy, c, &a, nil, nil)
 }
 
-// Memset8 enqueues n bytes of value; Memset32 n words.
+// Memset8 enqueues n bytes of value.
 func (c Context) Memset8(p Ptr, value byte, n int64, s Stream) error {
 	a := args{uint64(p), uint64(value), uint64(n), uint64(s)}
 	return call(opMemset8, c, &a, nil, nil)
-}
-
-// Memset32 enqueues n 32-bit words of value at p, which is 4-aligned.
-func (c Context) Memset32(p Ptr, value uint32, n int64, s Stream) error {
-	a := args{uint64(p), uint64(value), uint64(n), uint64(s)}
-	return call(opMemset32, c, &a, nil, nil)
 }
 
 // WriteValue64 enqueues a store of 8 bytes after all earlier work is visible to the system.

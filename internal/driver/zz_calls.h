@@ -9,7 +9,6 @@ enum {
 	OP_Leave,
 	OP_Copy,
 	OP_Memset8,
-	OP_Memset32,
 	OP_WriteValue64,
 	OP_WaitValue64,
 	OP_MemOps,
@@ -86,7 +85,6 @@ static uint64_t run(uint32_t op, uint64_t *a, void *p, void *q) {
 	case OP_Leave: return goccl_order_leave(PTR(CUstream, a[0]), p);
 	case OP_Copy: TRY(cuMemcpyAsync, (CUdeviceptr)a[0], (CUdeviceptr)a[1], (size_t)a[2], PTR(CUstream, a[3])); return 0;
 	case OP_Memset8: TRY(cuMemsetD8Async, (CUdeviceptr)a[0], (unsigned char)a[1], (size_t)a[2], PTR(CUstream, a[3])); return 0;
-	case OP_Memset32: TRY(cuMemsetD32Async, (CUdeviceptr)a[0], (unsigned)a[1], (size_t)a[2], PTR(CUstream, a[3])); return 0;
 	case OP_WriteValue64: TRY(cuStreamWriteValue64_v2, PTR(CUstream, a[0]), (CUdeviceptr)a[1], (uint64_t)a[2], 0); return 0;
 	case OP_WaitValue64: TRY(cuStreamWaitValue64_v2, PTR(CUstream, a[0]), (CUdeviceptr)a[1], (uint64_t)a[2], GOCCL_WAIT_GEQ); return 0;
 	case OP_MemOps: TRY(cuStreamBatchMemOp_v2, PTR(CUstream, a[0]), (unsigned)a[1], p, 0); return 0;

@@ -1,10 +1,8 @@
 // Put with signal, and the wait for signals, over flat windows (docs/device-api.md).
 //
 // A signal is a counter at the receiver, one for each sender and id. Only one rank raises it, from any stream. The
-// counter is the sum of two words: kernels add to the one, and one stream of the sender, without a kernel, stores how
-// often it has signalled to the other. Neither word ever falls, so a sum of two loads is never ahead. The receiver
-// keeps how many of its signals earlier waits have used up, in its own memory, so that a captured wait awaits later
-// signals in each launch.
+// receiver keeps how many of its signals earlier waits have used up, in its own memory, so that a captured wait awaits
+// later signals in each launch.
 #pragma once
 
 #include <collective/ticket.cuh>
@@ -15,8 +13,8 @@
 namespace goccl {
 namespace onesided {
 
-// waitSignal is the WaitOp of a wait for signals. engine/onesided knows it.
-constexpr uint32_t waitSignal = 7;
+// The WaitOps of waits for signals and for the copy engine. internal/abort has them too.
+constexpr uint32_t waitSignal = 7, waitCopy = 8;
 
 // Sent is this rank's side of a counter at a peer to which only stores lead, as over PCIe.
 struct Sent {
@@ -29,8 +27,12 @@ struct PutArgs {
   uint8_t* dst;  // at the peer
   const uint8_t* src;
   uint64_t bytes;  // 0: a signal only
-  uint64_t* word;  // the peer's counter of this rank's signals
+  uint64_t* word;  // the peer's counter of this rank's signals; null: a copy only
   Sent* sent;      // null: atomic additions reach the peer
+  AbortBlock* abort;
+  const uint64_t* mark;  // reaches copies when the copy engine has copied the rest; null: there is no rest
+  uint64_t copies;
+  uint32_t peer;
 };
 
 struct Awaited {
@@ -46,7 +48,6 @@ struct WaitArgs {
   uint64_t* ticket;
   AbortBlock* abort;
   uint64_t count;
-  uint64_t stores;  // the distance of the two words of a counter, in words
   Awaited awaited[mostAwaited];
 };
 
@@ -63,12 +64,16 @@ GOCCL_DEVICE void raise(uint64_t* word, Sent* sent) {
   storeRelease<Scope::gpu>(&sent->stored, before + 1);
 }
 
-// put copies with one block, or with the blocks of one cluster. The release makes the bytes of all threads visible, and
-// what came before on the stream, to the wait that acquires the counter.
+// put copies with one block, or with the blocks of one cluster. The release makes the bytes of all threads visible, the
+// copy engine's bytes, which the mark follows, and what came before on the stream, to the wait that acquires the
+// counter. Without the mark there is no signal.
 GOCCL_DEVICE void put(const PutArgs& a) {
   copyBytes(a.dst, a.src, a.bytes, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x);
   meet();
-  if (blockIdx.x == 0 && threadIdx.x == 0) raise(a.word, a.sent);
+  if (blockIdx.x != 0 || threadIdx.x != 0 || a.word == nullptr) return;
+  const auto copied = [&] { return static_cast<int64_t>(loadAcquire<Scope::sys>(a.mark) - a.copies) >= 0; };
+  if (a.mark != nullptr && waitUntil(copied, a.abort, a.mark, waitCopy, -1, a.peer) != statusOk) return;
+  raise(a.word, a.sent);
 }
 
 // await waits with one thread for each counter. Waits of several streams for one counter each take their own signals:
@@ -77,8 +82,7 @@ GOCCL_DEVICE void await(const WaitArgs& a) {
   if (threadIdx.x >= a.count) return;
   const Awaited& w = a.awaited[threadIdx.x];
   const uint64_t until = fetchAddRelaxed<Scope::gpu>(w.used, uint64_t{w.count}) + w.count;
-  const auto came = [&] { return loadAcquire<Scope::sys>(w.word) + loadAcquire<Scope::sys>(w.word + a.stores); };
-  waitUntil([&] { return came() >= until; }, a.abort, w.word, waitSignal, -1, w.peer);
+  waitUntil([&] { return loadAcquire<Scope::sys>(w.word) >= until; }, a.abort, w.word, waitSignal, -1, w.peer);
 }
 
 }  // namespace onesided

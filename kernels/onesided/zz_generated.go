@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "onesided",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "588c91674aa203c4b832f6793561afc5f67045e25836c56b57b441f644ecb87d",
+	Source:   "034833189b95625ddbe5856318b4a53718c8cc7f032f3c3ea74567a69e357ab4",
 	Kernels: []string{
 		"ncclDevKernel_goccl_put_signal",
 		"ncclDevKernel_goccl_wait_signal",

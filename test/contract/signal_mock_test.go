@@ -2,6 +2,7 @@ package contract_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"slices"
@@ -36,44 +37,49 @@ func noted(t *testing.T, call func() error) (calls []mockcuda.Call) {
 	return calls
 }
 
-// TestOnMockSignals runs the kernels of a put by their parameters, since the mock driver runs none: the data and the
-// signal must be where the receiver's wait looks for them.
-func TestOnMockSignals(t *testing.T) {
-	const n, size, medium, large = 4, 16 << 20, 256 << 10, 8 << 20
-	comms := commtest.OnMock(t, n, nil)
-	mem := make([]device.Ptr, n)
-	for r, c := range comms {
-		a, err := c.Device().Alloc(size)
+// putters makes n ranks on the mock driver with windows of size bytes. The rest of each rank's memory is for sources.
+func putters(t *testing.T, n int, size int64) (c []*goccl.Comm, w []*goccl.FlatWindow, mem []device.Ptr) {
+	t.Helper()
+	c = commtest.OnMock(t, n, nil)
+	for _, c := range c {
+		a, err := c.Device().Alloc(2 * size)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = a.Close() })
-		mem[r] = a.Ptr()
+		mem = append(mem, a.Ptr())
 	}
-	windows, errs := flat(comms, func(r int) device.Ptr { return mem[r] }, func(int) int64 { return size })
+	w, errs := flat(c, func(r int) device.Ptr { return mem[r] }, func(int) int64 { return size })
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
+	return c, w, mem
+}
+
+// TestOnMockSignals runs the kernels of a put by their parameters, since the mock driver runs none: the data and the
+// signal must be where the receiver's wait looks for them.
+func TestOnMockSignals(t *testing.T) {
+	const n, size, medium, large = 4, 8<<20 + 4096, 256 << 10, 8 << 20
+	comms, windows, mem := putters(t, n, size)
 	id := goccl.SignalID{Context: 3, Index: 5}
 	from, to := comms[1], comms[2]
 	putting, waiting := commtest.MockStream(t, from), commtest.MockStream(t, to)
-	stored := uint64(0)
-	for round, length := range []int64{8, 1001, medium, large, 0, large} {
-		src := mem[1].Add(size / 2)
+	copies := uint64(0)
+	for round, length := range []int64{8, 1001, medium, large, 0, large + 13} {
+		src := mem[1].Add(size)
 		data := pattern(int(length), byte(round))
 		if err := from.Device().CopyIn(src, data); err != nil {
 			t.Fatal(err)
 		}
 		puts := noted(t, func() error { return from.PutSignal(windows[1], 100, src, length, 2, id, putting) })
-		switch {
-		case length == large:
-			stored++
-			runStore(t, puts, stored)
-		case len(puts) != 1 || length == medium != (puts[0].Grid > 1):
-			t.Fatalf("%d bytes: %v", length, puts)
-		default:
-			runPut(t, puts[0])
+		if length >= large {
+			copies++
+			puts = beside(t, puts, putting, copies)
 		}
+		if len(puts) != 1 || (length >= medium) != (puts[0].Grid > 1) {
+			t.Fatalf("%d bytes: %v", length, puts)
+		}
+		runPut(t, puts[0])
 		if got := device.Bytes(mem[2].Add(100), length); !bytes.Equal(got, data) {
 			t.Errorf("%d bytes did not arrive", length)
 		}
@@ -83,12 +89,11 @@ func TestOnMockSignals(t *testing.T) {
 		if len(waits) != 1 || !strings.Contains(waits[0].Kernel, "wait_signal") || waits[0].Block < 2 {
 			t.Fatalf("a wait: %v", waits)
 		}
-		apart := device.Ptr(binary.NativeEndian.Uint64(waits[0].Params[24:])) * 8
-		p := waits[0].Params[32:] // behind the ticket, the abort block, the number and the distance of the two words
-		if other := read(p, 0) + read(p, apart); other != 0 {
+		p := waits[0].Params[24:] // behind the ticket, the abort block and the number
+		if other := read(p); other != 0 {
 			t.Errorf("rank 3 has signalled %d times", other)
 		}
-		if came := read(p[24:], 0) + read(p[24:], apart); came != uint64(round+1) {
+		if came := read(p[24:]); came != uint64(round+1) {
 			t.Errorf("%d signals have come, want %d", came, round+1)
 		}
 	}
@@ -99,23 +104,38 @@ func pattern(n int, seed byte) []byte {
 	return bytes.Repeat([]byte{seed + 1, seed ^ 0x55, seed}, n/3+1)[:n]
 }
 
-// read is the word some bytes behind the address in b.
-func read(b []byte, behind device.Ptr) uint64 {
-	return binary.NativeEndian.Uint64(device.Bytes(device.Ptr(binary.NativeEndian.Uint64(b))+behind, 8))
+// read is the word at the address in b.
+func read(b []byte) uint64 {
+	return binary.NativeEndian.Uint64(device.Bytes(device.Ptr(binary.NativeEndian.Uint64(b)), 8))
 }
 
-// runStore expects a copy and then a store of the number of such signals, both of which the mock driver does.
-func runStore(t *testing.T, calls []mockcuda.Call, stored uint64) {
-	t.Helper()
-	for _, want := range []mockcuda.CallKind{mockcuda.Copy, mockcuda.WriteValue, mockcuda.RecordEvent} {
-		i := slices.IndexFunc(calls, func(c mockcuda.Call) bool {
-			return c.Kind != mockcuda.WaitValue && c.Kind != mockcuda.WaitEvent
-		})
-		if i < 0 || calls[i].Kind != want || want == mockcuda.WriteValue && calls[i].B != stored {
-			t.Fatalf("want %v of %d: %v", want, stored, calls)
-		}
-		calls = calls[i+1:]
+// kinds are the kinds of calls.
+func kinds(calls []mockcuda.Call) (all []mockcuda.CallKind) {
+	for _, c := range calls {
+		all = append(all, c.Kind)
 	}
+	return all
+}
+
+// beside expects a copy on a side stream of s, which the mock driver does, and its number as a mark. It returns the
+// launch, which comes last and on s.
+func beside(t *testing.T, calls []mockcuda.Call, s *cuda.Stream, copies uint64) []mockcuda.Call {
+	t.Helper()
+	if want := []mockcuda.CallKind{mockcuda.RecordEvent, mockcuda.WaitEvent, mockcuda.Copy, mockcuda.WriteValue,
+		mockcuda.Launch}; !slices.Equal(kinds(calls), want) {
+		t.Fatalf("%v, want %v", calls, want)
+	}
+	for i, c := range calls {
+		if on := c.Stream == s.Raw(); on != (i == 0 || i == 4) || i > 1 && i < 4 && c.Stream != calls[1].Stream {
+			t.Fatalf("%v on stream %#x", c.Kind, c.Stream)
+		}
+	}
+	p := calls[4].Params
+	if mark, n := binary.NativeEndian.Uint64(p[56:]), binary.NativeEndian.Uint64(p[64:]); mark != calls[3].A ||
+		n != calls[3].B || n != copies {
+		t.Fatalf("%d at %#x is awaited, %d is stored at %#x, want %d", n, mark, calls[3].B, calls[3].A, copies)
+	}
+	return calls[4:]
 }
 
 // runPut does what kernels/onesided/onesided.cuh does.
@@ -128,7 +148,13 @@ func runPut(t *testing.T, c mockcuda.Call) {
 	if sent := field(5); sent != 0 {
 		t.Errorf("signals over NVLink are stores, by %#x", sent)
 	}
+	if abort, peer := field(6), field(9); abort == 0 || peer != 2 {
+		t.Errorf("a put to rank %d that polls %#x", peer, abort)
+	}
 	copy(device.Bytes(field(1), int64(field(3))), device.Bytes(field(2), int64(field(3))))
+	if mark := field(7); mark != 0 && read(c.Params[56:]) < uint64(field(8)) {
+		t.Error("the signal has to wait for the copy engine")
+	}
 	word := device.Bytes(field(4), 8)
 	binary.NativeEndian.PutUint64(word, binary.NativeEndian.Uint64(word)+1)
 }
@@ -163,53 +189,91 @@ func TestOnMockSignalsUnordered(t *testing.T) {
 	}
 }
 
-// Only the first stream stores signals of a counter, and none that is captured: the others signal by a kernel.
-func TestOnMockStores(t *testing.T) {
+// Large puts of each stream have one side stream, and their numbers count up. In a graph the side stream joins the
+// kernel beside it before another one signals.
+func TestOnMockPutsBeside(t *testing.T) {
 	const size = 8 << 20
-	c := commtest.OnMock(t, 2, nil)
-	mem := make([]device.Ptr, 2)
-	for r := range mem {
-		a, err := c[r].Device().Alloc(2 * size)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = a.Close() })
-		mem[r] = a.Ptr()
-	}
-	windows, errs := flat(c, func(r int) device.Ptr { return mem[r] }, func(int) int64 { return 2 * size })
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-	first, second := commtest.MockStream(t, c[0]), commtest.MockStream(t, c[0])
-	put := func(s *cuda.Stream, index int) func() error {
+	c, windows, mem := putters(t, 2, size)
+	put := func(s *cuda.Stream) func() error {
 		return func() error {
-			return c[0].PutSignal(windows[0], 0, mem[0].Add(size), size, 1, goccl.SignalID{Index: index}, s)
+			return c[0].PutSignal(windows[0], 0, mem[0].Add(size), size, 1, goccl.SignalID{}, s)
 		}
 	}
-	kinds := func(calls []mockcuda.Call) (kinds []mockcuda.CallKind) {
-		for _, c := range calls {
-			if c.Kind != mockcuda.WaitEvent && c.Kind != mockcuda.WaitValue {
-				kinds = append(kinds, c.Kind)
+	streams := [2]*cuda.Stream{commtest.MockStream(t, c[0]), commtest.MockStream(t, c[0])}
+	sides := [2]uintptr{}
+	for round := range uint64(3) {
+		for i, s := range streams {
+			calls := noted(t, put(s))
+			beside(t, calls, s, round+1)
+			if side := calls[1].Stream; round == 0 {
+				sides[i] = side
+			} else if side != sides[i] {
+				t.Errorf("stream %d: another side stream", i)
 			}
 		}
-		return kinds
-	}
-	stored := []mockcuda.CallKind{mockcuda.Copy, mockcuda.WriteValue, mockcuda.RecordEvent}
-	for i, k := range []struct {
-		stream *cuda.Stream
-		index  int
-		want   []mockcuda.CallKind
-	}{{first, 0, stored}, {second, 0, []mockcuda.CallKind{mockcuda.Copy, mockcuda.Launch}}, {second, 1, stored},
-		{first, 0, stored}} {
-		if got := kinds(noted(t, put(k.stream, k.index))); !slices.Equal(got, k.want) {
-			t.Errorf("put %d: %v, want %v", i, got, k.want)
+		if sides[0] == sides[1] {
+			t.Fatal("two streams have one side stream")
+		}
+		var x *cuda.Exec
+		nodes := 0
+		calls := noted(t, func() (err error) {
+			x, nodes, err = commtest.CaptureNodes(streams[0], cuda.CaptureThreadLocal, put(streams[0]))
+			return err
+		})
+		if want := []mockcuda.CallKind{mockcuda.RecordEvent, mockcuda.WaitEvent, mockcuda.Copy, mockcuda.Launch,
+			mockcuda.RecordEvent, mockcuda.WaitEvent, mockcuda.Launch}; !slices.Equal(kinds(calls), want) || nodes != 3 {
+			t.Fatalf("a graph of a put: %d nodes, %v, want %v", nodes, calls, want)
+		}
+		word := func(i, at int) uint64 { return binary.NativeEndian.Uint64(calls[i].Params[at:]) }
+		if word(3, 32) != 0 || word(3, 56) != 0 || calls[3].Grid < 2 || word(6, 32) == 0 || word(6, 24) != 0 ||
+			word(6, 56) != 0 || word(3, 24)+calls[2].C != size {
+			t.Errorf("a graph: %v", calls)
+		}
+		if err := x.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
-	x, nodes, err := commtest.CaptureNodes(first, cuda.CaptureThreadLocal, put(first, 0))
-	if err != nil || nodes != 2 {
-		t.Errorf("a graph of a put has %d nodes, %v", nodes, err)
+}
+
+// Ranks that share a GPU copy on the caller's stream: kernels that wait would have too many queues to share.
+func TestOnMockPutsOfSharedGPU(t *testing.T) {
+	const size = 8 << 20
+	c, windows, mem := putters(t, 5, size) // on four GPUs
+	s := commtest.MockStream(t, c[0])
+	calls := noted(t, func() error {
+		return c[0].PutSignal(windows[0], 0, mem[0].Add(size), size, 1, goccl.SignalID{}, s)
+	})
+	if !slices.Equal(kinds(calls), []mockcuda.CallKind{mockcuda.Copy, mockcuda.Launch}) || calls[0].Stream != s.Raw() {
+		t.Errorf("a put: %v", calls)
 	}
-	if x != nil {
-		_ = x.Close()
+}
+
+// Drain waits for a copy whose kernel has ended without it, as after an abort: the mock driver's kernels never wait.
+func TestOnMockDrainWaitsForCopies(t *testing.T) {
+	const size = 8 << 20
+	c, windows, mem := putters(t, 2, size)
+	s, gate := commtest.MockStream(t, c[0]), commtest.Scratch(t, c[0])
+	put := func() error {
+		return c[0].PutSignal(windows[0], 0, mem[0].Add(size), size, 1, goccl.SignalID{}, s)
+	}
+	side, err := c[0].Device().(*cuda.Device).WrapStream(noted(t, put)[1].Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := pattern(size, 7)
+	if err := errors.Join(c[0].Device().CopyIn(mem[0].Add(size), data), side.(*cuda.Stream).WaitValue64(gate, 1),
+		put()); err != nil {
+		t.Fatal(err)
+	}
+	over, stop := context.WithCancel(context.Background())
+	stop()
+	if err := c[0].Drain(over); err == nil || !strings.Contains(err.Error(), "a copy to a peer has not ended") {
+		t.Errorf("before the copy: %v", err)
+	}
+	if err := errors.Join(c[0].Device().CopyIn(gate, []byte{1}), c[0].Drain(context.Background())); err != nil {
+		t.Error(err)
+	}
+	if !bytes.Equal(device.Bytes(mem[1].Add(4<<20), size/2), data[4<<20:]) {
+		t.Error("drained, and the copy has not ended")
 	}
 }

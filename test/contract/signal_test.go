@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/device"
+	"github.com/goccl/goccl/device/cuda"
 	"github.com/goccl/goccl/test/commtest"
 )
 
@@ -43,7 +44,7 @@ func TestPutSignal(t *testing.T) {
 			id, src := goccl.SignalID{Context: 1, Index: 2}, mem.Ptr().Add(most)
 			data, got := make([]byte, most), make([]byte, most)
 			for i := range rounds {
-				size := []int64{8, 1000, 65536, 70001, 1 << 20, 4<<20 - 7, most}[i%7]
+				size := []int64{8, 1000, 65536, 70001, 1 << 20, 4<<20 - 7, 5<<20 + 3, most}[i%8]
 				fill(data[:size], i*10+c.Rank())
 				if err := errors.Join(c.Device().CopyIn(src, data[:size]), c.PutSignal(w, most-size, src, size, to, id, s),
 					c.WaitSignal([]goccl.SignalWait{{Peer: from, ID: id, Count: 1}}, s),
@@ -83,6 +84,91 @@ func TestPutSignal(t *testing.T) {
 		case <-time.After(commtest.Soon):
 			t.Error("the wait does not end")
 		}
+	})
+}
+
+// Large puts of two streams at a time, at odd addresses, eager and in graphs that are launched again and again, arrive
+// before their signals. An abort ends a put whose stream waits in vain.
+func TestPutSignalOfStreams(t *testing.T) {
+	const streams, rounds, size, stride = 2, 24, 6<<20 + 5, 8 << 20
+	n, open := commtest.GPUs(t)
+	comms := commtest.New(t, n, open, func(_ int, cfg *goccl.Config) { cfg.OpTimeout = commtest.Soon })
+	each(t, comms, func(c *goccl.Comm) error {
+		mem, err := c.Device().Alloc(2 * streams * stride)
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = mem.Close() })
+		w, err := c.RegisterFlat(mem.Ptr(), streams*stride)
+		if err == nil {
+			err = w.Await()
+		}
+		from, to := (c.Rank()+n-1)%n, (c.Rank()+1)%n
+		var all [streams]*cuda.Stream
+		var graphs [streams]*cuda.Exec
+		at := func(i int) int64 { return int64(i)*stride + 3 }
+		src := func(i int) device.Ptr { return mem.Ptr().Add(streams*stride + at(i) + int64(i)) }
+		exchange := func(i int) error {
+			id := goccl.SignalID{Context: 2, Index: i}
+			return errors.Join(c.PutSignal(w, at(i), src(i), size, to, id, all[i]),
+				c.WaitSignal([]goccl.SignalWait{{Peer: from, ID: id, Count: 1}}, all[i]))
+		}
+		for i := range streams {
+			if err == nil {
+				all[i], err = commtest.GPUStream(c)
+			}
+			if err == nil {
+				s := all[i]
+				t.Cleanup(func() { _ = s.Close() })
+				graphs[i], err = commtest.Capture(s, cuda.CaptureThreadLocal, func() error { return exchange(i) })
+			}
+		}
+		if err != nil {
+			return err
+		}
+		data, got := make([]byte, size), make([]byte, size)
+		for round := range rounds {
+			for i, s := range all {
+				fill(data, round*100+i*10+c.Rank())
+				err := c.Device().CopyIn(src(i), data)
+				if round%3 == 1 {
+					err = errors.Join(err, graphs[i].Launch(s))
+				} else {
+					err = errors.Join(err, exchange(i))
+				}
+				if err != nil {
+					return err
+				}
+			}
+			for i, s := range all {
+				err := errors.Join(c.Synchronize(context.Background(), s), c.Device().CopyOut(got, mem.Ptr().Add(at(i))))
+				if fill(data, round*100+i*10+from); err != nil || !bytes.Equal(got, data) {
+					return fmt.Errorf("rank %d, round %d, stream %d: wrong bytes, %v", c.Rank(), round, i, err)
+				}
+			}
+			if err := errors.Join(c.Signal(from, goccl.SignalID{}, all[0]),
+				c.WaitSignal([]goccl.SignalWait{{Peer: to, Count: 1}}, all[0]),
+				c.Synchronize(context.Background(), all[0])); err != nil {
+				return err
+			}
+		}
+		for _, x := range graphs {
+			if err := x.Close(); err != nil {
+				return err
+			}
+		}
+		if c.Rank() != 0 {
+			return c.Finalize(context.Background())
+		}
+		err = errors.Join(c.WaitSignal([]goccl.SignalWait{{Peer: from, Count: 1}}, all[0]), exchange(0))
+		c.Abort(nil)
+		if err != nil {
+			return err
+		}
+		if err := c.Synchronize(context.Background(), all[0]); !errors.Is(err, goccl.ErrAborted) {
+			return fmt.Errorf("a put that was aborted: %v", err)
+		}
+		return c.Close()
 	})
 }
 

@@ -3,6 +3,7 @@
 package ncclabi
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -51,7 +52,8 @@ func TestRealLibrary(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = ctx.DestroyStream(streams[i]) }()
-		if err := ctx.Memset32(buf[i], math.Float32bits(float32(i+1)), count, streams[i]); err != nil {
+		data := bytes.Repeat(binary.NativeEndian.AppendUint32(nil, math.Float32bits(float32(i+1))), count)
+		if err := ctx.CopyIn(buf[i], data, streams[i]); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -65,7 +65,7 @@ static unsigned long long nextID = 1;
 
 // ---- objects
 
-enum kind { COPY, SET8, SET32, WRITE32, WRITE64, WAIT32, WAIT64, RECORD, WAITEVENT, KERNEL, EMPTY, GRAPH };
+enum kind { COPY, SET8, WRITE32, WRITE64, WAIT32, WAIT64, RECORD, WAITEVENT, KERNEL, EMPTY, GRAPH };
 struct mark { int done, refs; struct timespec at; }; // one record of an event: who waits for it waits for no later one
 struct op {
 	enum kind kind;

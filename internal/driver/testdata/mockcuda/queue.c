@@ -59,7 +59,6 @@ static void execute(const struct op *o, struct mark *m) {
 		if (!o->b && o->c >= PAGE && (o->a | o->c) % 4096 == 0 && madvise(p, o->c, MADV_REMOVE) == 0) break;
 		memset(p, (int)o->b, o->c);
 		break;
-	case SET32: for (uint64_t i = 0; i < o->c; i++) ((uint32_t *)p)[i] = (uint32_t)o->b; break;
 	case WRITE32: __atomic_store_n((uint32_t *)p, (uint32_t)o->b, __ATOMIC_RELEASE); break;
 	case WRITE64: __atomic_store_n((uint64_t *)p, o->b, __ATOMIC_RELEASE); break;
 	case RECORD: m->done = 1; clock_gettime(CLOCK_MONOTONIC, &m->at); break;
@@ -198,7 +197,6 @@ static CUresult submit(CUstream s, struct op o) {
 	if (r) return r;
 	static const uint8_t kinds[] = {[COPY] = T_COPY,
 		[SET8] = T_SET,
-		[SET32] = T_SET,
 		[WRITE32] = T_WRITE,
 		[WRITE64] = T_WRITE,
 		[WAIT32] = T_WAIT_VALUE,

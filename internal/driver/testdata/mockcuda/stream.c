@@ -19,9 +19,6 @@ CUresult cuMemcpyDtoHAsync_v2(void *d, CUdeviceptr s, size_t n, CUstream st) {
 CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream s) {
 	SUBMIT(s, .kind = SET8, .a = p, .b = v, .c = n);
 }
-CUresult cuMemsetD32Async(CUdeviceptr p, unsigned v, size_t n, CUstream s) {
-	SUBMIT(s, .kind = SET32, .a = p, .b = v, .c = n);
-}
 // memop is a store or a wait. Only the default flags are known: the second form of these calls has no other for stores,
 // and goccl needs none for waits.
 static CUresult memop(CUstream s, enum kind kind, CUdeviceptr p, uint64_t v, unsigned flags) {
