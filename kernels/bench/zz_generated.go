@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "bench",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "a1eb2c5eddec6ddd35d4b4fcc3459b9d5eb4722d62186a46fda8c686818624d8",
+	Source:   "3073bf3dd6925913902f601b0b4510ef730d1fe7e1b9088db31803761eb8ad45",
 	Kernels: []string{
 		"measure_all_to_all",
 		"measure_all_to_all_bulk",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "c5986e3a79668458599566f42cc9ff81914265b58b28fe3a6c6e6a73696fa4cd",
+	Source:   "4782d10be8e821d9ed2668e5a9c185647c8ea8a82a7fad8b28fc36b22d772b7a",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16_sum_n2",

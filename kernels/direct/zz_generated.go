@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "direct",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "2dd35627e06480bdd7c9d993f914f5d9d5fde3c0e5a5f1972ea2359645d56add",
+	Source:   "54a459c1eef7bba79d2852c079bcbc6b8c069d32ec8d3abb4b155ee635c4b1cb",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_direct_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_direct_float16",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "examples",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "38ebf877da66028cea20368386ed4afcfa8d2f9af9ed734265fe788b0c21a991",
+	Source:   "8ccff8c9300250ce9f43628ba46f25da3093a966a0aa6b6b578c064e223da6df",
 	Kernels: []string{
 		"tutorial_get",
 		"tutorial_init_mesh",

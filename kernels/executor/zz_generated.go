@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "b692545dd2cda96df42d763f77e082c07497bf85dc9ec885e2061f580cd47484",
+	Source:   "feb7714781b0413f7fb501e248606634f135d80a0f5e78118a7d7160795b6c48",
 	Kernels: []string{
 		"ncclDevKernel_goccl_execute_bfloat16",
 		"ncclDevKernel_goccl_execute_float16",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "fused",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "fdffc9b65596c279f173a721ac80508d4c16579544a2e02e4866d2764583dcc1",
+	Source:   "eaae8866fa730d113a870324307bc5c10f4bbf912dcefb4e189d4bb121734ff8",
 	Kernels: []string{
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g1",
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g2",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "hosts",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "5ef89a5c1b4fcfce5cc1882022f6f1087266639d21368372fc4e0ddf7240d7fd",
+	Source:   "8bb427e4d31b7fbf5bfdb5c888ac0033edbe046ee83c6b23a17a620ffbaa6241",
 	Kernels: []string{
 		"ncclDevKernel_goccl_wire_few_move",
 		"ncclDevKernel_goccl_wire_few_reduce_bfloat16",

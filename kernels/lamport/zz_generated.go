@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "lamport",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "7358dc1aac75849397e71333d17fb78d816fe7051c1d5b1e3846f1bfdc619ac4",
+	Source:   "dd8bf7c56578f2a8de1570b999582918f2bf1af0114c665f4777aa89788bb11c",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_lamport_bfloat16_sum_n2",
 		"ncclDevKernel_goccl_all_reduce_one_shot_lamport_bfloat16_sum_n4",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "883fa8699759c4c85d6e8b8ee837365ae01bea534db65ce9a30994a14d2e3e8b",
+	Source:   "b55af66fa94cbfcb5f932d4c95122f781c7c71c26aeb521fe57199909d784d9d",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "onesided",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "5eddebfef92f3e5c12b85c429febe542b01d9e3d4cbd7ecbc1ff5005c5c98c3f",
+	Source:   "3ffaf9fd407856a50bc039bb0aaaf461941b7bafd0db0aa61dec3fce9883f824",
 	Kernels: []string{
 		"ncclDevKernel_goccl_put_signal",
 		"ncclDevKernel_goccl_wait_signal",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "pcie",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "0f776f38708bffbb92ebd9cd54b0c420eaf332eb04d5bb8bc6f303fac028c238",
+	Source:   "2f10ce15bab25502222faa6d827017e1e2ed1c120b9a5289e181d23632ee2a7c",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float64",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float8e4m3",

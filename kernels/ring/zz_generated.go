@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "ring",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "09c8c48cba58970e9506d7153963e1c77d3468ac7589b89a20af141610f57a56",
+	Source:   "4b8990c753fb038d742ac7e19eefdcb4790d38faff3aa70ed398df237aa7ec2b",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_gather_ring",
 		"ncclDevKernel_goccl_all_gather_ring_words",
