@@ -15,6 +15,7 @@ import (
 
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/job/bootstrap"
+	"github.com/goccl/goccl/test/mockcuda"
 	"github.com/goccl/goccl/test/testutil"
 )
 
@@ -41,7 +42,14 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	var cleanup func()
+	var err error
+	if mock, cleanup, err = mockcuda.Setup(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	code := m.Run()
+	cleanup()
+	os.Exit(code)
 }
 
 const victim = 1

@@ -36,5 +36,8 @@
 //
 // Signal is a release at system scope and Wait an acquire: the signaller's earlier writes are visible after the wait.
 // The Relaxed forms do not order other accesses. A Connection performs its operations in the order of the calls; a
-// signal never becomes visible before the earlier writes on the same Connection.
+// signal never becomes visible before the earlier writes on the same Connection. Between GPUs of a host, a kernel
+// stores small puts and signals of a PortChannel itself, unless the service has requests over the Connection that no
+// flush has covered. They are in order with these requests, and not with calls of the host on the Connection: Flush
+// before the kernel.
 package primitive

@@ -14,7 +14,7 @@ const (
 	MemoryChannelHandleSize     = 56
 	FifoHandleSize              = 48
 	BasePortChannelHandleSize   = 104
-	PortChannelHandleSize       = 112
+	PortChannelHandleSize       = 144
 	SwitchChannelHandleSize     = 32
 )
 
@@ -34,7 +34,7 @@ type AbortBlock struct {
 // SemaphoreHandle is one side of a Semaphore.
 type SemaphoreHandle struct {
 	Inbound       device.Ptr // u64: the peer adds to it
-	RemoteInbound device.Ptr // u64: the peer's Inbound as mapped here; 0 if only a proxy can reach it
+	RemoteInbound device.Ptr // u64: the peer's Inbound as mapped here; 0 if only a proxy signals
 	Expected      device.Ptr // u64: number of consumed signals; private to this side
 	Abort         device.Ptr // AbortBlock
 }
@@ -70,14 +70,18 @@ type BasePortChannelHandle struct {
 	FlushDone   device.Ptr // u64, host memory: every position below it is flushed
 	SemaphoreID uint32
 	_           uint32
-	_           uint64
+	Order       device.Ptr // two u64, device memory: see goccl::PortOrder; 0 if the proxy does everything
 }
 
 // PortChannelHandle is a BasePortChannelHandle with a fixed destination and source.
 type PortChannelHandle struct {
 	BasePortChannelHandle
-	Dst uint32
-	Src uint32
+	Dst     uint32
+	Src     uint32
+	DstData device.Ptr // where the GPU that runs the kernel addresses the memories; 0 without Order
+	SrcData device.Ptr
+	DstSize uint64
+	SrcSize uint64
 }
 
 // SwitchChannelHandle reduces from and broadcasts to the same range of every rank's memory.

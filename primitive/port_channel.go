@@ -4,20 +4,23 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/abort"
 )
 
-// BasePortChannel lets kernels request transfers from the proxy, between memories given by id.
+// BasePortChannel lets kernels request transfers from the proxy, between memories given by id. Between GPUs of a host,
+// kernels signal directly while every earlier request over the connection is flushed.
 type BasePortChannel struct {
 	service *ProxyService
 	sema    *Semaphore
 	handle  BasePortChannelHandle
 }
 
-// PortChannel is a BasePortChannel with a fixed destination and source.
+// PortChannel is a BasePortChannel with a fixed destination and source. Kernels that may signal directly also store
+// small puts themselves.
 type PortChannel struct {
 	BasePortChannel
-	dst, src uint32
+	full PortChannelHandle
 }
 
 // BasePortChannel makes a channel over a semaphore of the service. It waits until the semaphore is built, at most the
@@ -32,10 +35,37 @@ func (s *ProxyService) BasePortChannel(id SemaphoreID) (*BasePortChannel, error)
 	}
 	e := entry(&s.semaphores, uint32(id))
 	s.ctx.waits(e.flush, sema.conn)
-	h := sema.handle
-	h.RemoteInbound = 0 // signals go through the proxy
-	return &BasePortChannel{service: s, sema: sema, handle: BasePortChannelHandle{
-		Semaphore: h, Fifo: s.proxy.fifo.DeviceHandle(), FlushDone: e.flush.inbound(), SemaphoreID: uint32(id)}}, nil
+	h := BasePortChannelHandle{Semaphore: sema.handle, Fifo: s.proxy.fifo.DeviceHandle(), FlushDone: e.flush.inbound(),
+		SemaphoreID: uint32(id)}
+	if h.Order, err = s.order(sema.conn); err != nil {
+		return nil, sema.conn.wrap(err, op)
+	}
+	if h.Order == 0 {
+		h.Semaphore.RemoteInbound = 0
+	}
+	return &BasePortChannel{service: s, sema: sema, handle: h}, nil
+}
+
+// order returns the words that keep direct operations of kernels over conn in order with the proxy, or 0 if the kernels
+// cannot address the peer's memory.
+func (s *ProxyService) order(conn *Connection) (device.Ptr, error) {
+	if conn.Transport() != IPC || reachable(s.dev) || conn.local.dev != s.dev {
+		return 0, nil
+	}
+	pool, err := s.ctx.tokenPool(s.dev, false)
+	if err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.orders[conn]
+	if t == nil {
+		if t, err = pool.get(s.ctx); err != nil {
+			return 0, err
+		}
+		s.orders[conn] = t
+	}
+	return t.ptr, nil
 }
 
 // PortChannel makes a channel from src, local memory, to dst, the peer's. It maps the memory in advance of the first
@@ -53,13 +83,19 @@ func (s *ProxyService) PortChannel(id SemaphoreID, dst, src MemoryID) (*PortChan
 	conn := b.sema.conn
 	ctx, cancel := s.ctx.bounded(context.Background())
 	defer cancel()
-	if _, err := to.mem.remote(ctx, conn); err != nil {
+	at, err := to.mem.remote(ctx, conn)
+	if err != nil {
 		return nil, conn.wrap(fmt.Errorf("destination %d: %w", dst, err), op)
 	}
-	if _, err := from.mem.mapOn(ctx, conn.local.dev); err != nil {
+	data, err := from.mem.mapOn(ctx, conn.local.dev)
+	if err != nil {
 		return nil, conn.wrap(fmt.Errorf("source %d: %w", src, err), op)
 	}
-	return &PortChannel{BasePortChannel: *b, dst: uint32(dst), src: uint32(src)}, nil
+	h := PortChannelHandle{BasePortChannelHandle: b.handle, Dst: uint32(dst), Src: uint32(src)}
+	if h.Order != 0 {
+		h.DstData, h.SrcData, h.DstSize, h.SrcSize = at.Ptr, data, uint64(to.mem.size), uint64(from.mem.size)
+	}
+	return &PortChannel{BasePortChannel: *b, full: h}, nil
 }
 
 // Semaphore returns the semaphore of the channel.
@@ -69,9 +105,7 @@ func (b *BasePortChannel) Semaphore() *Semaphore { return b.sema }
 func (b *BasePortChannel) DeviceHandle() BasePortChannelHandle { return b.handle }
 
 // DeviceHandle returns the handle for kernels.
-func (p *PortChannel) DeviceHandle() PortChannelHandle {
-	return PortChannelHandle{BasePortChannelHandle: p.handle, Dst: p.dst, Src: p.src}
-}
+func (p *PortChannel) DeviceHandle() PortChannelHandle { return p.full }
 
 // The Go twins of goccl::BasePortChannelHandle and goccl::PortChannelHandle, for host kernels. Calls are asynchronous
 // unless they flush. The requests of one thread are executed in order.

@@ -23,6 +23,7 @@ type ProxyService struct {
 	mu         sync.Mutex // guards changes of the tables below
 	semaphores atomic.Pointer[[]*proxySemaphore]
 	memories   atomic.Pointer[[]*proxyMemory]
+	orders     map[*Connection]*token // guarded by mu
 }
 
 type proxySemaphore struct {
@@ -39,7 +40,7 @@ type proxyMemory struct {
 
 // NewProxyService makes a service for kernels of dev. The caller must Start it.
 func NewProxyService(c *Context, dev device.Device, opt ProxyOptions) (*ProxyService, error) {
-	s := &ProxyService{ctx: c, dev: dev}
+	s := &ProxyService{ctx: c, dev: dev, orders: map[*Connection]*token{}}
 	s.semaphores.Store(new([]*proxySemaphore))
 	s.memories.Store(new([]*proxyMemory))
 	var err error
@@ -69,6 +70,10 @@ func (s *ProxyService) Close() error {
 			s.free(e)
 		}
 	}
+	for _, t := range s.orders {
+		t.pool.put(t)
+	}
+	clear(s.orders)
 	s.semaphores.Store(new([]*proxySemaphore))
 	s.memories.Store(new([]*proxyMemory))
 	return err

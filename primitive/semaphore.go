@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/transport"
@@ -23,9 +22,6 @@ type Semaphore struct {
 	// signalMu keeps total consistent with the order of the link's signals.
 	signalMu sync.Mutex
 	total    uint64
-	// byKernel is set when kernels may also add to the peer's counter; from then on the host must add instead of
-	// storing totals.
-	byKernel atomic.Bool
 }
 
 // NewSemaphore makes this side's semaphore. remote is the peer's stub: deserialised, or the stub itself if the peer is
@@ -71,17 +67,13 @@ func (s *Semaphore) Connection() *Connection { return s.conn }
 
 // DeviceHandle returns the handle for kernels that wait and signal. Over Ethernet a kernel can wait but not signal;
 // signals go through a PortChannel.
-func (s *Semaphore) DeviceHandle() SemaphoreHandle {
-	s.byKernel.Store(true)
-	return s.handle
-}
+func (s *Semaphore) DeviceHandle() SemaphoreHandle { return s.handle }
 
 // kernelHandle returns the handle for channels whose kernels signal directly.
 func (s *Semaphore) kernelHandle(op string) (SemaphoreHandle, error) {
 	if s.handle.RemoteInbound == 0 {
 		return SemaphoreHandle{}, invalid(op, "kernels cannot signal over %v: use a PortChannel", s.conn.Transport())
 	}
-	s.byKernel.Store(true)
 	return s.handle, nil
 }
 
@@ -90,7 +82,7 @@ func (s *Semaphore) signal() error {
 	s.signalMu.Lock()
 	defer s.signalMu.Unlock()
 	s.total++
-	return s.conn.link.Signal(s.to, s.total, !s.byKernel.Load())
+	return s.conn.link.Signal(s.to, s.total)
 }
 
 // Close unmaps the peer's counter and frees our own.

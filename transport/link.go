@@ -47,9 +47,9 @@ type Link interface {
 	Add(dst Remote, delta uint64) error
 	// Store writes a uint64 at an 8-byte aligned location in one piece.
 	Store(dst Remote, value uint64) error
-	// Signal increments a semaphore's counter by one and wakes its sleepers. total is the resulting value if there is
-	// no other signaller; a link may store it instead of adding if exclusive is set.
-	Signal(dst Remote, total uint64, exclusive bool) error
+	// Signal increments a semaphore's counter by one and wakes its sleepers. total is the number of these signals, this
+	// one included: a link that cannot add stores it at TokenStoredOffset.
+	Signal(dst Remote, total uint64) error
 	// Mark stores value at word (host memory that the caller and its device map) once every earlier operation is
 	// complete: sources may be reused and the data is at the peer.
 	Mark(word device.Ptr, value uint64) error
@@ -63,8 +63,10 @@ type Link interface {
 
 // A token is one side of a semaphore in memory: two cells of package internal/wait, first the counter that the peer
 // increments, then the private count of consumed signals. Each has its own cache line, so that the peer's adds do not
-// evict the private count.
+// evict the private count. Behind the counter is the total of the signals that the peer's copy stream has stored;
+// kernels wait for the sum.
 const (
 	TokenSize           = 128
+	TokenStoredOffset   = 8
 	TokenExpectedOffset = 64
 )

@@ -87,7 +87,7 @@ func (r *rank) measure(ctx context.Context, size int64) error {
 		{figure.Figure{Name: "memory_channel_packet", Detail: fmt.Sprintf("%d bytes as LL16 packets", packetBytes)}, long,
 			func(p int, first bool, n int) (float64, error) { return k.packet(p, first, packetBytes, n) }},
 		{figure.Figure{Name: "port_channel_put_signal", Target: figure.UpTo(targetPort),
-			Detail: fmt.Sprintf("putWithSignal of %d bytes, through the proxy, and wait", portBytes)}, short,
+			Detail: fmt.Sprintf("putWithSignal of %d bytes, and wait", portBytes)}, short,
 			func(p int, first bool, n int) (float64, error) { return k.port(p, first, portBytes, n) }},
 	} {
 		if err := r.latency(ctx, l.Figure, l.iterations, l.run); err != nil {

@@ -15,9 +15,10 @@ const CellSize = 64
 // the address of a Cell is also the address of a plain 64-bit counter. The zero Cell is ready for use.
 type Cell struct {
 	value    atomic.Uint64
+	_        uint64        // 0: kernels that wait for a semaphore add it, see transport.TokenStoredOffset
 	sequence atomic.Uint32 // futex word, changed before every wake
 	waiters  atomic.Uint32 // goroutines and threads, of all processes, that sleep or are about to sleep
-	_        [CellSize - 16]byte
+	_        [CellSize - 24]byte
 }
 
 // At returns the Cell at p, which must be aligned to CellSize and point to CellSize bytes that outlive every use of the

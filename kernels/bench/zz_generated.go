@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "bench",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "6a73b5f8392846f5f6fac17a457bd44ee2aa20b2a945bf882f6e34d43f4813df",
+	Source:   "0bdabc144db3b46ba0ac655ab28c8ad280400f08b9ca027a0f327533238bfd12",
 	Kernels: []string{
 		"measure_all_to_all",
 		"measure_all_to_all_bulk",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "collective",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "115e8068e7dd8619c522c92af5905e1106e481c42d5b1ca85330961f1948daa8",
+	Source:   "21df0092a41759a76464164a845933dfbe546cdfcdb685247fb6491ce966b336",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll128_bfloat16_sum_n2",

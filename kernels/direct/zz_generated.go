@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "direct",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "a793c8af9ac70a817f9f6bdb46cbd2368a6726d36df9507d80cc1ebacf306ee6",
+	Source:   "8c07c178e62e6bdf2570cdc63e89e65c9f892bb010ba729968b5af0c67ac0d42",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_direct_bfloat16",
 		"ncclDevKernel_goccl_all_reduce_direct_float16",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "examples",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "802b9646a905905212a278482ed4e140ae8b019ebde3faab3acdf5eb5e6a6d16",
+	Source:   "e2ae04cc117024dbe759a3d4f2ac6d85a2689b9e67efdea632ebec4894e4e202",
 	Kernels: []string{
 		"tutorial_get",
 		"tutorial_init_mesh",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "executor",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "9346e32f59971624f0943170598758598d902af9f40da1ce5dbb91c384704931",
+	Source:   "ac904f56c53641e2339f12515ad1a4db65348d8367b4d6b85c7aa3380e0d9137",
 	Kernels: []string{
 		"ncclDevKernel_goccl_execute_bfloat16",
 		"ncclDevKernel_goccl_execute_float16",

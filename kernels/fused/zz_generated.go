@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "fused",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "672e6e07d03e7d49b95404ec5a51093bce36176155f38b95a3bb961f44b44a90",
+	Source:   "7879ef97367b8dd62e4acc3234369e7bbce054f5b1a021d8a148ee46ba03d571",
 	Kernels: []string{
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g1",
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g2",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "hosts",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "aa27d90cdf5cbd0b929fac42af96d9e1a891fcedb89a84aa967d090f9ff407c1",
+	Source:   "3720af32c49e3607eef7a64159e32cbc874fae10353e70a151b78c68482db58d",
 	Kernels: []string{
 		"ncclDevKernel_goccl_wire_few_move",
 		"ncclDevKernel_goccl_wire_few_reduce_bfloat16",

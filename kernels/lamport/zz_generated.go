@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "lamport",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "360162a4241818dbcf52547fedc0d140760d6505f930073e98e104a9eb64620a",
+	Source:   "a0d50f412678f00ff65dbf8dcb16f634b146e1b777ca71f6e6123665dc70c0e7",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_lamport_bfloat16_sum_n2",
 		"ncclDevKernel_goccl_all_reduce_one_shot_lamport_bfloat16_sum_n4",

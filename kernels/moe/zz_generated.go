@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "1875f83e59ca7685c165e4abde19edccb8ca79406323e4e41f15886a69fc5875",
+	Source:   "2c389a5a190e07caa5da0f473f98c250bb3bbc9e107fda4780095ff24e0efe7b",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "onesided",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "034833189b95625ddbe5856318b4a53718c8cc7f032f3c3ea74567a69e357ab4",
+	Source:   "bd3e2de80eb8e01d047b2b75a4fc2817abb4412e6c597832204e15c16d49b185",
 	Kernels: []string{
 		"ncclDevKernel_goccl_put_signal",
 		"ncclDevKernel_goccl_wait_signal",

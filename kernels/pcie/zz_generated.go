@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "pcie",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "eda3a0501fe7f1a74526c3ee731e20efe6d0f64e36322a46d848dffce7df0d34",
+	Source:   "929222cc75e5d75df2b7180b2811c62b17090a8f693290501732783de64d28a5",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float64",
 		"ncclDevKernel_goccl_all_reduce_one_shot_ll_float8e4m3",

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "primitive",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "b5539fe47ddea080897d63a64c472747cf313f9f28b84066cb66f94be3748da0",
+	Source:   "226edccd6cd59b1c1e103bc7bdb938e7818e7dc54fc8c172d51466758a204ca9",
 	Kernels: []string{
 		"goccl_signal_add",
 	},

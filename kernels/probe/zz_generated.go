@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "probe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "dc115dd38810c350883ec4344f449c957909cb7d08b350c641ec9f37be5a775c",
+	Source:   "f9358bceda4873ee122d7913255403b8775217423994a7d14e092d93f786a651",
 	Kernels: []string{
 		"probe_check",
 		"probe_store",

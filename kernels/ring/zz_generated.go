@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "ring",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "66826f62eaed92b37a7308cbd8ba07e5766367f9044c1e6fe76ce20b877cc15e",
+	Source:   "a8526a1e52b58cd4f042a146c3f4d2f936debe65afa7bdb2829bfc310d069881",
 	Kernels: []string{
 		"ncclDevKernel_goccl_all_gather_ring",
 		"ncclDevKernel_goccl_all_gather_ring_words",

@@ -104,7 +104,7 @@ proxy_service = ProxyService()
 simple_channels = group.make_proxy_channels(proxy_service, memory, connections)
 proxy_service.start_proxy()
 group.barrier()
-assert {len(c.device_handle().raw) for c in simple_channels.values()} == {112}
+assert {len(c.device_handle().raw) for c in simple_channels.values()} == {144}
 for c in simple_channels.values():  # what the seed's kernel does, by the calling thread
     c.put_with_signal_and_flush(4 * part * me, 4 * part * me, 4 * part)
     c.wait()

@@ -238,7 +238,7 @@ def run(group):
             assert handle == (0,) * 7
         else:
             assert all(handle) and handle[5] == send.data() and handle[6] == scratch.data(), handle
-        assert any(words(arrays[1].data() + 112 * p, 14)) == (p != r)
+        assert any(words(arrays[1].data() + 144 * p, 18)) == (p != r)
         assert any(words(arrays[2].data() + 32 * p, 4)) == (p != r)
     peers, numbers = words(switches.data(), 2)
     assert numbers == N | r << 32 and scratch.data() in words(peers, N)

@@ -40,7 +40,7 @@ def _mesh(rank, n, uid):
             c.wait()
         np.testing.assert_array_equal(memory, whole + 10 * k)
         g.barrier()
-    assert all(len(c.device_handle().raw) == 112 for c in channels.values())
+    assert all(len(c.device_handle().raw) == 144 for c in channels.values())
     service.stop_proxy()
 
     other = GpuBuffer((n, part), dtype=np.int32)

@@ -54,7 +54,7 @@ func (l *HostLink) Store(dst transport.Remote, value uint64) error {
 }
 
 // Signal adds one to the cell at dst and wakes its sleepers.
-func (l *HostLink) Signal(dst transport.Remote, _ uint64, _ bool) error {
+func (l *HostLink) Signal(dst transport.Remote, _ uint64) error {
 	if err := l.reach(dst); err != nil {
 		return err
 	}

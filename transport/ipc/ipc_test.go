@@ -75,10 +75,10 @@ func TestStreamLinkKeepsTheOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	to, token := transport.Remote{Ptr: dst}, transport.Remote{Ptr: sem}
-	if err := errors.Join(l.Write(to, src, size), l.Signal(token, 1, true), l.Mark(sem.Add(64), 7)); err != nil {
+	if err := errors.Join(l.Write(to, src, size), l.Signal(token, 1), l.Mark(sem.Add(64), 7)); err != nil {
 		t.Fatal(err)
 	}
-	if at(sem) != 0 || at(sem.Add(64)) != 0 {
+	if at(sem.Add(8)) != 0 || at(sem.Add(64)) != 0 {
 		t.Fatal("an operation overtook the stream")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -90,19 +90,19 @@ func TestStreamLinkKeepsTheOrder(t *testing.T) {
 	if err := l.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(device.Bytes(dst, size), device.Bytes(src, size)) || at(sem) != 1 || at(sem.Add(64)) != 7 {
+	if !bytes.Equal(device.Bytes(dst, size), device.Bytes(src, size)) || at(sem.Add(8)) != 1 || at(sem.Add(64)) != 7 {
 		t.Fatal("wrong memory after the flush")
 	}
 	if add.launched != 0 {
-		t.Fatal("a counter with one writer needs no kernel")
+		t.Fatal("a signal needs no kernel")
 	}
-	// Kernels signal too: from now on the link must add.
+	// Kernels signal too, in the first word.
 	(*atomic.Uint64)(pointer(sem)).Add(5)
-	if err := errors.Join(l.Signal(token, 2, false), l.Add(token, 10), l.Store(token.Add(8), 3),
+	if err := errors.Join(l.Signal(token, 2), l.Add(token, 10), l.Store(token.Add(16), 3),
 		l.Flush(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if at(sem) != 17 || at(sem.Add(8)) != 3 || add.launched != 2 {
+	if at(sem) != 15 || at(sem.Add(8)) != 2 || at(sem.Add(16)) != 3 || add.launched != 1 {
 		t.Fatalf("counter %d, word %d, %d kernels", at(sem), at(sem.Add(8)), add.launched)
 	}
 	if err := l.Write(transport.Remote{Region: 4}, src, 1); !errors.Is(err, transport.ErrNotReachable) {

@@ -25,9 +25,8 @@ type Adder interface {
 
 // StreamLink moves bytes by copies on a stream.
 //
-// A counter with one writer is signalled by storing its next value. That needs no kernel; a kernel could not start
-// while others that wait for this very signal occupy the whole GPU. The Adder signals only counters that kernels also
-// increment (exclusive is false).
+// A signal stores its number in the counter's second word, which has no other writer. That needs no kernel; a kernel
+// could not start while others that wait for this very signal occupy the whole GPU.
 type StreamLink struct {
 	stream WordStream
 	adder  Adder
@@ -37,8 +36,7 @@ type StreamLink struct {
 	err    error // the first failure; the stream's state is unknown after it
 }
 
-// NewStreamLink makes a link over a stream, which the caller owns. adder may be nil: then Add and signals of shared
-// counters fail.
+// NewStreamLink makes a link over a stream, which the caller owns. adder may be nil: then Add fails.
 func NewStreamLink(s WordStream, adder Adder) *StreamLink {
 	return &StreamLink{stream: s, adder: adder}
 }
@@ -93,12 +91,9 @@ func (l *StreamLink) Store(dst transport.Remote, value uint64) error {
 	return l.do("store", func() error { return l.stream.WriteValue64(dst.Ptr, value) })
 }
 
-// Signal stores total if there is no other writer of the counter (exclusive), and adds one otherwise.
-func (l *StreamLink) Signal(dst transport.Remote, total uint64, exclusive bool) error {
-	if exclusive {
-		return l.Store(dst, total)
-	}
-	return l.Add(dst, 1)
+// Signal enqueues the store of the total.
+func (l *StreamLink) Signal(dst transport.Remote, total uint64) error {
+	return l.Store(dst.Add(transport.TokenStoredOffset), total)
 }
 
 // Mark enqueues the store of the word.

@@ -269,7 +269,7 @@ func (l *Link) Add(dst transport.Remote, delta uint64) error   { return l.word(o
 func (l *Link) Store(dst transport.Remote, value uint64) error { return l.word(opStore, dst, value) }
 
 // Signal adds one at the peer; total is not needed, since the Receiver applies the addition itself.
-func (l *Link) Signal(dst transport.Remote, _ uint64, _ bool) error { return l.word(opSignal, dst, 1) }
+func (l *Link) Signal(dst transport.Remote, _ uint64) error { return l.word(opSignal, dst, 1) }
 
 // echo asks for an echo of everything so far. m, if not nil, is set then.
 func (l *Link) echo(m *mark) (uint64, error) {

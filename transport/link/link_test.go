@@ -97,7 +97,7 @@ func ordered(t testing.TB, r *rig, rounds int) {
 			}
 			at += n
 		}
-		if err := r.link.Signal(r.sem, uint64(i+1), true); err != nil {
+		if err := r.link.Signal(r.sem, uint64(i+1)); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.token.WaitAtLeast(uint64(i+1), limit(), nil); err != nil {
@@ -243,7 +243,7 @@ func TestRefusals(t *testing.T) {
 		},
 		"no such memory": func(r *rig) error { return r.link.Write(transport.Remote{Region: 13}, r.src, 8) },
 		"unaligned add":  func(r *rig) error { return r.link.Add(r.dst.Add(4), 1) },
-		"not a token":    func(r *rig) error { return r.link.Signal(r.dst, 1, true) },
+		"not a token":    func(r *rig) error { return r.link.Signal(r.dst, 1) },
 		"store at end":   func(r *rig) error { return r.link.Store(r.dst.Add(4096), 1) },
 		"broken device":  func(r *rig) error { return r.link.Store(transport.Remote{Region: 14}, 1) },
 	} {

@@ -15,7 +15,7 @@ static_assert(sizeof(BaseMemoryChannelHandle) == 32, "layout of BaseMemoryChanne
 static_assert(sizeof(MemoryChannelHandle) == 56, "layout of MemoryChannelHandle");
 static_assert(sizeof(FifoHandle) == 48, "layout of FifoHandle");
 static_assert(sizeof(BasePortChannelHandle) == 104, "layout of BasePortChannelHandle");
-static_assert(sizeof(PortChannelHandle) == 112, "layout of PortChannelHandle");
+static_assert(sizeof(PortChannelHandle) == 144, "layout of PortChannelHandle");
 static_assert(sizeof(SwitchChannelHandle) == 32, "layout of SwitchChannelHandle");
 
 }  // namespace goccl

@@ -7,12 +7,15 @@ namespace goccl {
 
 // SemaphoreHandle is used by one waiting thread at a time; any number of threads may signal. Counters are monotone and
 // never reset, so a handle may be used in captured graphs for ever.
+//
+// Kernels add to the counter's first word. The peer's host has the second word for its signals by copy stream, which
+// can store a total but not add. Each word is monotone, and a wait acquires both, so a signal is never lost and a sum
+// that is read too early is only too small.
 struct SemaphoreHandle {
-  uint64_t* inbound;  // my counter, which the peer adds to
-  uint64_t*
-      remoteInbound;   // the peer's counter as mapped here; null on a port channel, whose signals go through the proxy
-  uint64_t* expected;  // my private count of consumed signals, in device memory
-  AbortBlock* abort;   // may be null
+  uint64_t* inbound;        // my counter, of two words
+  uint64_t* remoteInbound;  // the peer's counter as mapped here; null if only a proxy signals
+  uint64_t* expected;       // my private count of consumed signals, in device memory
+  AbortBlock* abort;        // may be null
 
   // signal publishes what this thread wrote before (and its block, after a __syncthreads) and adds one to the peer's
   // counter.
@@ -24,7 +27,7 @@ struct SemaphoreHandle {
   // poll consumes one signal if there is one, with acquire order, and says whether it did.
   GOCCL_DEVICE bool poll() {
     uint64_t next = *expected + 1;
-    if (!reached(loadAcquire<Scope::sys>(inbound), next)) return false;
+    if (!reached(loadSumAcquire(inbound), next)) return false;
     *expected = next;
     return true;
   }
@@ -34,7 +37,7 @@ struct SemaphoreHandle {
   GOCCL_DEVICE Status wait(int64_t maxSpin = -1) {
     uint64_t next = *expected + 1;
     uint64_t* counter = inbound;
-    Status s = waitUntil([&] { return reached(loadAcquire<Scope::sys>(counter), next); }, abort, counter, waitSemaphore,
+    Status s = waitUntil([&] { return reached(loadSumAcquire(counter), next); }, abort, counter, waitSemaphore,
                          maxSpin);
     if (s == statusOk) *expected = next;
     return s;
@@ -44,7 +47,7 @@ struct SemaphoreHandle {
   GOCCL_DEVICE Status relaxedWait(int64_t maxSpin = -1) {
     uint64_t next = *expected + 1;
     uint64_t* counter = inbound;
-    Status s = waitUntil([&] { return reached(loadRelaxed<Scope::sys>(counter), next); }, abort, counter, waitSemaphore,
+    Status s = waitUntil([&] { return reached(loadSumRelaxed(counter), next); }, abort, counter, waitSemaphore,
                          maxSpin);
     if (s == statusOk) *expected = next;
     return s;

@@ -56,19 +56,31 @@ GOCCL_STORE(storeRelease, "release", uint32_t, "u32", "r")
 GOCCL_STORE(storeRelease, "release", uint64_t, "u64", "l")
 #undef GOCCL_STORE
 
-#define GOCCL_ADD(name, order, type, suffix, constraint)                                                    \
-  template <Scope S>                                                                                        \
-  GOCCL_DEVICE void name(type* p, type v) {                                                                 \
-    if constexpr (S == Scope::sys)                                                                          \
-      asm volatile("red." order ".sys.global.add." suffix " [%0], %1;" ::"l"(p), constraint(v) : "memory"); \
-    else                                                                                                    \
-      asm volatile("red." order ".gpu.global.add." suffix " [%0], %1;" ::"l"(p), constraint(v) : "memory"); \
+#define GOCCL_RED(name, order, op, type, suffix, constraint)                                                   \
+  template <Scope S>                                                                                           \
+  GOCCL_DEVICE void name(type* p, type v) {                                                                    \
+    if constexpr (S == Scope::sys)                                                                             \
+      asm volatile("red." order ".sys.global." op "." suffix " [%0], %1;" ::"l"(p), constraint(v) : "memory"); \
+    else                                                                                                       \
+      asm volatile("red." order ".gpu.global." op "." suffix " [%0], %1;" ::"l"(p), constraint(v) : "memory"); \
   }
-GOCCL_ADD(addRelaxed, "relaxed", uint32_t, "u32", "r")
-GOCCL_ADD(addRelaxed, "relaxed", uint64_t, "u64", "l")
-GOCCL_ADD(addRelease, "release", uint32_t, "u32", "r")
-GOCCL_ADD(addRelease, "release", uint64_t, "u64", "l")
-#undef GOCCL_ADD
+GOCCL_RED(addRelaxed, "relaxed", "add", uint32_t, "u32", "r")
+GOCCL_RED(addRelaxed, "relaxed", "add", uint64_t, "u64", "l")
+GOCCL_RED(addRelease, "release", "add", uint32_t, "u32", "r")
+GOCCL_RED(addRelease, "release", "add", uint64_t, "u64", "l")
+GOCCL_RED(maxRelaxed, "relaxed", "max", uint64_t, "u64", "l")
+#undef GOCCL_RED
+
+// The sum of two words at a 16-byte aligned address. Each is loaded with the order; either may be loaded first.
+#define GOCCL_LOAD_SUM(name, order)                                                                       \
+  GOCCL_DEVICE uint64_t name(const uint64_t* p) {                                                         \
+    uint64_t a, b;                                                                                        \
+    asm volatile("ld." order ".sys.global.v2.u64 {%0,%1}, [%2];" : "=l"(a), "=l"(b) : "l"(p) : "memory"); \
+    return a + b;                                                                                         \
+  }
+GOCCL_LOAD_SUM(loadSumRelaxed, "relaxed")
+GOCCL_LOAD_SUM(loadSumAcquire, "acquire")
+#undef GOCCL_LOAD_SUM
 
 #define GOCCL_FETCH_ADD(name, order, type, suffix, constraint)              \
   template <Scope S>                                                        \
@@ -223,6 +235,18 @@ inline bool hostWeakRelease = false;
 GOCCL_HOST_ATOMIC(uint32_t)
 GOCCL_HOST_ATOMIC(uint64_t)
 #undef GOCCL_HOST_ATOMIC
+
+template <Scope S>
+inline void maxRelaxed(uint64_t* p, uint64_t v) {
+  for (uint64_t old = loadRelaxed<S>(p); old < v;)
+    if (std::atomic_ref<uint64_t>(*p).compare_exchange_weak(old, v, std::memory_order_relaxed)) return;
+}
+inline uint64_t loadSumRelaxed(const uint64_t* p) {
+  return loadRelaxed<Scope::sys>(p) + loadRelaxed<Scope::sys>(p + 1);
+}
+inline uint64_t loadSumAcquire(const uint64_t* p) {
+  return loadAcquire<Scope::sys>(p) + loadAcquire<Scope::sys>(p + 1);
+}
 
 // ThreadSanitizer does not model fences; a protocol that needs one cannot be checked on the host, so there is none
 // here.

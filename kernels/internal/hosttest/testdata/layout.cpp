@@ -42,10 +42,17 @@ int main() {
   FIELD(BasePortChannelHandle, flushDone);
   FIELD(BasePortChannelHandle, semaphoreId);
   FIELD(BasePortChannelHandle, pad);
-  FIELD(BasePortChannelHandle, reserved);
+  FIELD(BasePortChannelHandle, order);
   SIZE(PortChannelHandle);
   FIELD(PortChannelHandle, dst);
   FIELD(PortChannelHandle, src);
+  FIELD(PortChannelHandle, dstData);
+  FIELD(PortChannelHandle, srcData);
+  FIELD(PortChannelHandle, dstSize);
+  FIELD(PortChannelHandle, srcSize);
+  SIZE(PortOrder);
+  FIELD(PortOrder, asked);
+  FIELD(PortOrder, flushed);
   SIZE(SwitchChannelHandle);
   FIELD(SwitchChannelHandle, peers);
   FIELD(SwitchChannelHandle, nranks);

@@ -13,7 +13,9 @@ struct Proxy {
   uint64_t* tailCache = newWord();
   uint64_t* flushDone = newWord();
   std::vector<uint8_t*> memories;     // by id
-  std::vector<uint64_t*> semaphores;  // by id: the counter to add to
+  std::vector<uint64_t*> semaphores;  // by id: the peer's counter; the proxy stores its total in the second word
+  std::vector<uint64_t> totals = std::vector<uint64_t>(8);
+  uint32_t naps = 0;  // longest pause before a request, in ns
   std::atomic<bool> stop{false};
   std::thread thread;
 
@@ -38,12 +40,14 @@ struct Proxy {
       }
       Trigger t = *slot;
       storeRelease<Scope::sys>(tail, pos + 1);
+      if (naps != 0) sleepNs(static_cast<uint32_t>(pos * 2654435761u) % naps);
       uint32_t type = static_cast<uint32_t>(t.sizeAndType >> 48) & 0xff;
       if (type & triggerData)
         std::memcpy(memories[t.dstOffsetAndId >> 48] + (t.dstOffsetAndId & triggerMaxSize),
                     memories[t.srcOffsetAndId >> 48] + (t.srcOffsetAndId & triggerMaxSize),
                     t.sizeAndType & triggerMaxSize);
-      if (type & triggerFlag) addRelease<Scope::sys>(semaphores[static_cast<uint32_t>(last)], uint64_t{1});
+      uint32_t id = static_cast<uint32_t>(last);
+      if (type & triggerFlag) storeRelease<Scope::sys>(semaphores[id] + 1, ++totals[id]);
       ++pos;
       if (type & triggerSync) storeRelease<Scope::sys>(flushDone, pos);
     }

@@ -24,9 +24,9 @@ inline AbortBlock* abortBlock() {
   return &block;
 }
 
-// Word is a counter in a cache line of its own.
+// Word is a counter in a cache line of its own, with the second word of a semaphore's.
 struct alignas(128) Word {
-  uint64_t value = 0;
+  uint64_t value = 0, stored = 0;
 };
 inline uint64_t* newWord() {
   static std::deque<Word> words;
