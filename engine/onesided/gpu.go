@@ -46,7 +46,7 @@ const (
 	blockBytes    = 8 * 16 * putThreads
 	clusterBlocks = 8 // the portable limit: every GPU with clusters supports 8
 	clusterBytes  = 4 << 20
-	besideBytes   = 2 << 20
+	besideBytes   = 3 << 20
 
 	// mostStreams is the number of streams with words in memory. Other streams record events and have no side stream.
 	mostStreams = 64

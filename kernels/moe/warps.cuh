@@ -42,8 +42,8 @@ struct Item {
 };
 enum class Next : uint32_t { row, later, end, failed };
 
-// Turns are a warp's pieces of plain rows. Pieces are of `each` tokens here. The order is piece after piece, and of each
-// the sources in turn; warps take them one by one, so the pieces that come last go to different warps.
+// Turns are a warp's pieces of plain rows, of `each` tokens here. The order is piece after piece, and of each the
+// sources in turn. Warps take them one by one, so the pieces that come last go to different warps.
 struct Turns {
   const Head& a;
   const Part part;
