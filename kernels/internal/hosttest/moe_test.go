@@ -104,7 +104,7 @@ func TestExperts(t *testing.T) {
 	program := buildSanitized(t, "moe", "-I"+headers)
 	works(t, program)
 	if setting.Lenient().Full != "" {
-		if out, ok := run(t, program, "nothing"); !ok { // else what is noticed may be a slow machine
+		if out, ok := run(t, program, "nothing"); !ok { // else a slow machine may pass for a broken line
 			t.Fatalf("as it is, with the waits of broken runs:\n%s", out)
 		}
 		notices(t, program, moeEdits)
