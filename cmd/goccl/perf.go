@@ -13,6 +13,7 @@ import (
 
 	"github.com/goccl/goccl"
 	"github.com/goccl/goccl/cmd/goccl/internal/perf"
+	"github.com/goccl/goccl/cmd/goccl/internal/picture"
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/device"
@@ -52,7 +53,7 @@ func (c *perfCommand) Run(ctx context.Context, s *streams, k *kong.Context) erro
 	}
 	o := &c.Options
 	s.launch(&o.Launch)
-	o.Kind, o.Seed = kind, uint64(time.Now().UnixNano())
+	o.Kind, o.Seed, o.Draw = kind, uint64(time.Now().UnixNano()), picture.Draw
 	if c.Root != nil {
 		o.Config.Root = *c.Root
 	}

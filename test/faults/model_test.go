@@ -144,6 +144,7 @@ func (m *modelRank) sums(c *goccl.Comm, members []int) error {
 	for _, r := range members {
 		want |= 1 << r
 	}
+	element := binary.LittleEndian.AppendUint32(nil, want)
 	for _, n := range m.round.counts {
 		if err := c.AllReduce(m.mem[0].Ptr(), m.mem[1].Ptr(), n, datatype.Uint32, datatype.Sum, m.stream); err != nil {
 			return err
@@ -154,6 +155,9 @@ func (m *modelRank) sums(c *goccl.Comm, members []int) error {
 		got := make([]byte, 4*n)
 		if err := m.Device.CopyOut(got, m.mem[1].Ptr()); err != nil {
 			return err
+		}
+		if bytes.Equal(got, bytes.Repeat(element, int(n))) { // the race detector looks at each access of a loop
+			continue
 		}
 		for i := 0; i < len(got); i += 4 {
 			if x := binary.LittleEndian.Uint32(got[i:]); x != want {

@@ -226,17 +226,6 @@ func TestInterleavedLibrariesAndRecord(t *testing.T) {
 	if err := SaveJSON(filepath.Join(dir, "no", "such", "folder.json"), &rec, nil); err == nil {
 		t.Error("writing into a missing folder succeeds")
 	}
-	svg := filepath.Join(dir, "p.svg")
-	if err := Plot(svg, "all_gather", rows, nil); err != nil {
-		t.Fatal(err)
-	}
-	if raw, err := os.ReadFile(svg); err != nil || !bytes.Contains(raw, []byte("</svg>")) ||
-		!bytes.Contains(raw, []byte("theirs")) {
-		t.Errorf("no picture, or one without names: %v", err)
-	}
-	if err := Plot(svg, "empty", nil, nil); err == nil {
-		t.Error("an empty picture succeeds")
-	}
 }
 
 // On a GPU the time is that between events, without the untimed runs before them, and the timed operations are checked.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"sort"
@@ -34,8 +35,10 @@ type Options struct {
 	JSON      string     `name:"json" placeholder:"FILE" help:"Write the results, with machine and build, to a file. - is standard output; the table then goes to standard error."`
 	Plot      string     `placeholder:"FILE.svg" help:"Draw bus bandwidth and time over the size."`
 	Machine   func() any `kong:"-"`
+	Draw      drawing    `kong:"-"` // of package picture: measurements do without its libraries
 	libraries []Library
 }
+type drawing = func(path, title string, rows []Row, stdout io.Writer) error
 
 // Run runs the measurement on every rank: see Launch. Only rank 0 prints and writes files. The error is ErrFailed, or
 // the reason why there are no results.
@@ -241,7 +244,7 @@ func (r *reporter) end(ctx context.Context, o *Options, err error) error {
 	}
 	if o.Plot != "" && err == nil {
 		setup := &r.record.Setup
-		err = Plot(o.Plot, fmt.Sprintf("%s, %d ranks, %s", setup.Kind, setup.Ranks, setup.Product), r.rows, o.files)
+		err = o.Draw(o.Plot, fmt.Sprintf("%s, %d ranks, %s", setup.Kind, setup.Ranks, setup.Product), r.rows, o.files)
 	}
 	if err = errors.Join(err, r.table.Err()); err != nil {
 		return err

@@ -39,17 +39,20 @@ constexpr uint32_t warpSize = GOCCL_WARP;
 
 // Barrier is where threads meet. It orders its own threads and no others: std::barrier would not do, because libstdc++
 // waits through a table that all barriers share, which ThreadSanitizer would take for order between blocks. It does not
-// see the futex that this one waits by.
+// see the futex that this one waits by. An acquire takes time by the number of all threads: each thread has one a
+// meeting.
 struct Barrier {
   void meet(uint32_t size) {
-    const uint32_t mine = generation.load(std::memory_order_acquire);
-    if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == size) {
+    const uint32_t mine = generation.load(std::memory_order_relaxed);
+    if (arrived.fetch_add(1, std::memory_order_release) + 1 == size) {
+      arrived.load(std::memory_order_acquire);
       arrived.store(0, std::memory_order_relaxed);
       generation.store(mine + 1, std::memory_order_release);
       syscall(SYS_futex, reinterpret_cast<uint32_t*>(&generation), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
     } else {
-      while (generation.load(std::memory_order_acquire) == mine)
+      while (generation.load(std::memory_order_relaxed) == mine)
         syscall(SYS_futex, reinterpret_cast<uint32_t*>(&generation), FUTEX_WAIT_PRIVATE, mine, nullptr, nullptr, 0);
+      generation.load(std::memory_order_acquire);
     }
   }
 
@@ -57,9 +60,39 @@ struct Barrier {
   std::atomic<uint32_t> arrived{0}, generation{0};
 };
 
+// Unseen is a scope in which ThreadSanitizer sees neither accesses nor order.
+#ifdef __SANITIZE_THREAD__
+extern "C" {
+void AnnotateIgnoreSyncBegin(const char* file, int line);
+void AnnotateIgnoreSyncEnd(const char* file, int line);
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+void AnnotateIgnoreWritesBegin(const char* file, int line);
+void AnnotateIgnoreWritesEnd(const char* file, int line);
+}
+struct Unseen {
+  Unseen() {
+    AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+  }
+  ~Unseen() {
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+    AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
+  }
+};
+#else
+struct Unseen {
+  ~Unseen() {}
+};
+#endif
+
 // meeting, if it is set, is called before and after a thread meets its group: bulk.hpp carries more between threads.
 struct Group;
 inline void (*meeting)(Group& group, bool after) = nullptr;
+
+inline thread_local Dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 // Group is a set of threads: a block or a warp.
 struct Group {
@@ -85,9 +118,19 @@ struct Group {
     meet();
     return look(table);
   }
+
+  // vote is exchange for shuffles and votes of a warp, which do not order memory as __syncwarp does.
+  template <class Look>
+  uint32_t vote(uint32_t v, Look look) {
+    Unseen scope;
+    const uint32_t index = threadIdx.x % warpSize;
+    std::vector<uint32_t>& table = slots[turns[index]++ & 1];
+    table[index] = v;
+    all.meet(size);
+    return look(table);
+  }
 };
 
-inline thread_local Dim3 threadIdx, blockIdx, blockDim, gridDim;
 inline thread_local Group* currentBlock;
 inline thread_local Group* currentWarp;
 
@@ -116,20 +159,20 @@ inline void barrierOf(uint32_t number, uint32_t threads) {
 inline int __syncthreads_or(int p) { return static_cast<int>(currentBlock->exchange(threadIdx.x, p != 0, anyOf)); }
 inline void __syncwarp(uint32_t = 0xffffffff) { currentWarp->meet(); }
 inline int __any_sync(uint32_t, int p) {
-  return static_cast<int>(currentWarp->exchange(threadIdx.x % warpSize, p != 0, anyOf));
+  return static_cast<int>(currentWarp->vote(p != 0, anyOf));
 }
 inline int __all_sync(uint32_t, int p) {
-  return static_cast<int>(currentWarp->exchange(threadIdx.x % warpSize, p != 0, allOf));
+  return static_cast<int>(currentWarp->vote(p != 0, allOf));
 }
 inline uint32_t __reduce_or_sync(uint32_t, uint32_t v) {
-  return currentWarp->exchange(threadIdx.x % warpSize, v, [](const std::vector<uint32_t>& all) {
+  return currentWarp->vote(v, [](const std::vector<uint32_t>& all) {
     uint32_t r = 0;
     for (uint32_t x : all) r |= x;
     return r;
   });
 }
 inline uint32_t __reduce_max_sync(uint32_t, uint32_t v) {
-  return currentWarp->exchange(threadIdx.x % warpSize, v, maxOf);
+  return currentWarp->vote(v, maxOf);
 }
 inline uint32_t bitsOf(const std::vector<uint32_t>& v) {
   uint32_t r = 0;
@@ -137,16 +180,16 @@ inline uint32_t bitsOf(const std::vector<uint32_t>& v) {
   return r;
 }
 inline uint32_t __ballot_sync(uint32_t, int p) {
-  return currentWarp->exchange(threadIdx.x % warpSize, p != 0, bitsOf);
+  return currentWarp->vote(p != 0, bitsOf);
 }
 inline uint32_t __shfl_sync(uint32_t, uint32_t v, int lane) {
-  return currentWarp->exchange(threadIdx.x % warpSize, v, [lane](const std::vector<uint32_t>& s) {
+  return currentWarp->vote(v, [lane](const std::vector<uint32_t>& s) {
     return s[static_cast<uint32_t>(lane) % warpSize];
   });
 }
 inline uint32_t __shfl_xor_sync(uint32_t, uint32_t v, uint32_t apart) {
   const uint32_t lane = threadIdx.x % warpSize;
-  return currentWarp->exchange(lane, v, [=](const std::vector<uint32_t>& s) { return s[lane ^ apart]; });
+  return currentWarp->vote(v, [=](const std::vector<uint32_t>& s) { return s[lane ^ apart]; });
 }
 
 // A block's __shared__ variables: hosttest_test.go turns their declarations into calls, because no macro can.

@@ -9,12 +9,6 @@ void* __tsan_get_current_fiber();
 void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 void __tsan_acquire(void* word);
 void __tsan_release(void* word);
-void AnnotateIgnoreSyncBegin(const char* file, int line);
-void AnnotateIgnoreSyncEnd(const char* file, int line);
-void AnnotateIgnoreReadsBegin(const char* file, int line);
-void AnnotateIgnoreReadsEnd(const char* file, int line);
-void AnnotateIgnoreWritesBegin(const char* file, int line);
-void AnnotateIgnoreWritesEnd(const char* file, int line);
 }
 
 namespace bulk {

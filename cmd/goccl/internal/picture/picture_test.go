@@ -1,4 +1,4 @@
-package perf
+package picture
 
 import (
 	"encoding/xml"
@@ -6,14 +6,17 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 )
 
 // For any rows, the picture is XML, and every point lies in its own half.
 func TestPlotStaysInside(t *testing.T) {
-	for name, rows := range map[string][]Row{
+	for name, rows := range map[string][]perf.Row{
 		"one point":    {{Library: "goccl", Size: 8, Time: 3}},
 		"no bandwidth": {{Library: "goccl", Size: 8, Time: 3}, {Library: "goccl", Size: 16, Time: 3}},
 		"wide": {{Library: "a<&b", Size: 1, Time: 0.001, BusBW: 1e-9},
@@ -28,7 +31,7 @@ func TestPlotStaysInside(t *testing.T) {
 			{Library: "x", Size: 4, Time: 1e-300, BusBW: 1e300, Refused: "impossible"}},
 	} {
 		path := filepath.Join(t.TempDir(), "p.svg")
-		if err := Plot(path, "a < title", rows, nil); err != nil {
+		if err := Draw(path, "a < title", rows, nil); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		raw, err := os.ReadFile(path)
@@ -71,17 +74,21 @@ func TestPlotStaysInside(t *testing.T) {
 				}
 			}
 		}
-		if lines != 2*linesOf(rows) || !strings.Contains(texts, "a < title") || !strings.Contains(texts, rows[0].Library) {
+		if lines != 2*linesOf(rows) || !strings.Contains(texts, "a < title") ||
+			slices.ContainsFunc(rows, func(r perf.Row) bool { return !strings.Contains(texts, r.Library) }) {
 			t.Errorf("%s: %d lines, and the words %q", name, lines, texts)
 		}
+	}
+	if err := Draw(filepath.Join(t.TempDir(), "p.svg"), "empty", nil, nil); err == nil {
+		t.Error("an empty picture succeeds")
 	}
 }
 
 // linesOf counts the lines of a picture: one in the legend for each curve, and the curve if it has two points.
-func linesOf(rows []Row) (n int) {
+func linesOf(rows []perf.Row) (n int) {
 	points := map[curve]int{}
 	for _, r := range rows {
-		if c := (curve{r.series(rows), r.InPlace}); r.Refused == "" && points[c] < 2 {
+		if c := (curve{series(r, rows), r.InPlace}); r.Refused == "" && points[c] < 2 {
 			points[c]++
 			n++
 		}

@@ -1,4 +1,5 @@
-package perf
+// Package picture draws the results of goccl perf.
+package picture
 
 import (
 	"bytes"
@@ -15,6 +16,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
+	"github.com/goccl/goccl/cmd/goccl/internal/perf"
 	"github.com/goccl/goccl/internal/printable"
 	"github.com/goccl/goccl/internal/regular"
 )
@@ -38,27 +40,27 @@ func (c curve) name() string {
 }
 
 // series returns the name of the row's curve among rows.
-func (r *Row) series(rows []Row) string {
+func series(r perf.Row, rows []perf.Row) string {
 	name := r.Library
-	if slices.ContainsFunc(rows, func(o Row) bool { return o.Type != r.Type }) {
+	if slices.ContainsFunc(rows, func(o perf.Row) bool { return o.Type != r.Type }) {
 		name += ", " + r.Type
 	}
-	if slices.ContainsFunc(rows, func(o Row) bool { return o.Op != r.Op }) {
+	if slices.ContainsFunc(rows, func(o perf.Row) bool { return o.Op != r.Op }) {
 		name += ", " + r.Op
 	}
 	return name
 }
 
-// Plot writes an SVG with two pictures over the message size: bus bandwidth, and time. Each library has a curve, solid
+// Draw writes an SVG with two pictures over the message size: bus bandwidth, and time. Each library has a curve, solid
 // out of place and dashed in place. Points of size 0, and refused ones, are left out.
-func Plot(path, title string, rows []Row, stdout io.Writer) error {
+func Draw(path, title string, rows []perf.Row, stdout io.Writer) error {
 	var order []curve
 	busbw, times := map[curve]plotter.XYs{}, map[curve]plotter.XYs{}
 	for _, r := range rows {
 		if r.Size <= 0 || r.Time <= 0 || r.Refused != "" {
 			continue
 		}
-		c := curve{r.series(rows), r.InPlace}
+		c := curve{series(r, rows), r.InPlace}
 		if !slices.Contains(order, c) {
 			order = append(order, c)
 		}
@@ -97,16 +99,16 @@ func picture(label string, order []curve, data map[curve]plotter.XYs) (*plot.Plo
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.TickerFunc(sizes)
 	p.Legend.Top, p.Legend.Left, p.Legend.XOffs, p.Legend.Padding = true, true, 10, 3
 	p.Add(plotter.NewGrid())
-	var series []string
+	var colored []string
 	for _, c := range order {
 		line, points, err := plotter.NewLinePoints(data[c])
 		if err != nil {
 			return nil, err
 		}
-		if !slices.Contains(series, c.series) {
-			series = append(series, c.series)
+		if !slices.Contains(colored, c.series) {
+			colored = append(colored, c.series)
 		}
-		line.Color, line.Width = colours[slices.Index(series, c.series)%len(colours)], 2
+		line.Color, line.Width = colours[slices.Index(colored, c.series)%len(colours)], 2
 		points.Color, points.Shape = line.Color, draw.CircleGlyph{}
 		if c.inPlace {
 			line.Dashes = []vg.Length{6, 4}
