@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -29,6 +30,14 @@ func restrict() error {
 	if s := os.Getenv(limitVariable); s != "" {
 		n, err := strconv.ParseUint(s, 10, 32)
 		if err != nil {
+			return err
+		}
+		// Go's poller takes its descriptors with the first pipe; without them Go ends the process.
+		r, w, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(r.Close(), w.Close()); err != nil {
 			return err
 		}
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}); err != nil {
