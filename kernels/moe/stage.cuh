@@ -91,6 +91,7 @@ struct Stage {
         [&](const Item& item, const uint8_t* slot) {
           store(slot, r.data, placeOfLane(rows, item), rows.places(item));
           if (lane == 0) bulkCommit();
+          __syncwarp();  // the lanes' stores into the slot come before their loads
           rows.keep(item, [&](uint32_t offset) { return *reinterpret_cast<const uint2*>(slot + offset); });
         });
   }

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "2c389a5a190e07caa5da0f473f98c250bb3bbc9e107fda4780095ff24e0efe7b",
+	Source:   "320a63750ea89e5fee9edb147df36dc7722fb03054aff068357403a7604fc12c",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",

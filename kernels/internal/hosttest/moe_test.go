@@ -28,8 +28,6 @@ var moeEdits = []breakage{
 		`if (lane == 0 && !mutated("a row before the one before has left")) bulkWaitSource<0>();`}},
 	{"stores before the lists", edit{"moe/stage.cuh", "__syncwarp();  // what lanes",
 		`if (!mutated("stores before the lists")) __syncwarp();  // what lanes`}},
-	// Lanes read what others have put behind the row after shuffles alone. CUDA does not promise this order.
-	{"", edit{"moe/stage.cuh", "rows.keep(item,", "__syncwarp();\n          rows.keep(item,"}},
 	{"lists not fenced", edit{"moe/stage.cuh", "          fenceProxyAsyncShared();\n",
 		`          if (!mutated("lists not fenced")) fenceProxyAsyncShared();
 `}},
