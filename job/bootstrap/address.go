@@ -271,13 +271,11 @@ func addresses(ls []net.Listener) (ips []netip.Addr) {
 
 // outward returns the listener that rank 0 itself dials. The address from which it does so is told to other hosts.
 func outward(ls []net.Listener) target {
-	at := ls[0].Addr()
-	for _, l := range ls {
-		if t, ok := l.Addr().(*net.TCPAddr); ok && !t.IP.IsLoopback() {
-			at = t
-			break
-		}
-	}
+	i := slices.IndexFunc(ls, func(l net.Listener) bool {
+		t, ok := l.Addr().(*net.TCPAddr)
+		return ok && !t.IP.IsLoopback()
+	})
+	at := ls[max(i, 0)].Addr()
 	return target{at.Network(), at.String(), false}
 }
 

@@ -23,11 +23,10 @@ import (
 // blame is an error cause with the rank to blame.
 type blame struct {
 	peer int
-	err  error
+	error
 }
 
-func (b *blame) Error() string { return b.err.Error() }
-func (b *blame) Unwrap() error { return b.err }
+func (b *blame) Unwrap() error { return b.error }
 
 // dialer opens authenticated connections on behalf of one rank.
 type dialer struct {
@@ -56,12 +55,10 @@ const (
 // goneFrom is how long refusals of an address must last, at which a root was.
 func goneFrom(at netip.Addr) time.Duration {
 	own, _ := net.InterfaceAddrs()
-	for _, a := range own {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == at.Unmap() {
-			return goneHere
-		}
-	}
-	if at.IsLoopback() {
+	if at.IsLoopback() || slices.ContainsFunc(own, func(a net.Addr) bool {
+		p, err := netip.ParsePrefix(a.String())
+		return err == nil && p.Addr().Unmap() == at.Unmap()
+	}) {
 		return goneHere
 	}
 	return goneFar
