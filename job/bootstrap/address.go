@@ -121,10 +121,7 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 		case attempt == 4:
 			return nil, nil
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(200 * time.Millisecond):
-		}
+		_ = pause(ctx, 200*time.Millisecond)
 	}
 }
 
@@ -137,10 +134,8 @@ func (a rootAddress) claim(ctx context.Context, c *config, spec string) (
 		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
 			return ls, elsewhere, err
 		}
-		select {
-		case <-ctx.Done():
+		if pause(ctx, 20*time.Millisecond) != nil {
 			return nil, "", err
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

@@ -108,10 +108,8 @@ func (d *dialer) dial(ctx context.Context, targets []target, me greeting, gone t
 				ErrPeerDead, run.count, time.Since(run.since).Round(time.Millisecond), last)
 		}
 		// The jitter spreads the retries of ranks that were rejected together.
-		select {
-		case <-ctx.Done():
-			return nil, greeting{}, fmt.Errorf("%w; last attempt: %w", contextError(ctx), last)
-		case <-time.After(wait/2 + rand.N(wait)):
+		if err := pause(ctx, wait/2+rand.N(wait)); err != nil {
+			return nil, greeting{}, fmt.Errorf("%w; last attempt: %w", err, last)
 		}
 	}
 }

@@ -94,8 +94,6 @@ func look(s Source) []*fault.Verdict {
 
 type recorded struct{ job }
 
-func (s recorded) Close() error { return nil }
-
 func (s recorded) Ranks() (found []Found, notes []string) {
 	for _, p := range s.job {
 		for _, c := range p.Communicators {
@@ -106,8 +104,6 @@ func (s recorded) Ranks() (found []Found, notes []string) {
 }
 
 type plugged struct{ job }
-
-func (s plugged) Close() error { return nil }
 
 // Ranks plays the plugin: NCCL's names, and its clock.
 func (s plugged) Ranks() (found []Found, notes []string) {

@@ -26,9 +26,6 @@ type Dumps struct {
 	Patterns []string
 }
 
-// Close does nothing.
-func (d *Dumps) Close() error { return nil }
-
 // largestDump bounds the size of a dump file in bytes; larger files are refused.
 const largestDump = 256 << 20
 
