@@ -23,7 +23,6 @@ type Report struct {
 	States map[int]string         `json:"states,omitempty"` // by rank: state in /proc of the processes on this host
 	Links  []Link                 `json:"links,omitempty"`
 	Known  []*Report              `json:"known,omitempty"` // of ranks of the other communicators
-	Stacks string                 `json:"stacks,omitempty"`
 	// Next says that no other work runs on the stream of the oldest collective that has not started.
 	Next bool `json:"next,omitempty"`
 
@@ -40,7 +39,6 @@ type Link struct {
 	Peer        int    `json:"peer"`
 	Retransmits uint32 `json:"retransmits"` // of the segment that waits now
 	Unacked     uint32 `json:"unacked"`     // segments
-	Lost        uint32 `json:"lost"`
 }
 
 // answered reports whether the rank is known, and its records.
