@@ -107,7 +107,7 @@ type plugged struct{ job }
 
 // Ranks plays the plugin: NCCL's names, and its clock.
 func (s plugged) Ranks() (found []Found, notes []string) {
-	offset := unixNow() - int64(monotonic())
+	offset := time.Now().UnixNano() - int64(monotonic())
 	for _, p := range s.job {
 		x := &records.Process{Host: p.Host, Profiler: 5}
 		name := func(text string) uint8 {

@@ -45,8 +45,6 @@ func (f *Found) valid() bool {
 	return true
 }
 
-func unixNow() int64 { return time.Now().UnixNano() }
-
 // Watcher looks at its sources again and again.
 type Watcher struct {
 	Sources []Source
