@@ -141,14 +141,19 @@ const EveryJoint = math.MaxUint64
 // GiveUp tells the peers that this rank has given up the joint call of that number because of err, for which rank
 // blames is to blame, -1: this rank.
 func (m *Member) GiveUp(joint uint64, blames int, err error) {
+	m.mu.Lock()
+	completed := m.joint
+	m.mu.Unlock()
+	m.tell(&message{kind: kindGaveUp, place: place{number: joint}, blames: -1, joint: completed,
+		why: bootstrap.EncodeFailure(blames, err)})
+}
+
+// tell sends msg, which has no state, to all other ranks.
+func (m *Member) tell(msg *message) {
 	ctx, stop := context.WithTimeout(context.Background(), sendWait)
 	defer stop()
-	m.mu.Lock()
-	none := NewSet(m.size)
-	msg := &message{kind: kindGaveUp, place: place{number: joint}, blames: -1, joint: m.joint, done: none,
-		known: make([]*Contribution, m.size), why: bootstrap.EncodeFailure(blames, err)}
-	m.mu.Unlock()
-	m.send(ctx, msg, none)
+	msg.done, msg.known = NewSet(m.size), make([]*Contribution, m.size)
+	m.send(ctx, msg, msg.done)
 }
 
 // GivenUp returns the error of a peer that has given up the joint call of that number, and the rank to blame, or nil.
@@ -304,9 +309,5 @@ func (m *Member) sendOutcome(s *state) {
 
 // Withdraw ends the current call: this rank has given up, because of rank blames (-1: none).
 func (m *Member) Withdraw(blames int) {
-	ctx, stop := context.WithTimeout(context.Background(), sendWait)
-	defer stop()
-	none := NewSet(m.size)
-	m.send(ctx, &message{kind: kindWithdrawn, place: place{number: m.number}, blames: blames, done: none,
-		known: make([]*Contribution, m.size)}, none)
+	m.tell(&message{kind: kindWithdrawn, place: place{number: m.number}, blames: blames})
 }

@@ -121,10 +121,7 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 		case attempt == 4:
 			return nil, nil
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(200 * time.Millisecond):
-		}
+		_ = pause(ctx, 200*time.Millisecond)
 	}
 }
 
@@ -137,10 +134,8 @@ func (a rootAddress) claim(ctx context.Context, c *config, spec string) (
 		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
 			return ls, elsewhere, err
 		}
-		select {
-		case <-ctx.Done():
+		if pause(ctx, 20*time.Millisecond) != nil {
 			return nil, "", err
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
@@ -271,13 +266,11 @@ func addresses(ls []net.Listener) (ips []netip.Addr) {
 
 // outward returns the listener that rank 0 itself dials. The address from which it does so is told to other hosts.
 func outward(ls []net.Listener) target {
-	at := ls[0].Addr()
-	for _, l := range ls {
-		if t, ok := l.Addr().(*net.TCPAddr); ok && !t.IP.IsLoopback() {
-			at = t
-			break
-		}
-	}
+	i := slices.IndexFunc(ls, func(l net.Listener) bool {
+		t, ok := l.Addr().(*net.TCPAddr)
+		return ok && !t.IP.IsLoopback()
+	})
+	at := ls[max(i, 0)].Addr()
 	return target{at.Network(), at.String(), false}
 }
 

@@ -23,11 +23,10 @@ import (
 // blame is an error cause with the rank to blame.
 type blame struct {
 	peer int
-	err  error
+	error
 }
 
-func (b *blame) Error() string { return b.err.Error() }
-func (b *blame) Unwrap() error { return b.err }
+func (b *blame) Unwrap() error { return b.error }
 
 // dialer opens authenticated connections on behalf of one rank.
 type dialer struct {
@@ -56,12 +55,10 @@ const (
 // goneFrom is how long refusals of an address must last, at which a root was.
 func goneFrom(at netip.Addr) time.Duration {
 	own, _ := net.InterfaceAddrs()
-	for _, a := range own {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == at.Unmap() {
-			return goneHere
-		}
-	}
-	if at.IsLoopback() {
+	if at.IsLoopback() || slices.ContainsFunc(own, func(a net.Addr) bool {
+		p, err := netip.ParsePrefix(a.String())
+		return err == nil && p.Addr().Unmap() == at.Unmap()
+	}) {
 		return goneHere
 	}
 	return goneFar
@@ -111,10 +108,8 @@ func (d *dialer) dial(ctx context.Context, targets []target, me greeting, gone t
 				ErrPeerDead, run.count, time.Since(run.since).Round(time.Millisecond), last)
 		}
 		// The jitter spreads the retries of ranks that were rejected together.
-		select {
-		case <-ctx.Done():
-			return nil, greeting{}, fmt.Errorf("%w; last attempt: %w", contextError(ctx), last)
-		case <-time.After(wait/2 + rand.N(wait)):
+		if err := pause(ctx, wait/2+rand.N(wait)); err != nil {
+			return nil, greeting{}, fmt.Errorf("%w; last attempt: %w", err, last)
 		}
 	}
 }

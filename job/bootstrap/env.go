@@ -105,33 +105,25 @@ func fromEnv(v environment) (Env, error) {
 	return Env{}, fail("FromEnv", -1, -1, ErrNoLauncher)
 }
 
-// launcher lists the variables of one launcher. Each list is tried in order.
+// launcher names the variables of one launcher. Where it names several, with spaces between them, the first that is set
+// counts.
 type launcher struct {
-	name      string
-	rank      string
-	size      []string
-	local     []string
-	localSize []string
+	name, rank, size, local, localSize string
 	// optional launchers are skipped if they provide a rank but no size.
 	optional bool
 }
 
 var launchers = []launcher{
-	{name: "torchrun", rank: "RANK", size: []string{"WORLD_SIZE"}, local: []string{"LOCAL_RANK"},
-		localSize: []string{"LOCAL_WORLD_SIZE"}, optional: true},
-	{name: "openmpi", rank: "OMPI_COMM_WORLD_RANK", size: []string{"OMPI_COMM_WORLD_SIZE"},
-		local: []string{"OMPI_COMM_WORLD_LOCAL_RANK"}, localSize: []string{"OMPI_COMM_WORLD_LOCAL_SIZE"}},
-	{name: "mvapich", rank: "MV2_COMM_WORLD_RANK", size: []string{"MV2_COMM_WORLD_SIZE"},
-		local: []string{"MV2_COMM_WORLD_LOCAL_RANK"}, localSize: []string{"MV2_COMM_WORLD_LOCAL_SIZE"}},
-	{name: "pmi", rank: "PMI_RANK", size: []string{"PMI_SIZE"}, local: []string{"MPI_LOCALRANKID", "PMI_LOCAL_RANK"},
-		localSize: []string{"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"}},
-	{name: "slurm", rank: "SLURM_PROCID", size: []string{"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"},
-		local: []string{"SLURM_LOCALID"}},
-	{name: "pmix", rank: "PMIX_RANK", size: []string{"PMIX_SIZE", "WORLD_SIZE"},
-		local: []string{"PMIX_LOCAL_RANK", "LOCAL_RANK"}, localSize: []string{"PMIX_LOCAL_SIZE", "LOCAL_WORLD_SIZE"}},
-	{name: "kubernetes", rank: "JOB_COMPLETION_INDEX", size: []string{"WORLD_SIZE", "PET_NNODES"},
-		local: []string{"LOCAL_RANK"}, localSize: []string{"LOCAL_WORLD_SIZE"}},
-	{name: "kubernetes", rank: "PET_NODE_RANK", size: []string{"PET_NNODES"}},
+	{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", true},
+	{"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+		"OMPI_COMM_WORLD_LOCAL_SIZE", false},
+	{"mvapich", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE",
+		false},
+	{"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID PMI_LOCAL_RANK", "MPI_LOCALNRANKS PMI_LOCAL_SIZE", false},
+	{"slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS SLURM_NTASKS SLURM_NPROCS", "SLURM_LOCALID", "", false},
+	{"pmix", "PMIX_RANK", "PMIX_SIZE WORLD_SIZE", "PMIX_LOCAL_RANK LOCAL_RANK", "PMIX_LOCAL_SIZE LOCAL_WORLD_SIZE", false},
+	{"kubernetes", "JOB_COMPLETION_INDEX", "WORLD_SIZE PET_NNODES", "LOCAL_RANK", "LOCAL_WORLD_SIZE", false},
+	{"kubernetes", "PET_NODE_RANK", "PET_NNODES", "", "", false},
 }
 
 func (l launcher) read(v environment) (e Env, err error) {
@@ -146,7 +138,7 @@ func (l launcher) read(v environment) (e Env, err error) {
 	}
 	if e.WorldSize == 0 && !l.optional {
 		return e, fmt.Errorf("%w: %s is set but not the number of ranks (%s)", ErrInvalid, l.rank,
-			strings.Join(l.size, " or "))
+			strings.ReplaceAll(l.size, " ", " or "))
 	}
 	switch {
 	case l.name == "slurm" && e.WorldSize > 1 &&
@@ -324,8 +316,8 @@ func number(v environment, name string) (int, error) {
 	return n, nil
 }
 
-func firstNumber(v environment, missing int, names []string) (int, error) {
-	for _, n := range names {
+func firstNumber(v environment, missing int, names string) (int, error) {
+	for n := range strings.FieldsSeq(names) {
 		if v.get(n) != "" {
 			return number(v, n)
 		}

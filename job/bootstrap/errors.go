@@ -77,6 +77,16 @@ func contextError(ctx context.Context) error {
 	return cause
 }
 
+// pause waits for d, or returns why ctx has ended.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return contextError(ctx)
+	}
+}
+
 // kinds are errors of this package and of devices, and the kinds of package fault that communicators have for them.
 var kinds = [...]struct{ theirs, ours error }{
 	{ErrPeerDead, ErrPeerDead}, {ErrTimeout, ErrTimeout}, {context.DeadlineExceeded, ErrTimeout},

@@ -214,7 +214,11 @@ func (g *group) subSpace(members []int, tagSpace int) uint64 {
 	return binary.LittleEndian.Uint64(sum[:]) | 1
 }
 
-func (g *group) isClosed() bool { return g.obituaries.closed() }
+func (g *group) isClosed() bool {
+	g.obituaries.mu.Lock()
+	defer g.obituaries.mu.Unlock()
+	return g.obituaries.ended
+}
 
 // obituaries holds the known deaths of a group and the subscribers.
 type obituaries struct {
@@ -277,12 +281,6 @@ func (o *obituaries) close() bool {
 	}
 	o.subs = nil
 	return true
-}
-
-func (o *obituaries) closed() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.ended
 }
 
 // StopFailures ends a subscription that b.Failures returned: it closes ch and b forgets it. A caller that subscribes

@@ -90,20 +90,13 @@ func decodeGreeting(b *[greetingSize]byte) (g greeting, err error) {
 type wireAddr [20]byte
 
 func toWire(ap netip.AddrPort) (w wireAddr) {
-	a := ap.Addr().Unmap()
-	switch {
-	case a.Is4():
-		w[0] = 4
-		b := a.As4()
-		copy(w[4:], b[:])
-	case a.Is6():
-		w[0] = 6
-		b := a.As16()
-		copy(w[4:], b[:])
-	default:
-		return w
+	if a := ap.Addr().Unmap(); a.IsValid() {
+		if w[0] = 6; a.Is4() {
+			w[0] = 4
+		}
+		binary.LittleEndian.PutUint16(w[2:], ap.Port())
+		copy(w[4:], a.AsSlice())
 	}
-	binary.LittleEndian.PutUint16(w[2:], ap.Port())
 	return w
 }
 

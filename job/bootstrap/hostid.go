@@ -76,10 +76,8 @@ func (d *dialer) dialHere(ctx context.Context, name socketName, me greeting) (*f
 		case !errors.As(err, new(errRetry)) || shortage.Lasts(err):
 			return nil, them, fmt.Errorf("%s: %w", t.address, err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil, them, fmt.Errorf("%w; last attempt: %s: %w", contextError(ctx), t.address, err)
-		case <-time.After(10 * time.Millisecond):
+		if late := pause(ctx, 10*time.Millisecond); late != nil {
+			return nil, them, fmt.Errorf("%w; last attempt: %s: %w", late, t.address, err)
 		}
 	}
 }

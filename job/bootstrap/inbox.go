@@ -3,6 +3,8 @@ package bootstrap
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"sync"
 )
 
@@ -64,8 +66,7 @@ type delivery struct {
 func newInbox(size int) *inbox {
 	return &inbox{
 		limit: maxQueued, queues: map[key]*queue{}, peers: make([]peerState, size), left: map[spacePeer]error{},
-		ended:  map[uint64]error{},
-		closed: map[uint64]error{},
+		ended: map[uint64]error{}, closed: map[uint64]error{},
 	}
 }
 
@@ -180,13 +181,7 @@ func (b *inbox) pop(k key) ([]byte, bool) {
 }
 
 func (b *inbox) unreachable(k key) error {
-	if err := b.closed[k.space]; err != nil {
-		return err
-	}
-	if err := b.ended[k.space]; err != nil {
-		return err
-	}
-	return cmp.Or(b.left[spacePeer{k.space, k.peer}], b.peers[k.peer].gone)
+	return cmp.Or(b.closed[k.space], b.ended[k.space], b.left[spacePeer{k.space, k.peer}], b.peers[k.peer].gone)
 }
 
 // remove takes the waiters out of their queues. Waiters that have got a delivery are no longer there.
@@ -196,13 +191,10 @@ func (b *inbox) remove(keys []key, waiters []waiter) {
 		if q == nil {
 			continue
 		}
-		for j, w := range q.waiters {
-			if w == &waiters[i] {
-				q.waiters = append(q.waiters[:j], q.waiters[j+1:]...)
-				b.peers[k.peer].waiters--
-				b.tidy(k, q)
-				break
-			}
+		if j := slices.Index(q.waiters, &waiters[i]); j >= 0 {
+			q.waiters = slices.Delete(q.waiters, j, j+1)
+			b.peers[k.peer].waiters--
+			b.tidy(k, q)
 		}
 	}
 }
@@ -221,17 +213,14 @@ func (b *inbox) gone(peer int) error {
 }
 
 // lose marks a peer as gone for good and ends every wait for it. Only the first reason counts.
-func (b *inbox) lose(peer int, err error) bool {
+func (b *inbox) lose(peer int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := &b.peers[peer]
-	if p.gone != nil {
-		return false
+	if p := &b.peers[peer]; p.gone == nil {
+		p.gone = err
+		p.release()
+		b.end(func(k key) bool { return k.peer == peer }, err)
 	}
-	p.gone = err
-	p.release()
-	b.end(func(k key) bool { return k.peer == peer }, err)
-	return true
 }
 
 // leave marks a peer as gone from one space.
@@ -288,11 +277,7 @@ func (b *inbox) close(space uint64, err error) {
 		}
 		delete(b.queues, k)
 	}
-	for sp := range b.left {
-		if sp.space == space {
-			delete(b.left, sp)
-		}
-	}
+	maps.DeleteFunc(b.left, func(sp spacePeer, _ error) bool { return sp.space == space })
 }
 
 func (b *inbox) end(match func(key) bool, err error) {

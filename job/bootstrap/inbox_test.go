@@ -56,9 +56,10 @@ func TestInboxAgainstModel(t *testing.T) {
 			},
 			"lose": func(t *rapid.T) {
 				p := rapid.IntRange(0, peers-1).Draw(t, "peer")
-				if box.lose(p, ErrClosed) == gone[p] {
-					t.Fatal("lost twice")
+				if (box.gone(p) != nil) != gone[p] {
+					t.Fatalf("gone: %v, before the loss", box.gone(p))
 				}
+				box.lose(p, ErrClosed)
 				gone[p] = true
 			},
 			"close": func(t *rapid.T) {

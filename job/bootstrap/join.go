@@ -113,7 +113,7 @@ func (j *joiner) connect(ctx context.Context, cancel context.CancelCauseFunc, c 
 	} else {
 		c.log.Debug("bootstrap: peers will notice our death by our sockets alone", "rank", j.rank, "error", err)
 	}
-	if err := rc.send(frameJoin, 0, plain.Bytes(&ls.self)); err != nil {
+	if err := rc.pass(frameJoin, 0, 0, plain.Bytes(&ls.self)); err != nil {
 		return nil, hungUp(ctx)
 	}
 
@@ -161,7 +161,7 @@ func (o *overlay) assemble(ctx context.Context, up *rootClient) error {
 	}
 
 	// 5. Wait for all other ranks.
-	if err := up.send(frameReady, 0, here[:]); err != nil {
+	if err := up.pass(frameReady, 0, 0, here[:]); err != nil {
 		return hungUp(ctx)
 	}
 	if raw, err = up.await(ctx, up.start); err != nil {

@@ -48,13 +48,10 @@ const onlyHere = "ranks meet at the loopback address, which leads to no other ho
 
 // loopback reports whether ranks meet at the loopback address.
 func (m *meeting) loopback() bool {
-	for _, t := range m.targets {
+	return len(m.targets) > 0 && !slices.ContainsFunc(m.targets, func(t target) bool {
 		at, err := netip.ParseAddrPort(t.address)
-		if err != nil || !at.Addr().IsLoopback() {
-			return false
-		}
-	}
-	return len(m.targets) > 0
+		return err != nil || !at.Addr().IsLoopback()
+	})
 }
 
 // usedIDs are the latest ids by which ranks of this process have joined. An id is for one job: its root has ended.

@@ -290,11 +290,9 @@ func (m *membership) tick(now int64) {
 
 // explained returns true if every rank that p has reported as dead is decided as dead.
 func (m *membership) explained(p *memberState) bool {
-	return !slices.ContainsFunc(p.accused, func(a int) bool { return a != m.rank && !m.isDead(a) })
-}
-
-func (m *membership) isDead(peer int) bool {
-	return slices.ContainsFunc(m.deaths, func(d death) bool { return d.peer == peer })
+	return !slices.ContainsFunc(p.accused, func(a int) bool {
+		return a != m.rank && !slices.ContainsFunc(m.deaths, func(d death) bool { return d.peer == a })
+	})
 }
 
 func (m *membership) forget(suspect int) {

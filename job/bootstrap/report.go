@@ -75,10 +75,8 @@ type knownSet struct{ recent, older map[report]struct{} }
 
 // add adds r and returns true if it is new.
 func (k *knownSet) add(r report) bool {
-	if _, ok := k.recent[r]; ok {
-		return false
-	}
-	if _, ok := k.older[r]; ok {
+	_, recent := k.recent[r]
+	if _, older := k.older[r]; recent || older {
 		return false
 	}
 	if len(k.recent) >= knownReports || k.recent == nil {

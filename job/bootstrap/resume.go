@@ -216,10 +216,7 @@ func (l *link) resume(cause error) error {
 	defer stop()
 	go func() { // a peer that is dead for other reasons, or this rank's end
 		for ctx.Err() == nil && l.cause.Load() == nil {
-			select {
-			case <-time.After(probeEvery / 4):
-			case <-ctx.Done():
-			}
+			_ = pause(ctx, probeEvery/4)
 		}
 		stop()
 	}()

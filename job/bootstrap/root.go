@@ -88,20 +88,21 @@ func (r *root) send(list []rootSend) {
 		fc := r.conns[s.to]
 		m := r.a.members[s.to]
 		own := m != nil && m.info != nil && m.info.process == r.a.process
+		write := func() { _ = fc.within(r.c.timeout, s.kind, 0, 0, s.data) }
 		switch {
 		case fc == nil:
 		case len(s.data) <= 4<<10:
-			_ = fc.within(r.c.timeout, s.kind, 0, 0, s.data)
+			write()
 		case own:
 			r.wg.Go(func() {
 				others.Wait()
-				_ = fc.within(r.c.timeout, s.kind, 0, 0, s.data)
+				write()
 			})
 		default:
 			others.Add(1)
 			r.wg.Go(func() {
 				defer others.Done()
-				_ = fc.within(r.c.timeout, s.kind, 0, 0, s.data)
+				write()
 			})
 		}
 	}

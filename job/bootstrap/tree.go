@@ -154,7 +154,7 @@ func (b *branch) attach(ctx context.Context, o *overlay, rc *rootClient) (*rootC
 	b.session, b.up = parent.session, up
 	o.gate.serve() // before the others know us
 	rc.detached.Store(up != rc)
-	if err := rc.send(frameAttached, 0, nil); err != nil {
+	if err := rc.pass(frameAttached, 0, 0, nil); err != nil {
 		if up != rc {
 			up.close()
 		}
@@ -306,7 +306,7 @@ func (rc *rootClient) giveUp(err error) error {
 		}
 		rc.mu.Unlock()
 	}
-	_ = rc.send(frameGiveUp, tag, []byte(err.Error()))
+	_ = rc.pass(frameGiveUp, 0, tag, []byte(err.Error()))
 	return err
 }
 
@@ -318,10 +318,6 @@ func (rc *rootClient) await(ctx context.Context, ch <-chan []byte) ([]byte, erro
 	case <-ctx.Done():
 		return nil, rc.giveUp(contextError(ctx))
 	}
-}
-
-func (rc *rootClient) send(kind frameKind, tag uint64, data []byte) error {
-	return rc.pass(kind, 0, tag, data)
 }
 
 // pass sends a frame about another rank, if space is not 0 (branch).

@@ -163,12 +163,11 @@ func (id UniqueID) GoString() string { return id.String() }
 //
 // With NCCL_COMM_ID=host:port the id contains that address instead, every process may make it for itself, and rank 0
 // serves it.
-func NewUniqueID(opts ...Option) (UniqueID, error) {
+func NewUniqueID(opts ...Option) (id UniqueID, err error) {
 	c, err := newConfig(opts)
-	if err != nil {
-		return UniqueID{}, fail("NewUniqueID", -1, -1, err)
+	if err == nil {
+		id, err = newUniqueID(c)
 	}
-	id, err := newUniqueID(c)
 	if err != nil {
 		return UniqueID{}, fail("NewUniqueID", -1, -1, err)
 	}

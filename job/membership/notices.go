@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -92,15 +91,14 @@ func (n *Notices) Start() {
 // Counts reports whether calls must be counted. It accepts a nil n.
 func (n *Notices) Counts() bool { return n != nil && !n.sees }
 
-var errUnreadable = errors.New("a notice that this version cannot read")
-
 // receive takes a notice of a peer.
 func (n *Notices) receive(peer int, b []byte) error {
 	d, cut, ok := parseNotice(b, n.g.size)
 	if !ok {
-		n.g.Status.EndByPeer(n.g.Fault("communicator", peer, fmt.Errorf(
-			"%w: rank %d has sent a notice of %d bytes that this version cannot read", fault.ErrAborted, peer, len(b))))
-		return errUnreadable
+		err := n.g.Fault("communicator", peer, fmt.Errorf(
+			"%w: rank %d has sent a notice of %d bytes that this version cannot read", fault.ErrAborted, peer, len(b)))
+		n.g.Status.EndByPeer(err)
+		return err
 	}
 	if err := n.depart(peer, d, cut); err != nil {
 		n.g.Status.EndByPeer(err)

@@ -143,7 +143,11 @@ func (c *Config) offer(kind string, open func() (transport.Net, error)) offer {
 	case len(nics) == 0:
 		o.Why = "no adapter"
 	default:
-		nearest := topo.Nearest(c.busID(), paths(nics))
+		places := make([]string, len(nics))
+		for i := range nics {
+			places[i] = nics[i].PCI
+		}
+		nearest := topo.Nearest(c.busID(), places)
 		o.nic = nearest[bootstrap.LocalRank(c.Bootstrap)%len(nearest)]
 		o.NIC = nics[o.nic].Name
 	}
@@ -156,14 +160,6 @@ func (c *Config) busID() string {
 		return gpu.Properties().BusID
 	}
 	return ""
-}
-
-func paths(nics []transport.NIC) []string {
-	all := make([]string, len(nics))
-	for i := range nics {
-		all[i] = nics[i].PCI
-	}
-	return all
 }
 
 // choose returns the first kind that all ranks have, and, after ": ", why it is not a better one. Every rank
@@ -189,7 +185,8 @@ func choose(ranks []offers) (kind, why string, err error) {
 			}
 			return o.Kind, strings.ReplaceAll(why, "\n", "; "), nil
 		}
-		if forced != "" || o.Kind == kindTCP || rankHas(ranks, i) {
+		found := slices.ContainsFunc(ranks, func(r offers) bool { return r.Offers[i].NIC != "" })
+		if forced != "" || o.Kind == kindTCP || found {
 			errs = append(errs, lacking) // a network that no rank has needs no message
 		}
 	}
@@ -237,8 +234,4 @@ func lacks(ranks []offers, i int) error {
 		}
 	}
 	return nil
-}
-
-func rankHas(ranks []offers, i int) bool {
-	return slices.ContainsFunc(ranks, func(r offers) bool { return r.Offers[i].NIC != "" })
 }

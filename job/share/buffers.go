@@ -56,7 +56,6 @@ type Buffers struct {
 // buffer is an allocation of this rank.
 type buffer struct {
 	base    device.Ptr
-	size    int64
 	unique  uint64
 	number  uint32        // 0: not offered
 	at      []uint64      // base in the processes of the ranks; 0: not mapped
@@ -162,7 +161,7 @@ func (b *Buffers) find(p device.Ptr, n int64, users int) *buffer {
 		if len(b.own) >= maxBuffers || b.ctx.Err() != nil {
 			return nil
 		}
-		a = &buffer{base: base, size: size, unique: unique, at: make([]uint64, b.size), missing: b.size,
+		a = &buffer{base: base, unique: unique, at: make([]uint64, b.size), missing: b.size,
 			decided: make(chan struct{}), revoke: func() {}}
 		b.own[unique] = a
 		b.later(func() { b.offer(a) })

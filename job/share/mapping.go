@@ -81,13 +81,10 @@ func Here(dev, owner device.Device, p device.Ptr) (*Mapping, error) {
 	k := key{ipc.ProcessID, h.Owner, h.Unique, h.Base, dev}
 	m, err := acquire(context.Background(), k, h.Offset, func() (device.Allocation, error) { return dev.Import(h) })
 	if err == nil && m.Ptr != p {
-		err = errors.Join(fmt.Errorf("share: %w: %s maps %#x of %s at %#x", device.ErrUnsupported, dev.ID(), uintptr(p),
-			owner.ID(), uintptr(m.Ptr)), m.Close())
+		return nil, errors.Join(fmt.Errorf("share: %w: %s maps %#x of %s at %#x", device.ErrUnsupported, dev.ID(),
+			uintptr(p), owner.ID(), uintptr(m.Ptr)), m.Close())
 	}
-	if err != nil {
-		return nil, err
-	}
-	return m, nil
+	return m, err
 }
 
 // acquire returns a mapping of the allocation k, which it loads unless it is in the cache.

@@ -2,6 +2,7 @@ package topo
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/internal/sysfile"
 )
 
@@ -119,13 +121,12 @@ func (p Path) MarshalText() ([]byte, error) {
 
 // UnmarshalText parses the name.
 func (p *Path) UnmarshalText(b []byte) error {
-	for i, n := range pathNames {
-		if n == string(b) {
-			*p = Path(i)
-			return nil
-		}
+	i := slices.Index(pathNames[:], string(b))
+	if i < 0 {
+		return fmt.Errorf("topo: unknown path %q: use one of %v", b, pathNames)
 	}
-	return fmt.Errorf("topo: unknown path %q: use one of %v", b, pathNames)
+	*p = Path(i)
+	return nil
 }
 
 // String returns the cell of a matrix, like "NV18" or "PIX".
@@ -171,29 +172,13 @@ func (m *Machine) FullMesh() bool {
 // NearestNIC returns the NIC that is closest to a GPU: NICs that are up first, then by path, then InfiniBand before
 // Ethernet, then by speed.
 func (m *Machine) NearestNIC(gpu int) (NIC, bool) {
-	best := -1
-	for i := range m.NICs {
-		if best < 0 || nearer(&m.NICs[i], &m.NICs[best], gpu) {
-			best = i
-		}
-	}
-	if best < 0 {
+	if len(m.NICs) == 0 {
 		return NIC{}, false
 	}
-	return m.NICs[best], true
-}
-
-func nearer(a, b *NIC, gpu int) bool {
-	if a.Up != b.Up {
-		return a.Up
-	}
-	if pa, pb := a.path(gpu), b.path(gpu); pa != pb {
-		return pa < pb
-	}
-	if a.Kind != b.Kind {
-		return a.Kind == "infiniband"
-	}
-	return a.SpeedMbps > b.SpeedMbps
+	return slices.MinFunc(m.NICs, func(a, b NIC) int {
+		return cmp.Or(plain.Bit[int](b.Up)-plain.Bit[int](a.Up), cmp.Compare(a.path(gpu), b.path(gpu)),
+			cmp.Compare(b.Kind, a.Kind), cmp.Compare(b.SpeedMbps, a.SpeedMbps))
+	}), true
 }
 
 // path returns the path to a GPU; an unknown path ranks last.

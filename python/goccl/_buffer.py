@@ -1,6 +1,7 @@
 """What users pass as buffers and streams, brought to addresses."""
 
 import functools
+import math
 import sys
 from typing import Any
 
@@ -109,9 +110,7 @@ def _interface(obj: Any, face: dict[str, Any], kind: int) -> Buffer:
     if not isinstance(data, tuple) or data[0] is None:
         raise errors.InvalidArgument("the array gives no address")
     ptr, readonly = data
-    count = 1
-    for n in shape:
-        count *= n
+    count = math.prod(shape)
     strides = face.get("strides")
     if strides is not None and count > 1:
         step = itemsize
@@ -150,16 +149,13 @@ def _dlpack(obj: Any) -> Buffer:
     if v.device_type not in (1, 2, 3, 13):
         raise errors.InvalidArgument(f"a tensor on DLPack device type {v.device_type}: goccl works on the host and on "
                                      "CUDA")
-    count = 1
-    for n in v.shape:
-        count *= n
     try:
         dtype = DataType.of(v.dtype)
         itemsize = dtype.itemsize
     except errors.InvalidArgument:
         dtype, itemsize = None, int("".join(c for c in v.dtype if c.isdigit())) // 8
-    return Buffer(v.ptr, count * itemsize, dtype, itemsize, CUDA if v.device_type in (2, 13) else HOST, v.device_id,
-                  (v, obj))
+    return Buffer(v.ptr, math.prod(v.shape) * itemsize, dtype, itemsize, CUDA if v.device_type in (2, 13) else HOST,
+                  v.device_id, (v, obj))
 
 
 def shared(b: Buffer) -> None:

@@ -2,6 +2,7 @@
 
 import ctypes
 import itertools
+import math
 import threading
 from typing import Any
 
@@ -73,12 +74,9 @@ def capsule(owner: object, ptr: int, device: tuple[int, int], dtype: str, shape:
     code, bits = _TYPES[dtype]
     if not shape:
         shape = (nbytes * 8 // bits,)
-    count = 1
-    for n in shape:
-        count *= n
-    if count * bits // 8 > nbytes:
-        raise errors.InvalidArgument(f"shape {shape} of {dtype} needs {count * bits // 8} bytes, the memory has "
-                                     f"{nbytes}")
+    needed = math.prod(shape) * bits // 8
+    if needed > nbytes:
+        raise errors.InvalidArgument(f"shape {shape} of {dtype} needs {needed} bytes, the memory has {nbytes}")
     m = _Managed()
     dims = array("shape", ctypes.c_int64, shape)
     steps = array("strides", ctypes.c_int64, strides) if strides else None

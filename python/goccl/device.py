@@ -2,6 +2,7 @@
 
 import builtins
 import ctypes
+import math
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -252,9 +253,7 @@ def GpuBuffer(shape: int | Sequence[int], dtype: Any = float, strides: None = No
     if order != "C" or strides is not None:
         raise errors.InvalidArgument("GpuBuffer makes C-contiguous arrays: leave order and strides")
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    count = 1
-    for n in shape:
-        count *= n
+    count = math.prod(shape)
     if str(dtype).startswith("torch."):
         import torch
 

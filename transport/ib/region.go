@@ -80,15 +80,14 @@ func (p *Port) registerGPU(dev device.Device, ptr device.Ptr, size int64) (verbs
 	if e, ok := dev.(exporter); ok {
 		fd, offset, err := e.DMABuf(ptr, size)
 		if err == nil {
-			mr, err := p.pd.RegisterDMABuf(fd, offset, size, uintptr(ptr), access&^verbs.AccessRelaxed)
+			var mr verbs.MR
+			mr, err = p.pd.RegisterDMABuf(fd, offset, size, uintptr(ptr), access&^verbs.AccessRelaxed)
 			_ = syscall.Close(fd)
 			if err == nil {
 				return mr, nil
 			}
-			why = err
-		} else {
-			why = err
 		}
+		why = err
 	}
 	mr, err := p.pd.Register(uintptr(ptr), size, access)
 	if err == nil {

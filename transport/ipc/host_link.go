@@ -1,6 +1,7 @@
 package ipc
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"unsafe"
@@ -19,47 +20,33 @@ func NewHostLink() *HostLink { return &HostLink{} }
 
 func pointer(p device.Ptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
-func (l *HostLink) reach(r transport.Remote) error {
-	if l.closed.Load() {
-		return transport.ErrClosed
+// do performs an operation at a location that is mapped here, unless the link is closed.
+func (l *HostLink) do(at transport.Remote, operation func()) error {
+	err := cmp.Or(l.Err(), mapped(at))
+	if err == nil {
+		operation()
 	}
-	return mapped(r)
+	return err
 }
 
 // Write copies; the ranges may overlap.
 func (l *HostLink) Write(dst transport.Remote, src device.Ptr, n int64) error {
-	if err := l.reach(dst); err != nil {
-		return err
-	}
-	copy(device.Bytes(dst.Ptr, n), device.Bytes(src, n))
-	return nil
+	return l.do(dst, func() { copy(device.Bytes(dst.Ptr, n), device.Bytes(src, n)) })
 }
 
 // Add adds atomically.
 func (l *HostLink) Add(dst transport.Remote, delta uint64) error {
-	if err := l.reach(dst); err != nil {
-		return err
-	}
-	(*atomic.Uint64)(pointer(dst.Ptr)).Add(delta)
-	return nil
+	return l.do(dst, func() { (*atomic.Uint64)(pointer(dst.Ptr)).Add(delta) })
 }
 
 // Store stores atomically.
 func (l *HostLink) Store(dst transport.Remote, value uint64) error {
-	if err := l.reach(dst); err != nil {
-		return err
-	}
-	(*atomic.Uint64)(pointer(dst.Ptr)).Store(value)
-	return nil
+	return l.do(dst, func() { (*atomic.Uint64)(pointer(dst.Ptr)).Store(value) })
 }
 
 // Signal adds one to the cell at dst and wakes its sleepers.
 func (l *HostLink) Signal(dst transport.Remote, _ uint64) error {
-	if err := l.reach(dst); err != nil {
-		return err
-	}
-	wait.At(pointer(dst.Ptr)).Add(1)
-	return nil
+	return l.do(dst, func() { wait.At(pointer(dst.Ptr)).Add(1) })
 }
 
 // Mark stores immediately.

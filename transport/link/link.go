@@ -74,20 +74,16 @@ type mark struct {
 
 // Dial makes a Link of a port. exchange carries the request to the peer's Receiver.Accept and returns its reply.
 func Dial(ctx context.Context, p transport.Port, exchange func(ctx context.Context, request []byte) ([]byte, error),
-	opt Options) (*Link, error) {
+	opt Options) (_ *Link, err error) {
 	half, err := p.NewPeer()
 	if err != nil {
 		return nil, err
 	}
-	l, err := dial(ctx, p, half, exchange, opt)
-	if err != nil {
-		return nil, fmt.Errorf("link: %w", errors.Join(err, half.Close()))
-	}
-	return l, nil
-}
-
-func dial(ctx context.Context, p transport.Port, half transport.Peer,
-	exchange func(ctx context.Context, request []byte) ([]byte, error), opt Options) (*Link, error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("link: %w", errors.Join(err, half.Close()))
+		}
+	}()
 	commands, err := newBuffer(p, slots*commandSize)
 	if err != nil {
 		return nil, err

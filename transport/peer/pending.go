@@ -59,13 +59,6 @@ func (p *Pending) busy(epoch uint64) bool {
 	return false
 }
 
-// Idle reports whether no put is pending.
-func (p *Pending) Idle() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.open) == 0
-}
-
 // Flush waits until every put that began before the call has ended, f breaks, or ctx ends. If it has to wait it calls
 // urge first.
 func (p *Pending) Flush(ctx context.Context, f *Failure, urge func()) error {

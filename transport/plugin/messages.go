@@ -1,7 +1,9 @@
 package plugin
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/goccl/goccl/internal/plain"
@@ -87,10 +89,7 @@ func (p *Peer) handle(c *control) error {
 // acked ends the puts up to number n.
 func (p *Peer) acked(n uint64) {
 	p.queueMu.Lock()
-	k := 0
-	for k < len(p.unknown) && p.unknown[k].number <= n {
-		k++
-	}
+	k, _ := slices.BinarySearchFunc(p.unknown, n+1, func(q *put, n uint64) int { return cmp.Compare(q.number, n) })
 	known := p.unknown[:k:k]
 	p.unknown = p.unknown[k:]
 	p.queueMu.Unlock()
@@ -149,7 +148,7 @@ func (p *Peer) writeControl() (did bool, err error) {
 		return did, gone(err)
 	}
 	for {
-		c, announced, ok := p.nextControl()
+		c, ok := p.nextControl()
 		if !ok {
 			return did, nil
 		}
@@ -160,29 +159,29 @@ func (p *Peer) writeControl() (did bool, err error) {
 			return did, nil
 		}
 		did, s.said = true, time.Now()
-		switch {
-		case c.kind == kindAck:
+		switch c.kind {
+		case kindAck:
 			s.acked = c.number
-		case announced:
+		case kindPiece:
 			p.announced()
 		}
 	}
 }
 
 // nextControl chooses the next control message. An announcement stays in the queue until announced.
-func (p *Peer) nextControl() (c control, announced, ok bool) {
+func (p *Peer) nextControl() (c control, ok bool) {
 	s := &p.progress
 	p.queueMu.Lock()
 	defer p.queueMu.Unlock()
 	switch {
 	case s.upTo != s.acked:
-		return control{kind: kindAck, number: s.upTo}, false, true
+		return control{kind: kindAck, number: s.upTo}, true
 	case len(p.pieces) > 0 && len(s.sends) < 2*inFlight:
-		return p.pieces[0].control, true, true
+		return p.pieces[0].control, true
 	case time.Since(s.said) > beatEvery:
-		return control{kind: kindBeat}, false, true
+		return control{kind: kindBeat}, true
 	}
-	return c, false, false
+	return c, false
 }
 
 // control is a message of the control connection, as it is sent.

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/driver/ncclnet"
 	"github.com/goccl/goccl/internal/wait"
 	"github.com/goccl/goccl/transport"
@@ -63,7 +62,7 @@ type Peer struct {
 	comms    [numComms]ncclnet.Comm
 	handles  map[use]ncclnet.Handle
 	users    map[*region]int
-	buffer   *buffer // of control messages
+	buffer   []byte // control messages: the first half is sent, the second received
 	progress progress
 }
 
@@ -306,12 +305,6 @@ func (p *Peer) Close() error {
 	return nil
 }
 
-// buffer is memory for control messages, of which the first half is sent and the second received.
-type buffer struct {
-	b   []byte
-	ptr device.Ptr
-}
-
 // farewellTime bounds how long the last message may take.
 const farewellTime = 300 * time.Millisecond
 
@@ -371,7 +364,7 @@ func (p *Peer) cleanUp() {
 	}
 	p.closeListeners()
 	if p.buffer != nil {
-		_ = unix.Munmap(p.buffer.b)
+		_ = unix.Munmap(p.buffer)
 	}
 }
 

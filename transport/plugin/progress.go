@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/internal/driver/ncclnet"
 	"github.com/goccl/goccl/transport"
 )
@@ -45,10 +44,11 @@ func (p *Peer) prepare() error {
 	if err != nil {
 		return err
 	}
-	p.buffer = &buffer{b, device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))}
+	p.buffer = b
+	_, at := p.slot(0)
 	s := &p.progress
 	for i, c := range [2]int{controlOut, controlIn} {
-		s.handles[i], err = p.lib.Register(p.comms[c], uintptr(p.buffer.ptr), int64(len(b)), ncclnet.Host)
+		s.handles[i], err = p.lib.Register(p.comms[c], at, int64(len(b)), ncclnet.Host)
 		if err != nil {
 			return err
 		}
@@ -115,5 +115,6 @@ func gone(err error) error { return fmt.Errorf("%w: %w", transport.ErrPeerGone, 
 
 // slot returns the place of control message i, and its address.
 func (p *Peer) slot(i int) ([]byte, uintptr) {
-	return p.buffer.b[i*controlSize:][:controlSize], uintptr(p.buffer.ptr.Add(int64(i * controlSize)))
+	b := p.buffer[i*controlSize:][:controlSize]
+	return b, uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 }

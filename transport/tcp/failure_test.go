@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/test/nettest"
 	"github.com/goccl/goccl/test/testutil"
@@ -45,9 +47,10 @@ func TestResetsAreRepaired(t *testing.T) {
 					p := []*nettest.Side{x, y}[rand.IntN(2)].Peer.(*Peer)
 					l := p.lanes()[rand.IntN(3)]
 					if w := l.current(); w != nil {
-						_ = w.conn.SetLinger(0)
-						_ = w.conn.CloseRead()
-						_ = w.conn.CloseWrite()
+						_ = w.raw.Control(func(fd uintptr) {
+							_ = unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+							_ = unix.Shutdown(int(fd), unix.SHUT_RDWR)
+						})
 						resets++
 					}
 				}
@@ -273,8 +276,7 @@ func TestAFlushSurvivesAReset(t *testing.T) {
 		cut := make(chan struct{})
 		go func() {
 			if w != nil {
-				_ = w.conn.CloseWrite()
-				_ = w.conn.CloseRead()
+				_ = w.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
 			}
 			close(cut)
 		}()

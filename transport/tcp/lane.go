@@ -283,7 +283,7 @@ func (l *lane) serve(w *line) {
 	case errors.Is(err, errBye):
 		l.peer.fail(fmt.Errorf("%w: %v", transport.ErrPeerClosed, w.conn.RemoteAddr()))
 	case errors.As(err, &said):
-		l.peer.fail(fmt.Errorf("tcp: refused by %v: %w", w.conn.RemoteAddr(), said.err))
+		l.peer.fail(fmt.Errorf("tcp: refused by %v: %w", w.conn.RemoteAddr(), said.error))
 	case errors.As(err, &bad):
 		l.peer.mu.Lock()
 		l.peer.refused = bad.status

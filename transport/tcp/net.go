@@ -67,7 +67,8 @@ func (n *Net) NICs() ([]transport.NIC, error) {
 	}
 	nics := make([]transport.NIC, len(found))
 	for i, f := range found {
-		nics[i] = transport.NIC{Name: f.Name, PCI: pciOf(f.Name), Speed: speedOf(f.Name)}
+		nics[i] = transport.NIC{Name: f.Name, PCI: pciOf(f.Name),
+			Speed: float64(max(0, sysfile.Host.Number(0, "sys/class/net", f.Name, "speed"))) * 1e6 / 8}
 	}
 	return nics, nil
 }
@@ -78,11 +79,6 @@ func pciOf(name string) string {
 		return p
 	}
 	return ""
-}
-
-// speedOf returns the interface's speed in bytes a second, or 0.
-func speedOf(name string) float64 {
-	return float64(max(0, sysfile.Host.Number(0, "sys/class/net", name, "speed"))) * 1e6 / 8
 }
 
 // Open listens on an interface.

@@ -53,11 +53,10 @@ const (
 // packetError is the error of a packet that is refused with a status.
 type packetError struct {
 	status uint8
-	err    error
+	error
 }
 
-func (e *packetError) Error() string { return e.err.Error() }
-func (e *packetError) Unwrap() error { return e.err }
+func (e *packetError) Unwrap() error { return e.error }
 
 // refusal returns the error for a refusal's status.
 func refusal(status uint8) error {

@@ -62,9 +62,7 @@ func newReader(l *lane, w *line) *reader {
 var errBye = errors.New("the peer says goodbye")
 
 // refusedError is the peer's refusal of a packet.
-type refusedError struct{ err error }
-
-func (e *refusedError) Error() string { return e.err.Error() }
+type refusedError struct{ error }
 
 // run reads until the connection ends.
 func (r *reader) run() error {

@@ -20,9 +20,7 @@ type conn interface {
 	io.Reader
 	syscall.Conn
 	Close() error
-	CloseRead() error
 	CloseWrite() error
-	SetLinger(seconds int) error
 	SetReadDeadline(t time.Time) error
 	RemoteAddr() net.Addr
 }
@@ -150,21 +148,9 @@ func (s *socket) Close() error {
 	return err
 }
 
-// CloseRead implements conn.
-func (s *socket) CloseRead() error {
-	return s.control(func(fd int) error { return unix.Shutdown(fd, unix.SHUT_RD) })
-}
-
 // CloseWrite implements conn.
 func (s *socket) CloseWrite() error {
 	return s.control(func(fd int) error { return unix.Shutdown(fd, unix.SHUT_WR) })
-}
-
-// SetLinger implements conn.
-func (s *socket) SetLinger(seconds int) error {
-	return s.control(func(fd int) error {
-		return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: int32(seconds)})
-	})
 }
 
 // SetReadDeadline implements conn.

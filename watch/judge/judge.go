@@ -138,12 +138,11 @@ func List(n []int) string {
 		if len(parts) == mostListed {
 			return strings.Join(parts, ", ") + fmt.Sprintf(" and %d more", len(n)-i)
 		}
+		part := fmt.Sprint(n[i])
 		if k > i {
-			parts = append(parts, fmt.Sprintf("%d-%d", n[i], n[k]))
-		} else {
-			parts = append(parts, fmt.Sprint(n[i]))
+			part += fmt.Sprintf("-%d", n[k])
 		}
-		i = k + 1
+		parts, i = append(parts, part), k+1
 	}
 	return strings.Join(parts, ", ")
 }
@@ -297,12 +296,9 @@ func (q *Question) differs() *fault.Verdict {
 
 // later finds an operation like o that has not ended, under a larger number.
 func later(c *record.Communicator, o *record.Operation) *record.Operation {
-	for i := range c.Operations {
-		if p := &c.Operations[i]; !p.Message && p.Number > o.Number && p.IsOpen() && same(p, o) {
-			return p
-		}
-	}
-	return nil
+	return c.First(func(p *record.Operation) bool {
+		return !p.Message && p.Number > o.Number && p.IsOpen() && same(p, o)
+	})
 }
 
 // messageDiffers compares the message that waits with the oldest one of the peer to or from this rank.

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -22,7 +23,6 @@ type Report struct {
 	States map[int]string         `json:"states,omitempty"` // by rank: state in /proc of the processes on this host
 	Links  []Link                 `json:"links,omitempty"`
 	Known  []*Report              `json:"known,omitempty"` // of ranks of the other communicators
-	Stacks string                 `json:"stacks,omitempty"`
 	// Next says that no other work runs on the stream of the oldest collective that has not started.
 	Next bool `json:"next,omitempty"`
 
@@ -39,7 +39,6 @@ type Link struct {
 	Peer        int    `json:"peer"`
 	Retransmits uint32 `json:"retransmits"` // of the segment that waits now
 	Unacked     uint32 `json:"unacked"`     // segments
-	Lost        uint32 `json:"lost"`
 }
 
 // answered reports whether the rank is known, and its records.
@@ -81,12 +80,7 @@ func round(d time.Duration) time.Duration {
 
 // find returns the entry of an operation, nil if the ring does not have it.
 func find(c *record.Communicator, message bool, number uint64) *record.Operation {
-	for i := range c.Operations {
-		if o := &c.Operations[i]; o.Message == message && o.Number == number {
-			return o
-		}
-	}
-	return nil
+	return c.First(func(o *record.Operation) bool { return o.Message == message && o.Number == number })
 }
 
 // eager is the number of a collective among those that were not captured into graphs. Ranks may capture different
@@ -138,17 +132,13 @@ func (r *Report) Clean() {
 
 // doing describes where a rank is: the operation that it waits in, or the latest that it called.
 func (r *Report) doing() string {
-	for _, message := range []bool{false, true} {
-		if o := r.Record.Open(message); o != nil {
-			return fmt.Sprintf("it has been in %s (#%d) for %v", o.Name(), o.Number, r.ago(max(o.Started, o.Enqueued)))
+	of := ""
+	for _, c := range append([]*record.Communicator{r.Record}, r.Others...) {
+		if c != r.Record {
+			of = " of communicator " + title(c)
 		}
-	}
-	for _, c := range r.Others {
-		for _, message := range []bool{false, true} {
-			if o := c.Open(message); o != nil {
-				return fmt.Sprintf("it has been in %s (#%d) of communicator %s for %v", o.Name(), o.Number, title(c),
-					r.ago(max(o.Started, o.Enqueued)))
-			}
+		if o := cmp.Or(c.Open(false), c.Open(true)); o != nil {
+			return fmt.Sprintf("it has been in %s (#%d)%s for %v", o.Name(), o.Number, of, r.ago(max(o.Started, o.Enqueued)))
 		}
 	}
 	o := r.Record.Last()

@@ -140,11 +140,11 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	sent := map[key]bool{} // a rank that was started again under the same name is there twice: the first counts
 	for i := range all {
 		m := &all[i]
-		if k := (key{m.ID, m.Host, m.Rank, m.Size}); sent[k] {
+		k := key{m.ID, m.Host, m.Rank, m.Size}
+		if sent[k] {
 			continue
-		} else {
-			sent[k] = true
 		}
+		sent[k] = true
 		rank := []string{m.ID, m.Name, strconv.Itoa(m.Rank), strconv.Itoa(m.Size), m.Host}
 		gauge(c.up, plain.Bit[float64](m.Up), rank...)
 		gauge(c.heldUp, m.HeldUp, rank...)

@@ -94,8 +94,6 @@ func look(s Source) []*fault.Verdict {
 
 type recorded struct{ job }
 
-func (s recorded) Close() error { return nil }
-
 func (s recorded) Ranks() (found []Found, notes []string) {
 	for _, p := range s.job {
 		for _, c := range p.Communicators {
@@ -107,11 +105,9 @@ func (s recorded) Ranks() (found []Found, notes []string) {
 
 type plugged struct{ job }
 
-func (s plugged) Close() error { return nil }
-
 // Ranks plays the plugin: NCCL's names, and its clock.
 func (s plugged) Ranks() (found []Found, notes []string) {
-	offset := unixNow() - int64(monotonic())
+	offset := time.Now().UnixNano() - int64(monotonic())
 	for _, p := range s.job {
 		x := &records.Process{Host: p.Host, Profiler: 5}
 		name := func(text string) uint8 {

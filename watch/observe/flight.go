@@ -26,9 +26,6 @@ type Dumps struct {
 	Patterns []string
 }
 
-// Close does nothing.
-func (d *Dumps) Close() error { return nil }
-
 // largestDump bounds the size of a dump file in bytes; larger files are refused.
 const largestDump = 256 << 20
 
@@ -73,26 +70,24 @@ type flight struct {
 }
 
 type flightGroup struct {
-	Name  string          `json:"name"`
 	Desc  string          `json:"desc"`
 	Ranks json.RawMessage `json:"ranks"`
 }
 
 type flightEntry struct {
-	PGID    json.RawMessage   `json:"pg_id"`
-	Group   []string          `json:"process_group"`
-	Seq     uint64            `json:"collective_seq_id"`
-	P2PSeq  uint64            `json:"p2p_seq_id"`
-	Name    string            `json:"profiling_name"`
-	Created int64             `json:"time_created_ns"`
-	Started *int64            `json:"time_discovered_started_ns"`
-	Ended   *int64            `json:"time_discovered_completed_ns"`
-	Sizes   [][]uint64        `json:"input_sizes"`
-	Types   []string          `json:"input_dtypes"`
-	OutSize [][]uint64        `json:"output_sizes"`
-	State   string            `json:"state"`
-	IsP2P   bool              `json:"is_p2p"`
-	Frames  []json.RawMessage `json:"frames"`
+	PGID    json.RawMessage `json:"pg_id"`
+	Group   []string        `json:"process_group"`
+	Seq     uint64          `json:"collective_seq_id"`
+	P2PSeq  uint64          `json:"p2p_seq_id"`
+	Name    string          `json:"profiling_name"`
+	Created int64           `json:"time_created_ns"`
+	Started *int64          `json:"time_discovered_started_ns"`
+	Ended   *int64          `json:"time_discovered_completed_ns"`
+	Sizes   [][]uint64      `json:"input_sizes"`
+	Types   []string        `json:"input_dtypes"`
+	OutSize [][]uint64      `json:"output_sizes"`
+	State   string          `json:"state"`
+	IsP2P   bool            `json:"is_p2p"`
 }
 
 var trailingNumber = regexp.MustCompile(`(\d+)(\.json|\.pkl)?$`)

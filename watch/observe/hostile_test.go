@@ -24,7 +24,6 @@ import (
 type listed []Found
 
 func (l listed) Ranks() ([]Found, []string) { return l, []string{"a note\x1b[2J"} }
-func (l listed) Close() error               { return nil }
 
 // Sizes and ranks of other users' processes are checked, and their texts reach no terminal as they are.
 func TestDamagedRanks(t *testing.T) {

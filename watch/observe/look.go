@@ -2,6 +2,7 @@ package observe
 
 import (
 	"cmp"
+	"io"
 	"os"
 	"slices"
 	"time"
@@ -14,7 +15,6 @@ import (
 // Source returns the ranks that it sees, and notes about processes and files that it cannot read.
 type Source interface {
 	Ranks() (found []Found, notes []string)
-	Close() error
 }
 
 // Found is a rank with the id, name and size of its communicator.
@@ -45,8 +45,6 @@ func (f *Found) valid() bool {
 	return true
 }
 
-func unixNow() int64 { return time.Now().UnixNano() }
-
 // Watcher looks at its sources again and again.
 type Watcher struct {
 	Sources []Source
@@ -54,10 +52,12 @@ type Watcher struct {
 	Stall time.Duration
 }
 
-// Close closes the sources.
+// Close closes the sources that can be closed.
 func (w *Watcher) Close() error {
 	for _, s := range w.Sources {
-		_ = s.Close()
+		if c, ok := s.(io.Closer); ok {
+			_ = c.Close()
+		}
 	}
 	return nil
 }

@@ -169,7 +169,7 @@ func monotonic() uint64 {
 // ranks returns the open communicators of a process.
 func ranks(p *records.Process, pid int, state string) (found []Found) {
 	// Unix time of a moment of CLOCK_MONOTONIC, by today's difference: the clock may have been set since the start.
-	offset := unixNow() - int64(monotonic())
+	offset := time.Now().UnixNano() - int64(monotonic())
 	for i := range p.Comms {
 		c := &p.Comms[i]
 		r := &Rank{Rank: c.Rank, Host: p.Host, PID: pid, GPU: -1, Source: fmt.Sprintf("nccl profiler v%d", p.Profiler),

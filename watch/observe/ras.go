@@ -158,7 +158,7 @@ func rasEvent(e *Event, asJSON bool) string {
 		CUDA []int  `json:"cuda_devs"`
 		NVML []int  `json:"nvml_devs"`
 	}
-	b, err := json.MarshalIndent(struct {
+	b, _ := json.MarshalIndent(struct { // never fails: numbers and texts
 		Timestamp string         `json:"timestamp"`
 		Group     string         `json:"group"`
 		Event     string         `json:"event"`
@@ -167,9 +167,6 @@ func rasEvent(e *Event, asJSON bool) string {
 		Verdict   *fault.Verdict `json:"verdict"`
 	}{at, "LIFECYCLE", name, peer{e.Verdict.Host, e.Verdict.Process, []int{}, []int{}}, e.Verdict.What, e.Verdict},
 		"", "  ")
-	if err != nil {
-		return ""
-	}
 	return string(b) + "\n"
 }
 

@@ -24,20 +24,12 @@ func rasText(w io.Writer, s *Snapshot, verbose bool) error {
 	for _, c := range s.Communicators {
 		rasMissing(&b, c, names[c])
 	}
-	for i := range s.Verdicts {
-		if v := s.Verdicts[i]; v.Hang() {
-			rasVerdict(&b, s, v, names)
-		}
-	}
+	rasVerdicts(&b, s, true, names)
 	b.WriteString("\nWarnings\n========\n\n")
 	for _, c := range s.Communicators {
 		rasMismatch(&b, c, names[c], verbose)
 	}
-	for i := range s.Verdicts {
-		if v := s.Verdicts[i]; !v.Hang() {
-			rasVerdict(&b, s, v, names)
-		}
-	}
+	rasVerdicts(&b, s, false, names)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -95,7 +87,7 @@ func rasComms(b *strings.Builder, s *Snapshot) map[*Communicator]string {
 		for _, n := range perHost {
 			least, most = min(least, n), max(most, n)
 		}
-		k := kind{len(perHost), c.Size, span(least, most), fmt.Sprint(c.Size), "RUNNING", "OK"}
+		k := kind{len(perHost), c.Size, span(least, most), fmt.Sprint(c.Size), "RUNNING", ""}
 		var errors []string
 		if dead || len(c.Unseen) > 0 {
 			errors = append(errors, "INCOMPLETE")
@@ -106,9 +98,7 @@ func rasComms(b *strings.Builder, s *Snapshot) map[*Communicator]string {
 		if len(rasCounts(c)) > 0 {
 			errors = append(errors, "MISMATCH")
 		}
-		if len(errors) > 0 {
-			k.errors = strings.Join(errors, ",")
-		}
+		k.errors = cmp.Or(strings.Join(errors, ","), "OK")
 		if slices.ContainsFunc(c.Ranks, (*Rank).aborted) {
 			k.status = "ABORT"
 		}
@@ -154,32 +144,35 @@ func rasMissing(b *strings.Builder, c *Communicator, name string) {
 	}
 }
 
-func rasVerdict(b *strings.Builder, s *Snapshot, v *fault.Verdict, names map[*Communicator]string) {
-	name := "(" + v.Communicator + ")"
-	for _, c := range s.Communicators {
-		if c.ID == v.Communicator {
-			name = names[c]
+// rasVerdicts reports the verdicts that are hangs, or those that are none.
+func rasVerdicts(b *strings.Builder, s *Snapshot, hangs bool, names map[*Communicator]string) {
+	for _, v := range s.Verdicts {
+		if v.Hang() != hangs {
+			continue
 		}
+		name := "(" + v.Communicator + ")"
+		for _, c := range s.Communicators {
+			if c.ID == v.Communicator {
+				name = names[c]
+			}
+		}
+		ranks := "Rank " + judge.List(v.Blamed())
+		if len(v.Blamed()) == 0 {
+			ranks = "No rank"
+		}
+		fmt.Fprintf(b, "%s %s\n  %s: %s\n", name, strings.ToUpper(string(v.Kind)), ranks, v.What)
+		if len(v.Waiting) > 0 {
+			fmt.Fprintf(b, "  Ranks %s wait in %s for %.1f s\n", judge.List(v.Waiting), title(v), v.For.Seconds())
+		}
+		fmt.Fprintf(b, "  To do: %s\n\n", v.Mend)
 	}
-	ranks := "Rank " + judge.List(v.Blamed())
-	if len(v.Blamed()) == 0 {
-		ranks = "No rank"
-	}
-	fmt.Fprintf(b, "%s %s\n  %s: %s\n", name, strings.ToUpper(string(v.Kind)), ranks, v.What)
-	if len(v.Waiting) > 0 {
-		fmt.Fprintf(b, "  Ranks %s wait in %s for %.1f s\n", judge.List(v.Waiting), title(v), v.For.Seconds())
-	}
-	fmt.Fprintf(b, "  To do: %s\n\n", v.Mend)
 }
 
 // rasCounts returns the collectives that ranks have called a different number of times.
 func rasCounts(c *Communicator) (different []string) {
 	for _, f := range rasFuncs {
-		for _, r := range c.Ranks {
-			if r.counts()[f] != c.Ranks[0].counts()[f] {
-				different = append(different, f)
-				break
-			}
+		if slices.ContainsFunc(c.Ranks, func(r *Rank) bool { return r.counts()[f] != c.Ranks[0].counts()[f] }) {
+			different = append(different, f)
 		}
 	}
 	return different
@@ -208,13 +201,12 @@ func rasMismatch(b *strings.Builder, c *Communicator, name string, verbose bool)
 			if !few {
 				continue
 			}
+			upTo := ""
+			if len(ranks) == 1 {
+				upTo = fmt.Sprintf(" has launched up to operation %d", n)
+			}
 			for _, r := range ranks {
-				if len(ranks) > 1 {
-					fmt.Fprintf(b, "  Rank %d -- GPU %d managed by process %d on node %s\n", r.Rank, r.GPU, r.PID, r.Host)
-				} else {
-					fmt.Fprintf(b, "  Rank %d has launched up to operation %d -- GPU %d managed by process %d on node %s\n",
-						r.Rank, n, r.GPU, r.PID, r.Host)
-				}
+				fmt.Fprintf(b, "  Rank %d%s -- GPU %d managed by process %d on node %s\n", r.Rank, upTo, r.GPU, r.PID, r.Host)
 			}
 		}
 		b.WriteString("\n")

@@ -85,12 +85,11 @@ func (s *summing) add(o *record.Operation) {
 		}
 	}
 	x := s.of[key]
-	if x == nil && len(s.of) == mostSums {
-		return
-	}
 	if x == nil {
-		x = new(Sum)
-		*x = key
+		if len(s.of) == mostSums {
+			return
+		}
+		x = new(key)
 		s.of[key] = x
 	}
 	x.Begun++

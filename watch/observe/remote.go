@@ -19,9 +19,6 @@ type Remote struct {
 	URLs []string
 }
 
-// Close does nothing.
-func (s *Remote) Close() error { return nil }
-
 // Bounds of what one host answers, and of what all do.
 const (
 	remoteTimeout                 = 3 * time.Second

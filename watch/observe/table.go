@@ -3,6 +3,7 @@ package observe
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -265,14 +266,10 @@ func grid(b *strings.Builder, rows [][]string, color bool, s *Snapshot, c *Commu
 		text, shade := strings.TrimRight(line.String(), " "), ""
 		if n == 0 {
 			shade = dim
-		} else {
-			for _, v := range s.Verdicts {
-				for _, k := range v.Blamed() {
-					if v.Communicator == c.ID && v.Hang() && c.Ranks[n-1].Rank == k {
-						shade = red
-					}
-				}
-			}
+		} else if slices.ContainsFunc(s.Verdicts, func(v *fault.Verdict) bool {
+			return v.Communicator == c.ID && v.Hang() && slices.Contains(v.Blamed(), c.Ranks[n-1].Rank)
+		}) {
+			shade = red
 		}
 		if shade != "" {
 			text = paint(color, shade, text)

@@ -87,9 +87,6 @@ func listen(at string) {
 // ranks is the Source of all ranks of this process's communicators.
 type ranks struct{}
 
-// Close does nothing.
-func (ranks) Close() error { return nil }
-
 // Ranks asks all ranks.
 func (ranks) Ranks() (found []observe.Found, notes []string) {
 	job.mu.Lock()

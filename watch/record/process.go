@@ -221,14 +221,19 @@ func (c *Communicator) Clean() {
 // IsOpen reports whether the operation has been called and has not ended, as far as is known.
 func (o *Operation) IsOpen() bool { return o.State == Enqueued || o.State == Started }
 
-// Open returns the oldest operation that has not ended, nil if there is none.
-func (c *Communicator) Open(message bool) *Operation {
+// First returns the oldest operation that satisfies f, nil if there is none.
+func (c *Communicator) First(f func(o *Operation) bool) *Operation {
 	for i := range c.Operations {
-		if o := &c.Operations[i]; o.Message == message && o.IsOpen() {
+		if o := &c.Operations[i]; f(o) {
 			return o
 		}
 	}
 	return nil
+}
+
+// Open returns the oldest operation that has not ended, nil if there is none.
+func (c *Communicator) Open(message bool) *Operation {
+	return c.First(func(o *Operation) bool { return o.Message == message && o.IsOpen() })
 }
 
 // Last is the latest operation that the rank has called, nil if there is none.

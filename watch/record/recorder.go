@@ -120,10 +120,15 @@ func (x *Recorder) Started(q *collective.Request, number uint64, n int) {
 	if x == nil {
 		return
 	}
-	runs, t := x.r.ring(q.PointToPoint()).runs, x.stamp(number)
+	x.ran(q, number, n, run{started: x.stamp(number)})
+}
+
+// ran stores the times and flags of n operations.
+func (x *Recorder) ran(q *collective.Request, number uint64, n int, as run) {
+	runs := x.r.ring(q.PointToPoint()).runs
 	for i := range uint64(n) {
 		e := &runs[(number+i)&x.mask]
-		e.started, e.ended, e.flags = t, 0, 0
+		e.started, e.ended, e.flags = as.started, as.ended, as.flags
 		publish(&e.number, number+i)
 	}
 }
@@ -167,7 +172,7 @@ func (x *Recorder) Marked(q *collective.Request, number uint64, n int, mark uint
 	if !captured {
 		return
 	}
-	x.unseen(q, number, n, flagSampled|flagCaptured)
+	x.ran(q, number, n, run{ended: x.stamp(number), flags: flagSampled | flagCaptured})
 	if !q.PointToPoint() {
 		x.r.captured += uint64(n)
 	}
@@ -177,16 +182,7 @@ func (x *Recorder) Marked(q *collective.Request, number uint64, n int, mark uint
 // verdict is sought on them.
 func (x *Recorder) Unseen(q *collective.Request, number uint64, n int) {
 	if x != nil {
-		x.unseen(q, number, n, flagSampled)
-	}
-}
-
-func (x *Recorder) unseen(q *collective.Request, number uint64, n int, flags uint64) {
-	runs, t := x.r.ring(q.PointToPoint()).runs, x.stamp(number)
-	for i := range uint64(n) {
-		e := &runs[(number+i)&x.mask]
-		e.started, e.ended, e.flags = 0, t, flags
-		publish(&e.number, number+i)
+		x.ran(q, number, n, run{ended: x.stamp(number), flags: flagSampled})
 	}
 }
 

@@ -75,8 +75,7 @@ func (t *Chrome) add(p *Process, c *Communicator, begin int64, pid, tid int) {
 	}
 	for i := range c.Operations {
 		o := &c.Operations[i]
-		end := o.Ended
-		end = cmp.Or(end, p.Time)
+		end := cmp.Or(o.Ended, p.Time)
 		if o.Started == 0 {
 			span(tid, o, o.Enqueued, end)
 			continue

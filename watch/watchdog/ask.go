@@ -148,14 +148,10 @@ func (w *Watchdog) collect(reports []*judge.Report) (open []int) {
 	defer w.mu.Unlock()
 	hosts, me := w.boot.Hosts(), w.rank
 	for p, r := range reports {
-		if answer := w.answers[p]; r != nil && answer != nil && p != me {
-			r = answer
-			reports[p] = r
+		if r != nil && p != me {
+			r = cmp.Or(w.answers[p], r)
+			reports[p], r.Dead, r.Left = r, w.deaths[p], w.left[p]
 		}
-		if r == nil || p == me {
-			continue
-		}
-		r.Dead, r.Left = w.deaths[p], w.left[p]
 	}
 	for p, r := range reports {
 		if r == nil || r.Record != nil || r.Dead != "" || r.Left {

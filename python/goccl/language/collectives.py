@@ -101,13 +101,9 @@ class Custom(Collective):
         return self.input_chunks, self.output_chunks
 
     def document(self) -> dict[str, Any]:
-        entries = []
         post = self.post or (lambda r, c: ())
-        for r in range(self.num_ranks):
-            for c in range(self.output_chunks):
-                of = [list(x) for x in post(r, c)]
-                if of:
-                    entries.append({"rank": r, "chunk": c, "of": of})
+        entries = [{"rank": r, "chunk": c, "of": of} for r in range(self.num_ranks) for c in range(self.output_chunks)
+                   if (of := [list(x) for x in post(r, c)])]
         return {"collective": self.name, "ranks": self.num_ranks, "input_chunks": self.input_chunks,
                 "output_chunks": self.output_chunks, "postcondition": entries}
 

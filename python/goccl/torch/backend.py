@@ -1,6 +1,7 @@
 """ProcessGroupGoccl: torch.distributed's process group on goccl communicators."""
 
 import atexit
+import functools
 import os
 import weakref
 from contextlib import closing
@@ -156,10 +157,7 @@ class ProcessGroupGoccl(Abilities):
 
         def finish() -> None:
             if write:
-                total = every[0]
-                for r in range(1, self._size_):
-                    total = op(total, every[r])
-                t.copy_(total)
+                t.copy_(functools.reduce(op, every))
 
         return self._submit(t, lambda c, s: c.allgather(x, every, stream=s), (x, every, t), list(result), opts, finish)
 

@@ -122,8 +122,6 @@ func decode[T any](r io.ReaderAt, at int64, v *T) error {
 }
 
 func text(b []byte) string {
-	if i := bytes.IndexByte(b, 0); i >= 0 {
-		b = b[:i]
-	}
+	b, _, _ = bytes.Cut(b, []byte{0})
 	return string(bytes.ToValidUTF8(b, []byte("?")))
 }
