@@ -167,10 +167,7 @@ func (v *values) is(id int32, launch int32, of []plan.Contribution) bool {
 	if len(v.list) != len(of) {
 		return false
 	}
-	found := v.found[:0]
-	for range of {
-		found = append(found, false)
-	}
+	found := append(v.found[:0], make([]bool, len(of))...)
 	v.found = found
 	for _, l := range v.list {
 		at := int(l.rank) // where it is if every rank contributes once
