@@ -91,10 +91,7 @@ type barrier struct {
 
 // layCounters creates the counters, and counts statically which blocks use them.
 func (v *verifier) layCounters() {
-	v.counters = make([]counter, len(v.links)+v.sems)
-	for i := range v.counters {
-		v.counters[i] = counter{consumer: -1}
-	}
+	v.counters = slices.Repeat([]counter{{consumer: -1}}, len(v.links)+v.sems)
 	for r := range v.p.GPUs {
 		for i, s := range v.p.GPUs[r].Semaphores {
 			v.counters[v.semaphore(r, i)].init = s.InitValue
