@@ -243,11 +243,7 @@ func (v *values) describe(id int32, launch int, p *plan.Plan) string {
 	}
 	s := ""
 	if n.terms > 1 {
-		op := string(n.op)
-		if n.op == plan.CallerOp {
-			op = "reduction"
-		}
-		s = op + " of "
+		s = cmp.Or(string(n.op), "reduction") + " of "
 	}
 	var list []string
 	for _, l := range v.terms(id, mostListed+1) {
