@@ -67,7 +67,7 @@ func (c *codec) int(key string, v *int) {
 
 func (c *codec) bareInt(v *int) {
 	if c.w != nil {
-		c.w.int(int64(*v))
+		c.w.b = strconv.AppendInt(c.w.b, int64(*v), 10)
 		return
 	}
 	*v = c.r.int()
@@ -330,8 +330,6 @@ func (w *writer) member(k string) bool {
 	w.b = append(quote(w.b, k), ':')
 	return true
 }
-
-func (w *writer) int(v int64) { w.b = strconv.AppendInt(w.b, v, 10) }
 
 // object writes an object, with each member on a line or all on one line.
 func (w *writer) object(lines bool, body func()) {

@@ -3,13 +3,7 @@ package plan
 func (c *codec) ops(ops *[]Op) {
 	at := c.r.pos
 	list(c, "ops", "ops", c.r.limits.Ops, true, ops, func(i int, op *Op) {
-		inside := at
-		if at.Op < 0 {
-			inside.Op = i
-		} else {
-			inside.Inner = i
-		}
-		defer c.within(inside)()
+		defer c.within(at.op(i))()
 		c.op(op)
 	})
 }

@@ -39,6 +39,16 @@ func (p Pos) String() string {
 	return strings.Join(list, ", ")
 }
 
+// op returns the position of op i of the thread block at p, or of the body of the pipeline at p.
+func (p Pos) op(i int) Pos {
+	if p.Op < 0 {
+		p.Op = i
+	} else {
+		p.Inner = i
+	}
+	return p
+}
+
 // Error is an error in the text or the structure of a plan. Line and Col (from 1, Col in bytes) are set when the plan
 // came from JSON.
 type Error struct {

@@ -78,10 +78,8 @@ func (p *Plan) CallerProgram(rank, hook int) []Step {
 	at := Pos{rank, len(g.ThreadBlocks) + hook, -1, -1}
 	var out []Step
 	add := func(op *Op, does Effects, channels []int, moves ...Move) {
-		if does.Has(Takes) || does.Has(Adds) {
-			if len(channels) == 0 {
-				return
-			}
+		if does&(Takes|Adds) != 0 && len(channels) == 0 {
+			return
 		}
 		at.Op = len(out)
 		code := does.code(false)

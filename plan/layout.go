@@ -36,7 +36,6 @@ type Layout struct {
 	Alignment int64
 
 	plan   *Plan
-	ranks  int
 	custom bool // the chunks of a user-defined collective do not form blocks
 }
 
@@ -94,7 +93,7 @@ func (p *Plan) NewLayout(size uint64) (*Layout, error) {
 		return nil, fmt.Errorf("plan %s: %w: %d bytes do not divide among %d ranks", p.Name, ErrMessage, size, blocks)
 	}
 	l := &Layout{Message: int64(size), Block: int64(size) / int64(blocks), Period: period, Alignment: p.Alignment, plan: p,
-		ranks: len(p.GPUs), custom: custom}
+		custom: custom}
 	units := ceilDiv(l.Block, p.Alignment)
 	l.Chunk = ceilDiv(units, int64(period)) * p.Alignment
 	if custom && l.Chunk*int64(period) != l.Block {
@@ -249,7 +248,7 @@ func (p *Plan) UnitsFor(op *Op, n int64, more bool) (lo, hi int64) {
 func (p *Plan) OfChunk(chunk int64) *Layout {
 	blocks, period, custom := p.Blocks()
 	l := &Layout{Block: int64(period) * chunk, Chunk: chunk, Period: period, Alignment: p.Alignment, plan: p,
-		ranks: len(p.GPUs), custom: custom}
+		custom: custom}
 	l.Message = l.Block * int64(blocks)
 	return l
 }
@@ -329,10 +328,10 @@ func (p *Plan) Scratch(rank int, chunk int64) ScratchLayout {
 	n := int64(p.GPUs[rank].ScratchChunks) * chunk
 	var plain, packets int64
 	if p.UsesPlainScratch() {
-		plain = alignUp(n, scratchAlign)
+		plain = ceilDiv(n, scratchAlign) * scratchAlign
 	}
 	if p.UsesPackets() {
-		packets = alignUp(n*packetBytes, scratchAlign)
+		packets = ceilDiv(n*packetBytes, scratchAlign) * scratchAlign
 	}
 	s := ScratchLayout{Size: plain + packets, Packets: [2]int64{plain, plain}}
 	if p.DoubleScratch {
@@ -342,5 +341,3 @@ func (p *Plan) Scratch(rank int, chunk int64) ScratchLayout {
 	}
 	return s
 }
-
-func alignUp(n, a int64) int64 { return (n + a - 1) / a * a }

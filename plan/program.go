@@ -98,13 +98,7 @@ type resolver struct {
 func (r *resolver) steps(ops []Op, at Pos) []Step {
 	steps := make([]Step, 0, len(ops))
 	for i := range ops {
-		pos := at
-		if at.Op < 0 {
-			pos.Op = i
-		} else {
-			pos.Inner = i
-		}
-		op := &ops[i]
+		pos, op := at.op(i), &ops[i]
 		k := op.Name.Kind()
 		last := Effects(0)
 		for _, does := range k.phases(op.ChannelType) {

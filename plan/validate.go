@@ -251,11 +251,7 @@ func (v *validator) channelRefs() {
 		total := 0
 		switch c.Type {
 		case MemoryChannel, PortChannel:
-			for j := range v.gpu.Channels {
-				if v.gpu.Channels[j].Type == c.Type {
-					total += len(v.gpu.Channels[j].ConnectedTo)
-				}
-			}
+			total = len(v.gpu.Peers(c.Type))
 		case SwitchChannel:
 			total = len(v.switches)
 		case HookChannel:

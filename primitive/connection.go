@@ -51,10 +51,9 @@ func (c *Context) connect(parent context.Context, local, remote *Endpoint, peer,
 	ctx, cancel := c.bounded(parent)
 	defer cancel()
 	var err error
-	switch {
-	case local.transport.network():
+	if local.transport.network() {
 		conn.link, err = c.dial(ctx, conn)
-	default:
+	} else {
 		conn.link, err = c.connectIPC(local, remote)
 	}
 	if err != nil {
@@ -241,11 +240,9 @@ func (c *Context) untilAbort(parent context.Context) (context.Context, context.C
 
 // hostLimit returns the limit of a wait by the host.
 func (c *Context) hostLimit(ctx context.Context) wait.Limit {
-	l := wait.Limit{Abort: &c.abort.Abort}
 	end := time.Now().Add(c.opt.timeout)
 	if d, ok := ctx.Deadline(); ok {
 		end = d
 	}
-	l.Deadline = wait.AtTime(end)
-	return l
+	return wait.Limit{Abort: &c.abort.Abort, Deadline: wait.AtTime(end)}
 }

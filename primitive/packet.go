@@ -21,38 +21,20 @@ const (
 	LL128
 )
 
+// formats describes the formats, with sizes in bytes.
+var formats = [...]struct {
+	name          string
+	size, payload int
+}{LL16: {"LL16", 16, 8}, LL8: {"LL8", 8, 4}, LL128: {"LL128", 128, 120}}
+
 // Size returns the packet's size in bytes.
-func (p Packet) Size() int {
-	switch p {
-	case LL8:
-		return 8
-	case LL128:
-		return 128
-	}
-	return 16
-}
+func (p Packet) Size() int { return formats[p].size }
 
 // Payload returns the number of payload bytes in a packet.
-func (p Packet) Payload() int {
-	switch p {
-	case LL8:
-		return 4
-	case LL128:
-		return 120
-	}
-	return 8
-}
+func (p Packet) Payload() int { return formats[p].payload }
 
 // String returns the name, for example "LL128".
-func (p Packet) String() string {
-	switch p {
-	case LL8:
-		return "LL8"
-	case LL128:
-		return "LL128"
-	}
-	return "LL16"
-}
+func (p Packet) String() string { return formats[p].name }
 
 // Count returns the number of packets for a payload of the given bytes; the last packet may be partly empty.
 func (p Packet) Count(bytes int64) int64 {

@@ -127,11 +127,11 @@ func (h *BasePortChannelHandle) PutToWithSignal(dst MemoryID, dstOffset uint64, 
 // PutToWithSignalAndFlush also waits until the source may be reused.
 func (h *BasePortChannelHandle) PutToWithSignalAndFlush(dst MemoryID, dstOffset uint64, src MemoryID, srcOffset,
 	size uint64) Status {
-	return h.pushAndFlush(TriggerData|TriggerFlag|TriggerSync, dst, dstOffset, src, srcOffset, size)
+	return h.push(TriggerData|TriggerFlag|TriggerSync, dst, dstOffset, src, srcOffset, size)
 }
 
 // Flush waits until the sources of every earlier put of this channel may be reused.
-func (h *BasePortChannelHandle) Flush() Status { return h.pushAndFlush(TriggerSync, 0, 0, 0, 0, 0) }
+func (h *BasePortChannelHandle) Flush() Status { return h.push(TriggerSync, 0, 0, 0, 0, 0) }
 
 // Poll consumes one signal of the peer if there is one.
 func (h *BasePortChannelHandle) Poll() bool { return h.Semaphore.Poll() }
@@ -139,18 +139,12 @@ func (h *BasePortChannelHandle) Poll() bool { return h.Semaphore.Poll() }
 // Wait consumes one signal of the peer.
 func (h *BasePortChannelHandle) Wait() Status { return h.Semaphore.Wait() }
 
+// push pushes a trigger. With TriggerSync it waits until the trigger has been executed.
 func (h *BasePortChannelHandle) push(t TriggerType, dst MemoryID, dstOffset uint64, src MemoryID, srcOffset,
-	size uint64) Status {
-	_, s := h.Fifo.Push(Trigger{Type: t, Size: size, Src: src, Dst: dst, SrcOffset: srcOffset, DstOffset: dstOffset,
-		Semaphore: SemaphoreID(h.SemaphoreID)})
-	return s
-}
-
-func (h *BasePortChannelHandle) pushAndFlush(t TriggerType, dst MemoryID, dstOffset uint64, src MemoryID, srcOffset,
 	size uint64) Status {
 	pos, s := h.Fifo.Push(Trigger{Type: t, Size: size, Src: src, Dst: dst, SrcOffset: srcOffset, DstOffset: dstOffset,
 		Semaphore: SemaphoreID(h.SemaphoreID)})
-	if s != StatusOK {
+	if s != StatusOK || t&TriggerSync == 0 {
 		return s
 	}
 	done := cellAt(h.FlushDone)

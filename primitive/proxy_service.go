@@ -3,6 +3,7 @@ package primitive
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -81,26 +82,22 @@ func (s *ProxyService) Close() error {
 
 // insert puts v into the first free entry of a copied table, which has at most limit entries.
 func insert[T any](table *atomic.Pointer[[]*T], v *T, limit int) (int, bool) {
-	next := append([]*T{}, *table.Load()...)
-	i := 0
-	for i < len(next) && next[i] != nil {
-		i++
+	next := slices.Clone(*table.Load())
+	i := slices.Index(next, nil)
+	if i < 0 {
+		i, next = len(next), append(next, nil)
 	}
 	if i >= limit {
 		return 0, false
 	}
-	if i == len(next) {
-		next = append(next, v)
-	} else {
-		next[i] = v
-	}
+	next[i] = v
 	table.Store(&next)
 	return i, true
 }
 
 // remove clears an entry of a copied table.
 func remove[T any](table *atomic.Pointer[[]*T], i int) *T {
-	next := append([]*T{}, *table.Load()...)
+	next := slices.Clone(*table.Load())
 	if i < 0 || i >= len(next) {
 		return nil
 	}
@@ -135,8 +132,7 @@ func (s *ProxyService) BuildAndAddSemaphore(comm *Communicator, conn *Connection
 	if comm == nil || conn == nil {
 		return 0, invalid("build and add semaphore", "communicator and connection must be there")
 	}
-	e := &proxySemaphore{future: comm.BuildSemaphore(conn, conn.PeerRank(), conn.Tag())}
-	return s.addSemaphore(e)
+	return s.addSemaphore(&proxySemaphore{future: comm.BuildSemaphore(conn, conn.PeerRank(), conn.Tag())})
 }
 
 func (s *ProxyService) addSemaphore(e *proxySemaphore) (SemaphoreID, error) {

@@ -50,11 +50,11 @@ type origin struct {
 }
 
 // live holds the local memories of this process, so that a memory deserialised in its own process is used directly.
-var live struct {
+var live = struct {
 	sync.Mutex
 	next atomic.Uint64
 	mem  map[uint64]*RegisteredMemory
-}
+}{mem: map[uint64]*RegisteredMemory{}}
 
 // RegisterMemory makes size bytes at p of dev usable by the transports in flags. The caller keeps the memory and must
 // close the registration before freeing it.
@@ -86,9 +86,6 @@ func (c *Context) newLocal(dev device.Device, p device.Ptr, size int64, flags Tr
 		mapped: mapped, id: live.next.Add(1)}
 	live.Lock()
 	defer live.Unlock()
-	if live.mem == nil {
-		live.mem = map[uint64]*RegisteredMemory{}
-	}
 	live.mem[m.id] = m
 	return m
 }

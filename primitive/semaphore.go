@@ -95,18 +95,21 @@ func (s *Semaphore) Close() error {
 	return errors.Join(err, s.local.Close())
 }
 
-// Host2DeviceSemaphore is signalled by the host and waited for in a kernel.
-type Host2DeviceSemaphore struct{ sema *Semaphore }
-
-// NewHost2DeviceSemaphore wraps a semaphore.
-func NewHost2DeviceSemaphore(s *Semaphore) *Host2DeviceSemaphore { return &Host2DeviceSemaphore{s} }
+// hostSemaphore is signalled by the host.
+type hostSemaphore struct{ sema *Semaphore }
 
 // Connection returns the semaphore's connection.
-func (h *Host2DeviceSemaphore) Connection() *Connection { return h.sema.conn }
+func (h hostSemaphore) Connection() *Connection { return h.sema.conn }
 
 // Signal signals the peer after all earlier writes of the connection.
-func (h *Host2DeviceSemaphore) Signal() error {
-	return h.sema.conn.wrap(h.sema.signal(), "signal")
+func (h hostSemaphore) Signal() error { return h.sema.conn.wrap(h.sema.signal(), "signal") }
+
+// Host2DeviceSemaphore is signalled by the host and waited for in a kernel.
+type Host2DeviceSemaphore struct{ hostSemaphore }
+
+// NewHost2DeviceSemaphore wraps a semaphore.
+func NewHost2DeviceSemaphore(s *Semaphore) *Host2DeviceSemaphore {
+	return &Host2DeviceSemaphore{hostSemaphore{s}}
 }
 
 // DeviceHandle returns the handle for waiting in a kernel; it cannot signal.
@@ -119,8 +122,8 @@ func (h *Host2DeviceSemaphore) DeviceHandle() SemaphoreHandle {
 // Host2HostSemaphore is signalled and waited for by the host. The processor must be able to access its counter: the
 // connection's local endpoint is on a host device, or the transport is Ethernet.
 type Host2HostSemaphore struct {
-	sema *Semaphore
-	mu   sync.Mutex // one waiter at a time increments the expected count
+	hostSemaphore
+	mu sync.Mutex // one waiter at a time increments the expected count
 }
 
 // NewHost2HostSemaphore wraps a semaphore.
@@ -129,15 +132,7 @@ func NewHost2HostSemaphore(s *Semaphore) (*Host2HostSemaphore, error) {
 		return nil, invalid("host semaphore", "the counter lies in GPU memory, which the host cannot poll: use an "+
 			"endpoint of a host device")
 	}
-	return &Host2HostSemaphore{sema: s}, nil
-}
-
-// Connection returns the semaphore's connection.
-func (h *Host2HostSemaphore) Connection() *Connection { return h.sema.conn }
-
-// Signal signals the peer after all earlier writes of the connection.
-func (h *Host2HostSemaphore) Signal() error {
-	return h.sema.conn.wrap(h.sema.signal(), "signal")
+	return &Host2HostSemaphore{hostSemaphore: hostSemaphore{s}}, nil
 }
 
 // Poll consumes one signal if there is one.

@@ -85,8 +85,7 @@ func (c *Context) DeserializeSemaphoreStub(data []byte) (*SemaphoreStub, error) 
 	if err := m.adopt(); err != nil {
 		return nil, c.wrap(err, op, NoRank)
 	}
-	s := &SemaphoreStub{mem: m}
-	return s, nil
+	return &SemaphoreStub{mem: m}, nil
 }
 
 // Close frees the counter. The semaphores made from the stub must not be used after that.

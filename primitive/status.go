@@ -1,6 +1,7 @@
 package primitive
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/goccl/goccl/internal/abort"
@@ -54,20 +55,9 @@ func (s Status) String() string {
 	return fmt.Sprintf("Status(%#x)", uint32(s))
 }
 
-func waitOpName(op uint32) string {
-	switch op {
-	case abort.WaitSemaphore:
-		return "semaphore wait in a kernel"
-	case abort.WaitPacket:
-		return "packet wait in a kernel"
-	case abort.WaitFifoSlot:
-		return "fifo push in a kernel"
-	case abort.WaitFlush:
-		return "port channel flush in a kernel"
-	case abort.WaitSyncer:
-		return "grid barrier in a kernel"
-	case abort.WaitBulk:
-		return "bulk copy in a kernel"
-	}
-	return "wait in a kernel"
-}
+// waits are the names of the waits of kernels.
+var waits = map[uint32]string{abort.WaitSemaphore: "semaphore wait", abort.WaitPacket: "packet wait",
+	abort.WaitFifoSlot: "fifo push", abort.WaitFlush: "port channel flush", abort.WaitSyncer: "grid barrier",
+	abort.WaitBulk: "bulk copy"}
+
+func waitOpName(op uint32) string { return cmp.Or(waits[op], "wait") + " in a kernel" }

@@ -3,6 +3,7 @@ package primitive
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 )
 
@@ -58,10 +59,8 @@ func ParseTransport(s string) (Transport, error) {
 	case "tcp", "eth":
 		return Ethernet, nil
 	default:
-		for t := IPC; t < numTransports; t++ {
-			if transportNames[t] == l {
-				return t, nil
-			}
+		if i := slices.Index(transportNames[IPC:], l); i >= 0 {
+			return IPC + Transport(i), nil
 		}
 	}
 	return UnknownTransport, fmt.Errorf("%w: unknown transport %q: use ipc, ethernet or ib0…ib7", ErrInvalid, s)

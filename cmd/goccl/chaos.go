@@ -56,11 +56,9 @@ func (c *chaosCommand) Run(ctx context.Context, s *streams) error {
 	}
 	o := chaos.Options{Seed: c.Seed, Trials: c.Trials, Ranks: c.Ranks, Faults: c.Faults, Phases: c.Phases,
 		Jobs: c.Jobs, CUDA: c.Device == "cuda", Slow: c.Slow, Program: program, Out: out}
-	save, err := c.saving(s)
-	if err != nil {
+	if o.Save, err = c.saving(s); err != nil {
 		return &exitError{2, err}
 	}
-	o.Save = save
 	limited := ctx
 	if c.For > 0 {
 		var stop context.CancelFunc

@@ -35,6 +35,9 @@ type perfCommand struct {
 
 // Run measures and maps wrong results to exit status 3.
 func (c *perfCommand) Run(ctx context.Context, s *streams, k *kong.Context) error {
+	if c.Timeout <= 0 {
+		return &exitError{2, errors.New("--timeout 0: use a positive time, such as 60s")}
+	}
 	if c.Collective == "decode" {
 		return c.decode(ctx, s, k)
 	}
@@ -94,8 +97,6 @@ func (c *perfCommand) refuse(kind perf.Kind) error {
 		return fmt.Errorf("--cycles %d: at least one batch is timed", c.Cycles)
 	case c.Factor <= 1:
 		return fmt.Errorf("--factor %g: from one size to the next it is above 1", c.Factor)
-	case c.Timeout <= 0:
-		return errors.New("--timeout 0: use a positive time, such as 60s")
 	}
 	return nil
 }
@@ -187,9 +188,6 @@ func (c *perfCommand) onlyDecode(k *kong.Context) error {
 			return fmt.Errorf("decode has no --%s: it takes -n, --device, -i, -d, --sizes, --timeout and --json; "+
 				"--sizes are the bytes of a batch", f.Name)
 		}
-	}
-	if c.Timeout <= 0 {
-		return errors.New("--timeout 0: use a positive time, such as 60s")
 	}
 	return nil
 }

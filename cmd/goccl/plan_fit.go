@@ -142,14 +142,12 @@ func inJSON(err error) string {
 func appendTimes(file string, rows []planTime) error {
 	var all []planTime
 	data, err := regular.Read(file, maxTextBytes)
-	switch {
-	case os.IsNotExist(err):
-	case err != nil:
-		return err
-	default:
+	if err == nil {
 		if err := json.Unmarshal(data, &all); err != nil {
 			return fmt.Errorf("%s exists and is not a list of times (%s): choose another file", file, inJSON(err))
 		}
+	} else if !os.IsNotExist(err) {
+		return err
 	}
 	return perf.SaveJSON(file, append(all, rows...), os.Stdout)
 }

@@ -131,38 +131,30 @@ func planCollective(name string) (plan.Collective, error) {
 
 // topology reads a graph, or a machine, or finds a graph that ships with goccl.
 func topology(name string, hosts int) (*fabric.Graph, error) {
-	g, machine, err := readTopology(name, hosts)
-	if err == nil && hosts != 1 && !machine {
-		return nil, &exitError{2, fmt.Errorf("--hosts: %s describes all of its GPUs, not one machine: leave it out", name)}
-	}
-	return g, err
-}
-
-// readTopology also says whether the file describes one machine.
-func readTopology(name string, hosts int) (g *fabric.Graph, machine bool, err error) {
 	data, builtIn, err := readNamed(name, maxTextBytes)
-	if builtIn {
-		if g, err = fabric.Example(name); err != nil {
-			err = &exitError{2, err}
-		}
-		return g, false, err
-	}
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	var keys map[string]json.RawMessage
 	if json.Unmarshal(bytes.TrimSpace(data), &keys) == nil && keys["gpus"] != nil {
 		m, err := topo.Decode(data)
 		if err != nil {
-			return nil, true, fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		g, err = fabrics.OfMachine(m, hosts)
-		return g, true, err
+		return fabrics.OfMachine(m, hosts)
 	}
-	if g, err = fabric.Parse(data); err != nil {
-		err = fmt.Errorf("%s: %w", name, err)
+	var g *fabric.Graph
+	if builtIn {
+		if g, err = fabric.Example(name); err != nil {
+			return nil, &exitError{2, err}
+		}
+	} else if g, err = fabric.Parse(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return g, false, err
+	if hosts != 1 {
+		return nil, &exitError{2, fmt.Errorf("--hosts: %s describes all of its GPUs, not one machine: leave it out", name)}
+	}
+	return g, nil
 }
 
 // measure runs the n fastest proven candidates on devices, checks their results, and makes the fastest the result.

@@ -17,13 +17,8 @@ const (
 )
 
 func bufferName(b BufferType) string {
-	switch b {
-	case Input:
-		return "input"
-	case Output:
-		return "output"
-	case Scratch:
-		return "scratch"
+	if b.Valid() {
+		return plan.PlaneOf(b, false).String()
 	}
 	return fmt.Sprintf("buffer %q", string(b))
 }

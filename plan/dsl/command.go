@@ -2,6 +2,7 @@ package dsl
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/goccl/goccl/plan"
 )
@@ -146,10 +147,9 @@ func (r *replay) command(c *Command) {
 		return
 	}
 	switch c.Op {
-	case "memory_channel":
-		r.open(plan.MemoryChannel, c)
-	case "port_channel":
-		r.open(plan.PortChannel, c)
+	case "memory_channel", "port_channel":
+		kind := ChannelType(strings.TrimSuffix(c.Op, "_channel"))
+		r.channels[kind] = append(r.channels[kind], r.p.newChannel(kind, c.Dst, c.Src))
 	case "switch_channel":
 		r.groups = append(r.groups, r.p.SwitchChannel(c.Ranks, c.Buffer))
 	case "semaphore":
@@ -193,10 +193,6 @@ func (r *replay) hook(c *Command) {
 		buffer = Output
 	}
 	r.hooks = append(r.hooks, r.p.newHook(buffer, chunk, after))
-}
-
-func (r *replay) open(kind ChannelType, c *Command) {
-	r.channels[kind] = append(r.channels[kind], r.p.newChannel(kind, c.Dst, c.Src))
 }
 
 // op replays an operation that the table of ops has a word for.

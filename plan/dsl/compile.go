@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/goccl/goccl/plan"
@@ -61,18 +62,13 @@ func (p *CollectiveProgram) copyOps() *CollectiveProgram {
 // blocks returns the operations of a rank by thread block. Blocks are numbered densely, in the order of the author's
 // numbers.
 func (r *rankState) blocks() [][]*operation {
-	var ids []int
 	byID := map[int][]*operation{}
 	for _, o := range r.ops {
-		if _, ok := byID[o.tb]; !ok {
-			ids = append(ids, o.tb)
-		}
 		byID[o.tb] = append(byID[o.tb], o)
 	}
-	slices.Sort(ids)
-	out := make([][]*operation, len(ids))
-	for i, id := range ids {
-		out[i] = byID[id]
+	var out [][]*operation
+	for _, id := range slices.Sorted(maps.Keys(byID)) {
+		out = append(out, byID[id])
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package dsl
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/goccl/goccl/plan"
@@ -95,34 +96,27 @@ func (p *CollectiveProgram) lowerRank(id int, r *rankState) plan.GPU {
 	return g
 }
 
-type remoteKey struct {
-	rank   int
-	buffer BufferType
-}
-
 // remoteBuffers fills the rank's table and returns the index of each entry.
-func (p *CollectiveProgram) remoteBuffers(g *plan.GPU, blocks [][]*operation) map[remoteKey]int {
-	access := map[remoteKey]map[ChannelType]bool{}
-	var keys []remoteKey
+func (p *CollectiveProgram) remoteBuffers(g *plan.GPU, blocks [][]*operation) map[bufferKey]int {
+	access := map[bufferKey]map[ChannelType]bool{}
 	for _, ops := range blocks {
 		for _, o := range ops {
 			for x := range o.operands() {
 				if x.channel == nil {
 					continue
 				}
-				k := remoteKey{x.chunk.Rank, x.chunk.Buffer}
+				k := bufferKey{x.chunk.Rank, x.chunk.Buffer}
 				if access[k] == nil {
 					access[k] = map[ChannelType]bool{}
-					keys = append(keys, k)
 				}
 				access[k][x.channel.kind] = true
 			}
 		}
 	}
-	slices.SortFunc(keys, func(a, b remoteKey) int {
+	keys := slices.SortedFunc(maps.Keys(access), func(a, b bufferKey) int {
 		return cmp.Or(a.rank-b.rank, slices.Index(bufferOrder, a.buffer)-slices.Index(bufferOrder, b.buffer))
 	})
-	at := map[remoteKey]int{}
+	at := map[bufferKey]int{}
 	for i, k := range keys {
 		at[k] = i
 		rb := plan.RemoteBuffer{Rank: k.rank, Type: k.buffer}
@@ -141,7 +135,7 @@ var bufferOrder = []BufferType{Input, Output, Scratch}
 // blockLowering writes one instance of one thread block.
 type blockLowering struct {
 	p       *CollectiveProgram
-	remotes map[remoteKey]int
+	remotes map[bufferKey]int
 	inst    instance
 	tb      plan.ThreadBlock
 }
@@ -212,7 +206,7 @@ func (l *blockLowering) chunk(o *operation, x operand) plan.Chunk {
 	index := l.inst.index(x.chunk.Index, x.chunk.Size)
 	switch {
 	case x.channel != nil:
-		return plan.Remote(l.remoteID(o, x.channel.kind, l.remotes[remoteKey{x.chunk.Rank, x.chunk.Buffer}]), index,
+		return plan.Remote(l.remoteID(o, x.channel.kind, l.remotes[bufferKey{x.chunk.Rank, x.chunk.Buffer}]), index,
 			x.chunk.Size)
 	case x.sw != nil:
 		return plan.Switch(l.channelID(o, plan.SwitchChannel, x.sw.ids[x.sw.member(o.rank)]), index, x.chunk.Size)

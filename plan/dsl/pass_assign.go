@@ -21,11 +21,7 @@ import (
 func (p *CollectiveProgram) assignBlocks() {
 	var shared map[int][]reach
 	for id, r := range p.ranks {
-		auto := false
-		for _, o := range r.ops {
-			auto = auto || o.tb == Auto
-		}
-		if !auto {
+		if !slices.ContainsFunc(r.ops, func(o *operation) bool { return o.tb == Auto }) {
 			continue
 		}
 		if shared == nil {
@@ -44,11 +40,6 @@ type reach struct {
 // sharedMemory returns, for each rank, which of its chunks its peers access.
 func (p *CollectiveProgram) sharedMemory() map[int][]reach {
 	shared := map[int][]reach{}
-	add := func(c Chunk, peer int) {
-		if c.Rank != peer {
-			shared[c.Rank] = append(shared[c.Rank], reach{peer, c})
-		}
-	}
 	for _, r := range p.ranks {
 		for _, o := range r.ops {
 			for x := range o.operands() {
@@ -56,7 +47,9 @@ func (p *CollectiveProgram) sharedMemory() map[int][]reach {
 					continue
 				}
 				for _, c := range x.places() {
-					add(c, o.rank)
+					if c.Rank != o.rank {
+						shared[c.Rank] = append(shared[c.Rank], reach{o.rank, c})
+					}
 				}
 			}
 		}

@@ -114,6 +114,7 @@ func (p *CollectiveProgram) cut(o *operation, at []int) []*operation {
 	return out
 }
 
+// bufferKey names a buffer of a rank.
 type bufferKey struct {
 	rank   int
 	buffer BufferType

@@ -18,23 +18,19 @@ func (p *CollectiveProgram) placeSyncs(ops []*operation) []*operation {
 		if o.loop != current {
 			current, fresh = o.loop, false // the end of an iteration is followed by its start
 		}
-		sync := SyncNone
-		if o.synchronises() {
-			sync = o.sync
-			if sync == syncUnset {
-				sync = SyncNone
-				if p.spec.NoAutoSync {
-					sync = SyncBoth
-				}
-			}
+		sync := o.sync
+		switch {
+		case !o.synchronises() || sync == syncUnset && !p.spec.NoAutoSync:
+			sync = SyncNone
+		case sync == syncUnset:
+			sync = SyncBoth
 		}
 		if sync&SyncBefore != 0 {
 			meet(o)
 		}
-		switch {
-		case o.isNop():
+		if o.isNop() {
 			meet(o)
-		default:
+		} else {
 			out = append(out, o)
 			fresh = o.meets()
 		}
@@ -72,14 +68,14 @@ func (p *CollectiveProgram) autoSync(ops []*operation) []*operation {
 			for end < len(ops) && ops[end].loop == l {
 				end++
 			}
-			body := s.run(ops[i:end])
+		}
+		body := s.run(ops[i:end])
+		if ops[i].loop != nil {
 			if again := s.run(body); len(again) > len(body) {
 				body = again
 			}
-			out = append(out, body...)
-		} else {
-			out = append(out, s.run(ops[i:end])...)
 		}
+		out = append(out, body...)
 		i = end
 	}
 	return trimNops(out)

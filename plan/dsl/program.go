@@ -182,10 +182,8 @@ func (r *rankState) barrier(blocks []int) *barrier {
 
 func (o *operation) clone() *operation {
 	c := *o
-	c.src = append([]operand(nil), o.src...)
-	c.dst = append([]operand(nil), o.dst...)
-	c.channels = append([]*channel(nil), o.channels...)
-	c.semaphores = append([]*Semaphore(nil), o.semaphores...)
+	c.src, c.dst = slices.Clone(o.src), slices.Clone(o.dst)
+	c.channels, c.semaphores = slices.Clone(o.channels), slices.Clone(o.semaphores)
 	return &c
 }
 
@@ -248,14 +246,11 @@ func nopBefore(o *operation) *operation {
 // operands visits the sources, then the destinations.
 func (o *operation) operands() iter.Seq[*operand] {
 	return func(yield func(*operand) bool) {
-		for i := range o.src {
-			if !yield(&o.src[i]) {
-				return
-			}
-		}
-		for i := range o.dst {
-			if !yield(&o.dst[i]) {
-				return
+		for _, side := range [2][]operand{o.src, o.dst} {
+			for i := range side {
+				if !yield(&side[i]) {
+					return
+				}
 			}
 		}
 	}

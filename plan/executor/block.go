@@ -284,8 +284,7 @@ func writer(p *plan.Plan, pl plan.Place) int {
 		for b := range p.GPUs[r].ThreadBlocks {
 			for _, m := range plan.EachMove(p.Program(r, b)) {
 				for _, d := range m.Dst {
-					if d.Rank == pl.Rank && d.Plane == pl.Plane && d.Index < pl.Index+pl.Size && pl.Index < d.Index+d.Size &&
-						(found < 0 || found == pl.Rank) {
+					if overlap(&d, &pl) && (found < 0 || found == pl.Rank) {
 						found = r
 					}
 				}

@@ -195,9 +195,7 @@ func (h *hostEngine) counter(link int) device.Ptr {
 	return h.control.Ptr[h.x.e.rank].Add(offInbound + wait.CellSize*int64(link))
 }
 
-func (h *hostEngine) wake() {
-	h.arenas[h.x.e.rank].door().Wake()
-}
+func (h *hostEngine) wake() { h.arenas[h.x.e.rank].door().Wake() }
 
 // staging returns n bytes of the executor's memory for input (k 0) or output (k 1), reachable by peers.
 func (h *hostEngine) staging(k int, n int64) (device.Ptr, error) {
@@ -246,7 +244,7 @@ func (h *hostEngine) quit() {
 			time.Sleep(10 * time.Microsecond) // a mover lowers its flag after quantum bytes
 		}
 	}
-	h.remote.leave()
+	h.remote.grant(false)
 }
 
 // closeTimeout is how long close waits for a running launch. A launch that waits leaves within microseconds of the

@@ -21,7 +21,6 @@ import (
 type remote struct {
 	h      *hostEngine
 	number uint64
-	wake   func()
 	begun  [][2]atomic.Uint64 // by rank and launch's parity: what that rank executes, from its begin
 
 	mu      sync.RWMutex // read-locked while a put of a peer is copied to input or output; guards granted
@@ -52,8 +51,7 @@ func (f *remote) name(kind, generation int) uint64 {
 // they have before any of them posts.
 func openRemote(h *hostEngine) *remote {
 	e := h.x.e
-	f := &remote{h: h, number: e.network.plans, wake: func() { h.arenas[e.rank].door().Wake() },
-		begun: make([][2]atomic.Uint64, e.size)}
+	f := &remote{h: h, number: e.network.plans, begun: make([][2]atomic.Uint64, e.size)}
 	e.network.plans++
 	e.network.receiver.Register(f.name(remoteSignals, 0),
 		&remoteMemory{f: f, size: 8 * int64(h.x.program.links), add: f.signalled})
@@ -195,15 +193,11 @@ func (f *remote) settle() error {
 	return nil
 }
 
-// leave is settle after a failure.
-func (f *remote) leave() {
-	if f != nil {
-		f.grant(false)
-	}
-}
-
 // grant lets peers write to input and output, or ends that.
 func (f *remote) grant(granted bool) {
+	if f == nil {
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.granted = granted
@@ -274,7 +268,7 @@ func (f *remote) wrong() error { return f.refuse("sends a command that no plan s
 // signalled adds a peer's signals. The memory has a word for each link of this rank.
 func (f *remote) signalled(off int64, n uint64) error {
 	f.h.arenas[f.h.x.e.rank].inbound(int(off / 8)).Add(n)
-	f.wake()
+	f.h.wake()
 	return nil
 }
 
@@ -311,6 +305,6 @@ func (f *remote) packets(s *scratch, parity int, off int64, value uint64) error 
 	}
 	at := s.layouts[rank].Packets[parity] + s.plain[rank]
 	packetFlags{pointerBytes(s.arena.Ptr[rank].Add(at))}.set(off, n, epoch)
-	f.wake()
+	f.h.wake()
 	return nil
 }

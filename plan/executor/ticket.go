@@ -34,18 +34,14 @@ func (t *ticket) execute(b *host.Block) error {
 
 func (t *ticket) perform(b *host.Block) error {
 	h := t.h
-	if b.Count == 1 {
-		if err := t.begin(); err != nil {
-			return err
-		}
-		defer h.leave()
-		return t.end(h.run.work(b))
-	}
 	if b.Index == 0 {
 		if err := t.begin(); err != nil {
 			return err
 		}
 		defer h.leave()
+	}
+	if b.Count == 1 {
+		return t.end(h.run.work(b))
 	}
 	if err := b.Barrier(); err != nil {
 		return err

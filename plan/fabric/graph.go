@@ -53,13 +53,14 @@ var ErrInvalid = errors.New("invalid topology")
 // maxNodes bounds a graph: routes are kept for every pair of GPUs.
 const maxNodes = 4096
 
+func (g *Graph) bad(format string, args ...any) error {
+	return fmt.Errorf("fabric: %s: %w: "+format, append([]any{g.Name, ErrInvalid}, args...)...)
+}
+
 // finish checks a graph and computes its indices and routes.
 func (g *Graph) finish() error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("fabric: %s: %w: "+format, append([]any{g.Name, ErrInvalid}, args...)...)
-	}
 	if len(g.Nodes) > maxNodes {
-		return bad("%d nodes, at most %d", len(g.Nodes), maxNodes)
+		return g.bad("%d nodes, at most %d", len(g.Nodes), maxNodes)
 	}
 	g.rankOf, g.out = make([]int, len(g.Nodes)), make([][]int32, len(g.Nodes))
 	for i, n := range g.Nodes {
@@ -70,16 +71,16 @@ func (g *Graph) finish() error {
 			g.ranks = append(g.ranks, i)
 		case Switch, NIC:
 		default:
-			return bad("node %s has kind %q, want gpu, switch or nic", n.Name, n.Kind)
+			return g.bad("node %s has kind %q, want gpu, switch or nic", n.Name, n.Kind)
 		}
 	}
 	if len(g.ranks) < 2 {
-		return bad("%d GPUs, want 2 or more", len(g.ranks))
+		return g.bad("%d GPUs, want 2 or more", len(g.ranks))
 	}
 	for i, e := range g.Edges {
 		if !(e.GBps > 0) || math.IsInf(e.GBps, 0) || !(e.Micros >= 0) || math.IsInf(e.Micros, 0) {
-			return bad("link %s to %s: %g GB/s and %g us, want a positive rate and a latency of 0 or more", g.Nodes[e.From].Name,
-				g.Nodes[e.To].Name, e.GBps, e.Micros)
+			return g.bad("link %s to %s: %g GB/s and %g us, want a positive rate and a latency of 0 or more",
+				g.Nodes[e.From].Name, g.Nodes[e.To].Name, e.GBps, e.Micros)
 		}
 		g.out[e.From] = append(g.out[e.From], int32(i))
 	}

@@ -80,7 +80,7 @@ func Parse(data []byte) (*Graph, error) {
 func (doc *Document) Graph() (*Graph, error) {
 	x := &expander{g: &Graph{Name: doc.Name, Source: doc.Source}, byName: map[string]int{}}
 	if doc.Hosts < 0 || doc.Hosts > maxNodes || (doc.Hosts > 0) != (doc.Host != nil) {
-		return nil, x.bad("%d hosts: give both \"hosts\" and \"host\", or neither", doc.Hosts)
+		return nil, x.g.bad("%d hosts: give both \"hosts\" and \"host\", or neither", doc.Hosts)
 	}
 	for h := range doc.Hosts {
 		for _, n := range doc.Host.Nodes {
@@ -135,16 +135,12 @@ type expander struct {
 	byName map[string]int
 }
 
-func (x *expander) bad(format string, args ...any) error {
-	return fmt.Errorf("fabric: %s: %w: "+format, append([]any{x.g.Name, ErrInvalid}, args...)...)
-}
-
 func (x *expander) node(name string, k Kind, host int) error {
 	if _, ok := x.byName[name]; ok || name == "" {
-		return x.bad("node %q: names are unique and not empty", name)
+		return x.g.bad("node %q: names are unique and not empty", name)
 	}
 	if len(x.g.Nodes) == maxNodes {
-		return x.bad("more than %d nodes", maxNodes)
+		return x.g.bad("more than %d nodes", maxNodes)
 	}
 	x.byName[name] = len(x.g.Nodes)
 	x.g.Nodes = append(x.g.Nodes, Node{Name: name, Kind: k, Host: host})
@@ -155,7 +151,7 @@ func (x *expander) link(l DocumentLink) error {
 	a, okA := x.byName[l.A]
 	b, okB := x.byName[l.B]
 	if !okA || !okB || a == b {
-		return x.bad("link %q to %q: name two different nodes", l.A, l.B)
+		return x.g.bad("link %q to %q: name two different nodes", l.A, l.B)
 	}
 	x.g.Edges = append(x.g.Edges, Edge{From: a, To: b, GBps: l.GBps, Micros: l.Micros})
 	if !l.OneWay {

@@ -224,11 +224,11 @@ func (f *fitter) solve() ([]float64, int, error) {
 	}
 	best, damp, fresh := sumSquares(res), 1e-2, true
 	for round := range f.opts.Rounds {
-		step := solveNormal(jac, res, damp)
+		step, y := solveNormal(jac, res, damp), slices.Clone(x)
 		for j := range step {
 			step[j] = max(-0.7, min(0.7, step[j]))
+			y[j] += step[j]
 		}
-		y := add(x, step)
 		next, err := f.residuals(y)
 		if err != nil {
 			return nil, 0, err
@@ -253,14 +253,6 @@ func (f *fitter) solve() ([]float64, int, error) {
 		}
 	}
 	return x, f.opts.Rounds, nil
-}
-
-func add(a, b []float64) []float64 {
-	out := slices.Clone(a)
-	for i := range out {
-		out[i] += b[i]
-	}
-	return out
 }
 
 // predictor predicts the times of measurements on machines that differ in parameters of time only. Each plan and size

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"strings"
@@ -200,10 +201,8 @@ func (m *Machine) Set(name string, v float64) error {
 }
 
 func (m *Machine) parameter(name string) (reflect.Value, error) {
-	for n, f := range m.fields {
-		if n == name {
-			return f, nil
-		}
+	if f, ok := maps.Collect(m.fields)[name]; ok {
+		return f, nil
 	}
 	return reflect.Value{}, fmt.Errorf("simulate: no parameter %q: use one of %s: %w", name,
 		strings.Join(m.Parameters(), ", "), ErrMachine)

@@ -355,21 +355,15 @@ func (r *runner) move(b int32, s *blockState, in *instr, now float64) (float64, 
 // hang returns an error that lists the blocks that wait forever, or nil.
 func (r *runner) hang() error {
 	var stuck []string
-	count := 0
 	for b := range r.states {
-		s := &r.states[b]
-		if s.done {
-			continue
-		}
-		count++
-		if len(stuck) < 8 {
+		if s := &r.states[b]; !s.done {
 			in := &s.code[s.pc]
 			stuck = append(stuck, fmt.Sprintf("%v: %s", in.pos, in.name))
 		}
 	}
-	if count == 0 {
+	if len(stuck) == 0 {
 		return nil
 	}
-	return fmt.Errorf("simulate: plan %s: %d thread blocks wait for ever, among them %s: %w", r.plan.Name, count,
-		strings.Join(stuck, "; "), ErrHang)
+	return fmt.Errorf("simulate: plan %s: %d thread blocks wait for ever, among them %s: %w", r.plan.Name, len(stuck),
+		strings.Join(stuck[:min(8, len(stuck))], "; "), ErrHang)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/goccl/goccl/plan/fabric"
+	"github.com/goccl/goccl/plan/internal/sets"
 )
 
 // Bound is the best rate that any plan can have on a topology, and why.
@@ -205,7 +206,7 @@ func partitions(g *fabric.Graph) (out [][]int) {
 			continue
 		}
 		rates[e.GBps] = true
-		o := newOrbits(len(g.Nodes))
+		o := sets.New(len(g.Nodes))
 		for _, x := range g.Edges {
 			if x.GBps >= e.GBps {
 				o.Join(x.From, x.To)

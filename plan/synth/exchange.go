@@ -11,16 +11,14 @@ import (
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/dsl"
 	"github.com/goccl/goccl/plan/fabric"
+	"github.com/goccl/goccl/plan/internal/sets"
 )
-
-// hop is a transfer between two ranks.
-type hop struct{ from, to int }
 
 // path is the way of a part of what rank from has for rank to.
 type path struct {
 	from, to int
 	share    float64
-	hops     []hop
+	hops     []pair
 }
 
 // exchange is an all-to-all: every rank sends to every other rank along paths, perhaps through other ranks.
@@ -40,9 +38,9 @@ type exchange struct {
 type flows struct {
 	g      *fabric.Graph
 	n      int
-	orbits *orbits // of source, from, to
-	pairs  *orbits // of source, rank
-	column []int   // by representative: its variable, -1: no such hop
+	orbits sets.Sets // of source, from, to
+	pairs  sets.Sets // of source, rank
+	column []int     // by representative: its variable, -1: no such hop
 	count  int
 	value  []float64
 }
@@ -51,7 +49,7 @@ func (f *flows) at(s, a, b int) int { return (s*f.n+a)*f.n + b }
 
 func newFlows(g *fabric.Graph) *flows {
 	f := &flows{g: g, n: g.Ranks()}
-	f.orbits, f.pairs = newOrbits(f.n*f.n*f.n), newOrbits(f.n*f.n)
+	f.orbits, f.pairs = sets.New(f.n*f.n*f.n), sets.New(f.n*f.n)
 	for _, p := range newSymmetry(g).generators {
 		for s := range f.n {
 			for a := range f.n {
@@ -211,7 +209,7 @@ func (f *flows) paths(s int, rate float64) (out []path) {
 				if best < 0 {
 					break
 				}
-				p.hops = append(p.hops, hop{best, at})
+				p.hops = append(p.hops, pair{best, at})
 				p.share = min(p.share, left[best][at])
 				on[best], at = true, best
 			}

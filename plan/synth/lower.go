@@ -75,9 +75,6 @@ func (f *forest) most() int {
 	return len(f.trees)
 }
 
-// tb returns the option for thread block b.
-func tb(b int) dsl.Option { return dsl.TB(b) }
-
 // pair names a directed pair of ranks.
 type pair struct{ from, to int }
 
@@ -102,14 +99,6 @@ type localWork func(b dsl.Option)
 type lane struct {
 	block int
 	steps [][]step
-}
-
-func newLane(block, ranks, levels int) *lane {
-	l := &lane{block: block, steps: make([][]step, ranks)}
-	for r := range l.steps {
-		l.steps[r] = make([]step, levels)
-	}
-	return l
 }
 
 // send adds a move at a level. The receiver waits at the next level.
@@ -167,10 +156,10 @@ func (p *program) write(lanes []*lane) {
 		for r := range l.steps {
 			from, to := l.peersOf(r)
 			for _, x := range from {
-				lines[i][pair{r, x}].Ready(tb(l.block))
+				lines[i][pair{r, x}].Ready(dsl.TB(l.block))
 			}
 			for _, x := range to {
-				lines[i][pair{r, x}].AwaitReady(tb(l.block))
+				lines[i][pair{r, x}].AwaitReady(dsl.TB(l.block))
 			}
 		}
 	}
@@ -180,7 +169,7 @@ func (p *program) write(lanes []*lane) {
 	for i, l := range lanes {
 		for r := range l.steps {
 			for k := range l.steps[r] {
-				p.step(r, &l.steps[r][k], lines[i], tb(l.block))
+				p.step(r, &l.steps[r][k], lines[i], dsl.TB(l.block))
 			}
 		}
 	}
@@ -191,7 +180,7 @@ func (p *program) write(lanes []*lane) {
 		for r := range l.steps {
 			_, to := l.peersOf(r)
 			for _, x := range to {
-				lines[i][pair{r, x}].Drain(tb(l.block))
+				lines[i][pair{r, x}].Drain(dsl.TB(l.block))
 			}
 		}
 	}

@@ -162,7 +162,10 @@ func (p *program) spread(lanes []*lane, level int, base func(root int) int, sour
 func (p *program) newLanes(first, levels int) []*lane {
 	out := make([]*lane, p.shape.lanes)
 	for i := range out {
-		out[i] = newLane(first+i, p.g.Ranks(), levels)
+		out[i] = &lane{block: first + i}
+		for range p.g.Ranks() {
+			out[i].steps = append(out[i].steps, make([]step, levels))
+		}
 	}
 	return out
 }

@@ -129,7 +129,12 @@ func (r *Result) try(o Options, m *simulate.Machine, c Candidate) float64 {
 	}
 	c.Err = err
 	r.Candidates = append(r.Candidates, c)
-	if err != nil {
+	return c.time()
+}
+
+// time is endless for a candidate that has none.
+func (c *Candidate) time() float64 {
+	if c.Err != nil {
 		return math.Inf(1)
 	}
 	return c.Micros
@@ -137,15 +142,7 @@ func (r *Result) try(o Options, m *simulate.Machine, c Candidate) float64 {
 
 // choose sorts the candidates by time and takes the first that is proven.
 func (r *Result) choose(o Options, m *simulate.Machine) error {
-	slices.SortStableFunc(r.Candidates, func(a, b Candidate) int {
-		if (a.Err == nil) != (b.Err == nil) {
-			if a.Err == nil {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(a.Micros, b.Micros)
-	})
+	slices.SortStableFunc(r.Candidates, func(a, b Candidate) int { return cmp.Compare(a.time(), b.time()) })
 	for i := range r.Candidates {
 		c := &r.Candidates[i]
 		if c.Err != nil {

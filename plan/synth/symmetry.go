@@ -18,15 +18,15 @@ type symmetry struct {
 // newSymmetry looks for automorphisms of the graph: first those that move rank 0, then those that leave it.
 func newSymmetry(g *fabric.Graph) *symmetry {
 	a, s := newAutomorphisms(g), &symmetry{ranks: g.Ranks()}
-	move, leave := newOrbits(s.ranks), newOrbits(s.ranks)
+	move, leave := sets.New(s.ranks), sets.New(s.ranks)
 	for x := 1; x < s.ranks; x++ {
-		if !move.same(0, x) {
+		if move.Of(0) != move.Of(x) {
 			s.add(g, a.find([]int{g.Node(0)}, []int{g.Node(x)}), move)
 		}
 	}
 	for x := 2; x < s.ranks; x++ {
-		for y := 1; y < x && !leave.same(1, x); y++ {
-			if !leave.same(x, y) && s.add(g, a.find([]int{g.Node(0), g.Node(x)}, []int{g.Node(0), g.Node(y)}), leave) {
+		for y := 1; y < x && leave.Of(1) != leave.Of(x); y++ {
+			if leave.Of(x) != leave.Of(y) && s.add(g, a.find([]int{g.Node(0), g.Node(x)}, []int{g.Node(0), g.Node(y)}), leave) {
 				break
 			}
 		}
@@ -34,31 +34,18 @@ func newSymmetry(g *fabric.Graph) *symmetry {
 	return s
 }
 
-// add adds a permutation of nodes, unless it is nil.
-func (s *symmetry) add(g *fabric.Graph, nodes []int, orbits *orbits) bool {
+// add adds a permutation of nodes, unless it is nil, and joins the orbits of the ranks that it maps to each other.
+func (s *symmetry) add(g *fabric.Graph, nodes []int, orbits sets.Sets) bool {
 	if nodes == nil {
 		return false
 	}
 	p := make([]int, s.ranks)
 	for r := range p {
 		p[r] = g.Rank(nodes[g.Node(r)])
+		orbits.Join(r, p[r])
 	}
 	s.generators = append(s.generators, p)
-	orbits.joinAll(p)
 	return true
-}
-
-// orbits joins things that a symmetry maps to each other.
-type orbits struct{ sets.Sets }
-
-func newOrbits(n int) *orbits { return &orbits{sets.New(n)} }
-
-func (o *orbits) same(a, b int) bool { return o.Of(a) == o.Of(b) }
-
-func (o *orbits) joinAll(p []int) {
-	for x, y := range p {
-		o.Join(x, y)
-	}
 }
 
 // automorphisms finds permutations of nodes by refining colours: nodes that a permutation exchanges have equal colours.

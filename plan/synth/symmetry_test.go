@@ -2,6 +2,8 @@ package synth
 
 import (
 	"testing"
+
+	"github.com/goccl/goccl/plan/internal/sets"
 )
 
 // All ranks of an example topology are equivalent, except the pair with the broken link. The orbits of pairs show that
@@ -17,17 +19,17 @@ func TestSymmetry(t *testing.T) {
 		g := example(t, c.name)
 		s := newSymmetry(g)
 		n := g.Ranks()
-		ranks, pairs := newOrbits(n), newOrbits(n*n)
+		ranks, pairs := sets.New(n), sets.New(n*n)
 		for _, p := range s.generators {
-			ranks.joinAll(p)
 			for a := range n {
+				ranks.Join(a, p[a])
 				for b := range n {
 					pairs.Join(a*n+b, p[a]*n+p[b])
 				}
 			}
 		}
-		count := func(o *orbits, is func(x int) bool) (k int) {
-			for x := range o.Sets {
+		count := func(o sets.Sets, is func(x int) bool) (k int) {
+			for x := range o {
 				if o.Of(x) == x && is(x) {
 					k++
 				}

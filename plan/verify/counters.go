@@ -49,15 +49,14 @@ type tallied struct {
 	loops    bool // n depends on the size of the message
 }
 
-func (t *tally) add(block int) int {
-	for i := range *t {
-		if (*t)[i].block == block {
-			(*t)[i].n++
-			return (*t)[i].n
-		}
+func (t *tally) add(block int) *tallied {
+	i := slices.IndexFunc(*t, func(e tallied) bool { return e.block == block })
+	if i < 0 {
+		i = len(*t)
+		*t = append(*t, tallied{block: block})
 	}
-	*t = append(*t, tallied{block: block, n: 1})
-	return 1
+	(*t)[i].n++
+	return &(*t)[i]
 }
 
 func (t tally) sum() (n int) {
@@ -92,10 +91,7 @@ type barrier struct {
 
 // layCounters creates the counters, and counts statically which blocks use them.
 func (v *verifier) layCounters() {
-	v.counters = make([]counter, len(v.links)+v.sems)
-	for i := range v.counters {
-		v.counters[i] = counter{consumer: -1}
-	}
+	v.counters = slices.Repeat([]counter{{consumer: -1}}, len(v.links)+v.sems)
 	for r := range v.p.GPUs {
 		for i, s := range v.p.GPUs[r].Semaphores {
 			v.counters[v.semaphore(r, i)].init = s.InitValue
@@ -119,12 +115,8 @@ func (v *verifier) layCounters() {
 					v.counters[at].perWait.add(b.id)
 				} else {
 					to, g := v.quotient.counter(at)
-					c, from := &v.counters[to], v.quotient.mirror(g, b).id
-					c.perBlock.add(from)
-					for i := range c.perBlock {
-						e := &c.perBlock[i]
-						e.loops = e.loops || e.block == from && loops
-					}
+					e := v.counters[to].perBlock.add(v.quotient.mirror(g, b).id)
+					e.loops = e.loops || loops
 				}
 			}
 		}
@@ -190,7 +182,7 @@ func (r *resolved) semaphore(rank, id int) int { return len(r.links) + r.semStar
 // arrive adds an arrival and wakes the consumer.
 func (v *verifier) arrive(b *blockState, at int, knows *clock) {
 	c := &v.counters[at]
-	c.arrivals = append(c.arrivals, arrival{b.id, c.sent.add(b.id), event{int32(b.id), int32(b.pc), int32(b.launch)},
+	c.arrivals = append(c.arrivals, arrival{b.id, c.sent.add(b.id).n, event{int32(b.id), int32(b.pc), int32(b.launch)},
 		knows})
 	c.total++
 	if v.second.dry {
@@ -283,7 +275,7 @@ func (v *verifier) ownBefore(b *blockState, thread, at int) (n int) {
 // unordered notes that threads wait on a counter in no order, and ends the run. Semaphores can serve them; the state
 // of a channel's waiter belongs to one thread at a time.
 func (v *verifier) unordered(b *blockState, at int) error {
-	err := v.ambiguous(b, &v.counters[at])
+	err := v.ambiguous(b, at)
 	if at < len(v.links) || v.shape.loops.used {
 		return err
 	}

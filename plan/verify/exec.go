@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/goccl/goccl/plan"
@@ -11,10 +12,7 @@ import (
 // A thread block runs until it must wait. It is then listed as a waiter of the counter, barrier or packet, which puts
 // it back into the queue. The order of the queue does not matter (see counter); it is first in, first out.
 func (v *verifier) run() error {
-	if id, wrong := v.wrongBarrier(); wrong {
-		return v.barrierUsers(id, v.barriers[id])
-	}
-	if err := v.balance(); err != nil {
+	if err := cmp.Or(v.barrierUsers(), v.balance()); err != nil {
 		return err
 	}
 	for r := range v.p.GPUs {

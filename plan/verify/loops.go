@@ -3,6 +3,7 @@ package verify
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/goccl/goccl/plan"
 	"github.com/goccl/goccl/plan/internal/sets"
@@ -62,11 +63,9 @@ func findLoops(p *plan.Plan, r *resolved, lo, hi int64) (*loops, error) {
 			if !s.Does.Has(plan.Loops) {
 				continue
 			}
-			c := 0
-			for c < len(l.classes) && !together(l.classes[c].op, s.Op) {
-				c++
-			}
-			if c == len(l.classes) {
+			c := slices.IndexFunc(l.classes, func(k loopClass) bool { return together(k.op, s.Op) })
+			if c < 0 {
+				c = len(l.classes)
 				l.classes = append(l.classes, loopClass{op: s.Op, lo: iterations(p, s.Op, lo), hi: iterations(p, s.Op, hi)})
 			}
 			l.class[s.Op] = c
@@ -179,14 +178,8 @@ func (w *walk) String() string {
 }
 
 func usesPackets(m *plan.Move) bool {
-	for _, list := range [2][]plan.Place{m.Src, m.Dst} {
-		for i := range list {
-			if list[i].Plane == plan.PacketPlane {
-				return true
-			}
-		}
-	}
-	return false
+	packets := func(pl plan.Place) bool { return pl.Plane == plan.PacketPlane }
+	return slices.ContainsFunc(m.Src, packets) || slices.ContainsFunc(m.Dst, packets)
 }
 
 // of returns the class whose windows divide chunk j of a place, or -1.

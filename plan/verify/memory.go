@@ -3,6 +3,7 @@ package verify
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"unsafe"
 
 	"github.com/goccl/goccl/plan"
@@ -100,11 +101,7 @@ func (v *verifier) layCells() error {
 	if n := total * int64(unsafe.Sizeof(cell{})); n > v.opts.MaxBytes {
 		return tooMuch(v.p, n, v.opts.MaxBytes)
 	}
-	v.cells = make([]cell, total)
-	for i := range v.cells {
-		v.cells[i].flag = -1
-		v.cells[i].write.comp = -1
-	}
+	v.cells = slices.Repeat([]cell{{flag: -1, write: access{stamp: stamp{comp: -1}}}}, int(total))
 	v.scratch = make([]planeState, 4*len(v.p.GPUs))
 	for i := range v.scratch {
 		v.scratch[i] = planeState{launch: -1, checked: map[[2]int32]int32{}}

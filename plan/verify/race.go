@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/goccl/goccl/plan"
 )
@@ -169,24 +170,15 @@ func (w *walker) read(pl *plan.Place, part sub) (int32, *clock, error) {
 // ordered after those. All reads of one phase stay: a write may be ordered after some of them by the packets that they
 // produced (origin), which do not order it after the others.
 func (w *walker) record(c *cell) {
-	kept := c.reads[:0]
-	for _, r := range c.reads {
-		if !w.known(r.stamp, false) {
-			kept = append(kept, r)
-		}
-	}
-	c.reads = append(kept, access{w.reads, w.at, w.inst})
+	c.reads = append(slices.DeleteFunc(c.reads, func(r access) bool { return w.known(r.stamp, false) }),
+		access{w.reads, w.at, w.inst})
 }
 
 // gather keeps the clock of a packet until all threads synchronize.
 func (b *blockState) gather(k *clock) {
-	if k == nil || k.owner >= 0 && b.base.completed(k.owner) >= k.phase {
+	if k == nil || k.owner >= 0 && b.base.completed(k.owner) >= k.phase ||
+		slices.Contains(b.packets[max(0, len(b.packets)-4):], k) {
 		return
-	}
-	for i := len(b.packets) - 1; i >= 0 && i >= len(b.packets)-4; i-- {
-		if b.packets[i] == k {
-			return
-		}
 	}
 	b.packets = append(b.packets, k)
 }
@@ -276,12 +268,12 @@ func (w *walker) enter(pl *plan.Place, part sub, write bool) error {
 		}
 		s.launch = launch
 	}
-	here := access{w.reads, w.at, w.inst}
+	here, uses := access{w.reads, w.at, w.inst}, s.now.reads
 	if write {
-		here.stamp = w.writes
+		here.stamp, uses = w.writes, s.now.writes
 	}
 	if pl.Plane == plan.PacketPlane && !write {
-		v.note(s.now.reads, here, false) // a check of a flag conflicts with no other access
+		v.note(uses, here, false) // a check of a flag conflicts with no other access
 		return nil
 	}
 	who := [2]int32{w.writes.comp, w.thread}
@@ -300,11 +292,7 @@ func (w *walker) enter(pl *plan.Place, part sub, write bool) error {
 			}
 		}
 	}
-	if write {
-		v.note(s.now.writes, here, true)
-	} else {
-		v.note(s.now.reads, here, false)
-	}
+	v.note(uses, here, write)
 	return nil
 }
 

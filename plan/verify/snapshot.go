@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/goccl/goccl/internal/plain"
 	"github.com/goccl/goccl/plan"
 )
 
@@ -83,11 +84,7 @@ func (s *snapshot) num(list ...int) {
 
 func (s *snapshot) flag(list ...bool) {
 	for _, on := range list {
-		if on {
-			s.num(1)
-		} else {
-			s.num(0)
-		}
+		s.num(plain.Bit[int](on))
 	}
 }
 

@@ -56,10 +56,7 @@ type stopped struct {
 
 // stops reports whether b stops before u, the first op of an iteration.
 func (g *gate) stops(b *blockState, u *unit) bool {
-	if u.loop == nil || u.step != &u.loop.Body[0] {
-		return false
-	}
-	if b.grant == b.pc {
+	if u.loop == nil || u.step != &u.loop.Body[0] || b.grant == b.pc {
 		return false
 	}
 	g.waiting = append(g.waiting, b.id)

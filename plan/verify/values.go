@@ -167,10 +167,7 @@ func (v *values) is(id int32, launch int32, of []plan.Contribution) bool {
 	if len(v.list) != len(of) {
 		return false
 	}
-	found := v.found[:0]
-	for range of {
-		found = append(found, false)
-	}
+	found := append(v.found[:0], make([]bool, len(of))...)
 	v.found = found
 	for _, l := range v.list {
 		at := int(l.rank) // where it is if every rank contributes once
@@ -246,11 +243,7 @@ func (v *values) describe(id int32, launch int, p *plan.Plan) string {
 	}
 	s := ""
 	if n.terms > 1 {
-		op := string(n.op)
-		if n.op == plan.CallerOp {
-			op = "reduction"
-		}
-		s = op + " of "
+		s = cmp.Or(string(n.op), "reduction") + " of "
 	}
 	var list []string
 	for _, l := range v.terms(id, mostListed+1) {

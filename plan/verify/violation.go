@@ -173,33 +173,14 @@ func (v *verifier) where(pl *plan.Place, part sub) *Where {
 }
 
 // ambiguous reports two threads that wait on one counter with no order between them.
-func (v *verifier) ambiguous(b *blockState, c *counter) error {
+func (v *verifier) ambiguous(b *blockState, at int) error {
+	c := &v.counters[at]
 	e := v.violation(Ambiguous, "which of them gets which signal depends on timing: order them, or use one channel or "+
-		"semaphore each", v.here(b, "waits on "+v.nameOf(c)))
+		"semaphore each", v.here(b, "waits on "+v.name(at)))
 	if c.consumer >= 0 && c.consumer != b.id {
 		e.Detail = v.title(v.blocks[c.consumer]) + " waits on it too, with no order between the two\n" + e.Detail
 	}
 	return e
-}
-
-func (v *verifier) nameOf(c *counter) string {
-	for i := range v.counters {
-		if &v.counters[i] == c {
-			return v.name(i)
-		}
-	}
-	return ""
-}
-
-// wrongBarrier returns the first barrier, by rank and id, whose number of users differs from its number of thread
-// blocks.
-func (v *verifier) wrongBarrier() (first [2]int, found bool) {
-	for _, id := range v.barrierIDs() {
-		if b := v.barriers[id]; len(b.users) != b.size {
-			return id, true
-		}
-	}
-	return first, false
 }
 
 // barrierIDs returns the barriers in order.
@@ -207,14 +188,22 @@ func (v *verifier) barrierIDs() [][2]int {
 	return slices.SortedFunc(maps.Keys(v.barriers), func(a, b [2]int) int { return cmp.Or(a[0]-b[0], a[1]-b[1]) })
 }
 
-func (v *verifier) barrierUsers(id [2]int, b *barrier) error {
-	users := make([]int, 0, len(b.users))
-	for u := range b.users {
-		users = append(users, u-v.first[id[0]])
+// barrierUsers reports the first barrier, by rank and id, whose number of users differs from its number of thread
+// blocks.
+func (v *verifier) barrierUsers() error {
+	for _, id := range v.barrierIDs() {
+		b := v.barriers[id]
+		if len(b.users) == b.size {
+			continue
+		}
+		users := slices.Sorted(maps.Keys(b.users))
+		for i := range users {
+			users[i] -= v.first[id[0]]
+		}
+		return v.violation(Ambiguous, fmt.Sprintf("barrier %d of rank %d is for %d thread blocks, and thread blocks %v "+
+			"use it", id[1], id[0], b.size, users))
 	}
-	slices.Sort(users)
-	return v.violation(Ambiguous, fmt.Sprintf("barrier %d of rank %d is for %d thread blocks, and thread blocks %v use it",
-		id[1], id[0], b.size, users))
+	return nil
 }
 
 // balance checks that every launch leaves counters as it found them. It counts statically.
@@ -341,13 +330,8 @@ func (v *verifier) blockage(b *blockState) blockage {
 		}
 	case s.Does.Has(plan.Joins):
 		bar := v.barriers[[2]int{b.rank, s.Op.BarrierID}]
-		var by []int
-		for id := range bar.users {
-			if !slices.Contains(bar.arrived, id) {
-				by = append(by, id)
-			}
-		}
-		slices.Sort(by)
+		by := slices.DeleteFunc(slices.Sorted(maps.Keys(bar.users)),
+			func(id int) bool { return slices.Contains(bar.arrived, id) })
 		return blockage{fmt.Sprintf("%d more of %d thread blocks at barrier %d", bar.size-len(bar.arrived), bar.size,
 			s.Op.BarrierID), by}
 	default:
@@ -361,11 +345,8 @@ func (v *verifier) blockage(b *blockState) blockage {
 // writers lists the thread blocks that write a cell in a launch.
 func (v *verifier) writers(cell, launch int) (by []int) {
 	for _, b := range v.blocks {
-		for i := range b.program {
-			if v.writesCell(&b.program[i], cell, launch) {
-				by = append(by, b.id)
-				break
-			}
+		if slices.ContainsFunc(b.program, func(u unit) bool { return v.writesCell(&u, cell, launch) }) {
+			by = append(by, b.id)
 		}
 	}
 	return by

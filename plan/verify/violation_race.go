@@ -3,6 +3,7 @@ package verify
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/goccl/goccl/plan"
 )
@@ -65,10 +66,8 @@ func (w *walker) lacks(a *access) string {
 // synchronized.
 func (v *verifier) threadsKnow(b *blockState, a *access) bool {
 	for _, ks := range b.threads {
-		for _, k := range ks {
-			if k.visible(int(a.comp)) > a.t {
-				return true
-			}
+		if slices.ContainsFunc(ks, func(k *clock) bool { return k.visible(int(a.comp)) > a.t }) {
+			return true
 		}
 	}
 	return false

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -77,7 +76,7 @@ func Join(ctx context.Context, boot bootstrap.Bootstrap, o Options) (err error) 
 	}
 	for _, c := range o.Cases {
 		took, err := Rank(ctx, x, rank, dev, c)
-		all, gather := boot.AllGather(ctx, fmt.Appendf(nil, "%d", int64(took)))
+		times, gather := bootstrap.GatherJSON(ctx, boot.AllGather, "times", took)
 		if err != nil {
 			return fmt.Errorf("%v: %w", c, err)
 		}
@@ -85,13 +84,7 @@ func Join(ctx context.Context, boot bootstrap.Bootstrap, o Options) (err error) 
 			return gather
 		}
 		if rank == 0 && o.Report != nil {
-			times := make([]int64, len(all))
-			for i, b := range all {
-				if times[i], err = strconv.ParseInt(string(b), 10, 64); err != nil {
-					return err
-				}
-			}
-			o.Report(c, time.Duration(slices.Max(times)))
+			o.Report(c, slices.Max(times))
 		}
 	}
 	return boot.Barrier(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/goccl/goccl/cmd/goccl/internal/links"
@@ -91,16 +92,12 @@ type Finding struct {
 
 // Worst returns the most severe status of a report; OK for an empty one.
 func Worst(fs []Finding) Status {
-	worst := OK
-	for _, f := range fs {
-		if f.Status == Fail {
-			return Fail
-		}
-		if f.Status == Warn {
-			worst = Warn
+	for _, s := range []Status{Fail, Warn} {
+		if slices.ContainsFunc(fs, func(f Finding) bool { return f.Status == s }) {
+			return s
 		}
 	}
-	return worst
+	return OK
 }
 
 // shades are the colours of grades in a terminal.

@@ -13,7 +13,7 @@ import (
 // check is one look at the state of a GPU. good is "" if NVML does not know; bad describes the fault, "" for none.
 type check struct {
 	name, mend string
-	fails      bool // wrong is a failure, not a warning
+	grade      Status // of a fault
 	look       func(h *nvml.Health) (good, bad string)
 }
 
@@ -22,7 +22,7 @@ const unread = nvml.Unread
 // checks is in the order of the report.
 var checks = []check{
 	{"GPU memory", "drain the GPU and reset it (nvidia-smi -r, as the administrator); replace it if that does not help",
-		true, func(h *nvml.Health) (string, string) {
+		Fail, func(h *nvml.Health) (string, string) {
 			switch {
 			case h.RowsFailed == 1:
 				return "", "a row of memory is broken and could not be replaced"
@@ -35,7 +35,7 @@ var checks = []check{
 			}
 			return "no errors that were not corrected", ""
 		}},
-	{"ECC", "nvidia-smi -e 1, as the administrator, and a reset", false,
+	{"ECC", "nvidia-smi -e 1, as the administrator, and a reset", Warn,
 		func(h *nvml.Health) (string, string) {
 			switch {
 			case h.ECC == 0:
@@ -49,7 +49,7 @@ var checks = []check{
 			return "", ""
 		}},
 	{"PCIe link", "reseat the card or its riser, and look at the slot's setting in the firmware: signals are bad or the " +
-		"slot is narrow", false, func(h *nvml.Health) (string, string) {
+		"slot is narrow", Warn, func(h *nvml.Health) (string, string) {
 		switch {
 		case h.PCIeWidth < 0 || h.PCIeWidthMost < 0:
 			return "", ""
@@ -60,7 +60,7 @@ var checks = []check{
 		}
 		return fmt.Sprintf("generation %d, %d lanes", h.PCIeGenMost, h.PCIeWidth), ""
 	}},
-	{"PCIe replays", "reseat the card or its riser: signals are bad; look whether the number grows", false,
+	{"PCIe replays", "reseat the card or its riser: signals are bad; look whether the number grows", Warn,
 		func(h *nvml.Health) (string, string) {
 			switch {
 			case h.PCIeReplays == unread:
@@ -70,7 +70,7 @@ var checks = []check{
 			}
 			return "few or none", ""
 		}},
-	{"NVLink errors", "see nvidia-smi nvlink -e: reset the GPUs; a link that goes on failing needs service", false,
+	{"NVLink errors", "see nvidia-smi nvlink -e: reset the GPUs; a link that goes on failing needs service", Warn,
 		func(h *nvml.Health) (string, string) {
 			if h.LinkReplays == unread && h.LinkRecoveries == unread && h.LinkCRCFlit == unread {
 				return "", ""
@@ -90,8 +90,8 @@ var checks = []check{
 			}
 			return "none", ""
 		}},
-	{"BAR1", "turn on Resizable BAR and Above 4G Decoding in the firmware", false, bar1},
-	{"persistence", "nvidia-smi -pm 1 or nvidia-persistenced, as the administrator", false,
+	{"BAR1", "turn on Resizable BAR and Above 4G Decoding in the firmware", Warn, bar1},
+	{"persistence", "nvidia-smi -pm 1 or nvidia-persistenced, as the administrator", Warn,
 		func(h *nvml.Health) (string, string) {
 			switch h.Persistence {
 			case 0:
@@ -101,8 +101,8 @@ var checks = []check{
 			}
 			return "", ""
 		}},
-	{"clocks", "look at cooling, power supply and limits: nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE", false, clocks},
-	{"compute mode", "nvidia-smi -c 0, as the administrator", false, func(h *nvml.Health) (string, string) {
+	{"clocks", "look at cooling, power supply and limits: nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE", Warn, clocks},
+	{"compute mode", "nvidia-smi -c 0, as the administrator", Warn, func(h *nvml.Health) (string, string) {
 		switch h.ComputeMode {
 		case 0:
 			return "processes may share the GPU", ""
@@ -168,10 +168,8 @@ func (s Source) health(ctx context.Context, r *report) {
 		for i := range gpus {
 			text, bad := c.look(&gpus[i])
 			switch {
-			case bad != "" && c.fails:
-				r.fail(c.name, c.mend, "GPU %d (%s): %s", i, gpus[i].BusID, bad)
 			case bad != "":
-				r.warn(c.name, c.mend, "GPU %d (%s): %s", i, gpus[i].BusID, bad)
+				r.add(c.grade, c.name, c.mend, "GPU %d (%s): %s", i, gpus[i].BusID, bad)
 			case text != "":
 				well++
 				good = append(good, text)

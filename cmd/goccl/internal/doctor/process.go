@@ -46,10 +46,9 @@ func CheckProcess(ctx context.Context, root string, pid int) []Finding {
 	unknown, keep := func(string) bool { return false }, func(*records.File) bool { return true }
 	files, _ := records.Find(filepath.Join(root, "proc"), records.Recorder, []int{pid}, unknown, keep)
 	plugin, _ := records.Find(filepath.Join(root, "proc"), records.Profiler, []int{pid}, unknown, keep)
-	switch {
-	case len(files) > 0 || len(plugin) > 0:
+	if len(files) > 0 || len(plugin) > 0 {
 		r.ok("records", "goccl watch --pid %d sees its collectives", pid)
-	default:
+	} else {
 		r.warn("records", "NCCL_PROFILER_PLUGIN=libgoccl-profiler.so for jobs on NCCL",
 			"goccl watch cannot see its collectives: it has no communicator of goccl, and no profiler plugin")
 	}

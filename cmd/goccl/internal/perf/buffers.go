@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/goccl/goccl/collective"
@@ -36,13 +35,7 @@ func newBuffers(dev device.Device, size, shift int64) (*buffers, error) {
 	return b, nil
 }
 
-func (b *buffers) Close() error {
-	err := errors.Join(b.send.Close(), b.recv.Close())
-	if b.counts != nil {
-		err = errors.Join(err, b.counts.Close())
-	}
-	return err
-}
+func (b *buffers) Close() error { return device.CloseAll(b.send, b.recv, b.counts) }
 
 // deviceCounts copies the counts of a request to device memory. The request keeps its host lists, for libraries that
 // read those.
@@ -199,7 +192,7 @@ func mix(x uint64) uint64 {
 func palette(t datatype.Type, op datatype.Op, n, rank int) []float64 {
 	limit := exact(t)
 	// An average of integers rounds negative sums in different ways, so its values stay positive.
-	signed := isSigned(t) && (op != datatype.Avg || isFloat(t))
+	signed := !t.Unsigned() && (op != datatype.Avg || isFloat(t))
 	var top int64
 	switch op {
 	case datatype.Prod:
@@ -264,13 +257,6 @@ func newInputs(t datatype.Type, op datatype.Op, n int, elements int64, reduces b
 	return in, hostreduce.Reduce(in.reduced, in.ranks, t, op, hostreduce.ScalarOf(t, scalarOf), n)
 }
 
-func (in *inputs) source(s segment) []byte {
-	if s.from < 0 {
-		return in.reduced
-	}
-	return in.ranks[s.from]
-}
-
 // compare counts the elements of got that differ from the segment; got starts at element first of the segment. A
 // library may divide before or after the sum of an average, which rounds the term of each rank once.
 func (in *inputs) compare(got []byte, s segment, first int64) (wrong int64) {
@@ -278,7 +264,10 @@ func (in *inputs) compare(got []byte, s segment, first int64) (wrong int64) {
 	if in.op == datatype.Avg && in.reduced != nil {
 		how = datatype.Avg
 	}
-	block := in.source(s)
+	block := in.reduced
+	if s.from >= 0 {
+		block = in.ranks[s.from]
+	}
 	at := (s.src + first) % in.block
 	for len(got) > 0 {
 		want := block[at*ts:]
@@ -291,10 +280,6 @@ func (in *inputs) compare(got []byte, s segment, first int64) (wrong int64) {
 }
 
 func isFloat(t datatype.Type) bool { return hostreduce.Unit(t) > 0 }
-
-func isSigned(t datatype.Type) bool {
-	return t != datatype.Uint8 && t != datatype.Uint32 && t != datatype.Uint64
-}
 
 // encode writes v, rounded to nearest even for floating types, truncated for integers, as one element of t at the start
 // of b.

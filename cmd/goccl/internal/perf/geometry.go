@@ -2,7 +2,6 @@ package perf
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/goccl/goccl/collective"
@@ -42,10 +41,10 @@ func (k Kind) String() string {
 	return k.Collective.String()
 }
 
-func (k Kind) is(list ...collective.Collective) bool { return slices.Contains(list, k.Collective) }
-
 // hasCounts reports whether every pair of ranks may have another count.
-func (k Kind) hasCounts() bool { return k.is(collective.AllToAllV, collective.AllToAllVDevice) }
+func (k Kind) hasCounts() bool {
+	return k.Collective == collective.AllToAllV || k.Collective == collective.AllToAllVDevice
+}
 
 func (k Kind) HasOp() bool { return k.Collective.Shape().Reduces }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -69,10 +70,8 @@ type work struct {
 func (l *Launch) outputs(files ...string) {
 	l.Stdout = cmp.Or[io.Writer](l.Stdout, os.Stdout)
 	l.files = l.Stdout
-	for _, f := range files {
-		if f == "-" {
-			l.Stdout = l.Stderr
-		}
+	if slices.Contains(files, "-") {
+		l.Stdout = l.Stderr
 	}
 }
 

@@ -14,7 +14,7 @@ func TestNumbers(t *testing.T) {
 		b := make([]byte, 8)
 		for v := int64(0); v <= min(exact(typ), 5000); v++ {
 			for _, x := range []float64{float64(v), -float64(v)} {
-				if x < 0 && !isSigned(typ) {
+				if x < 0 && typ.Unsigned() {
 					continue
 				}
 				encode(b, typ, x)

@@ -16,6 +16,7 @@ import (
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/engine/nvlink"
 	"github.com/goccl/goccl/internal/buildinfo"
+	"github.com/goccl/goccl/internal/printable"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/job/bootstrap"
 )
@@ -195,20 +196,17 @@ func (o *Options) reporter() reporter {
 
 // begin prints what will be measured on n ranks.
 func (r *reporter) begin(o *Options, n int, at place, lead Rank) {
-	from, s := "", "s"
+	from := ""
 	if at.launcher != "" && setting.Get("GOCCL_RUN_ID") == "" { // goccl's own launcher has torchrun's variables
 		from = ", started by " + at.launcher
-	}
-	if n == 1 {
-		s = ""
 	}
 	setup := &r.record.Setup
 	*setup = RecordSetup{Kind: o.Kind.String(), Ranks: n, Layout: at.layout, Launcher: at.launcher,
 		Device: at.kind.String(), Product: lead.Device.Name(),
 		Graph: o.GraphOps, Isolated: o.Isolated, Cycles: o.Cycles, Warmup: o.Warmup, Offset: o.Offset,
 		Env: variables(setting.Environ())}
-	r.table.printf("# goccl %s: %v, %d rank%s, %s%s, device %s (%s)\n", r.record.Build.Version, o.Kind, n, s, at.layout,
-		from, setup.Device, setup.Product)
+	r.table.printf("# goccl %s: %v, %s, %s%s, device %s (%s)\n", r.record.Build.Version, o.Kind,
+		printable.Count(n, "rank"), at.layout, from, setup.Device, setup.Product)
 	for i, l := range o.libraries {
 		r.record.Libraries = append(r.record.Libraries, RecordLibrary{Name: l.Name(), Version: l.Version()})
 		if i > 0 {

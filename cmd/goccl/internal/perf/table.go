@@ -188,8 +188,7 @@ func (s *Summary) OK() bool { return s.Wrong == 0 && s.Stray == 0 && s.Refused =
 
 // Summarize summarizes rows. The first row's library is the first library.
 func Summarize(rows []Row) Summary {
-	var s Summary
-	s.Checked = len(rows) > 0
+	s := Summary{Checked: len(rows) > 0, MeanRatio: map[string]float64{}}
 	logs, counts := map[string]float64{}, map[string]int{}
 	measured := 0
 	for _, r := range rows {
@@ -216,9 +215,6 @@ func Summarize(rows []Row) Summary {
 		s.AvgBusBW /= float64(measured)
 	}
 	for lib, l := range logs {
-		if s.MeanRatio == nil {
-			s.MeanRatio = map[string]float64{}
-		}
 		s.MeanRatio[lib] = math.Exp(l / float64(counts[lib]))
 	}
 	return s

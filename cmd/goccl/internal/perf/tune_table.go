@@ -43,10 +43,7 @@ func enter(t *nvlink.Table, sweeps []sweep, best [][]nvlink.Row) {
 			return err == nil && c == kind.Collective
 		})
 		t.Collectives[kind.String()] = best[0]
-		for i := range n {
-			if same {
-				break
-			}
+		for i := 0; i < n && !same; i++ {
 			s := nvlink.Special{Collective: kind.String(), Rows: best[i]}
 			if modes {
 				s.Mode = sweeps[i].mode

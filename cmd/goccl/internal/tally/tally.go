@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -110,12 +111,8 @@ func (t *Tally) waited(c *observe.Communicator) {
 			if o.Message || o.Number < w.next || len(all) != len(c.Ranks) {
 				continue
 			}
-			first, last := all[0], all[0]
-			for _, at := range all {
-				first, last = min(first, at), max(last, at)
-			}
-			w.wait += float64(last-o.Enqueued) / 1e9
-			w.late += float64(o.Enqueued-first) / 1e9
+			w.wait += float64(slices.Max(all)-o.Enqueued) / 1e9
+			w.late += float64(o.Enqueued-slices.Min(all)) / 1e9
 			next = max(next, o.Number+1)
 		}
 		w.next = next
