@@ -124,9 +124,10 @@ const (
 )
 
 // The share of the blocks of a dispatch in the layout ZeroCopy that take what rows have behind their elements, and the
-// number of senders that fill the links if no own rows are stored: more take longer. Measured as the constants above
+// number of senders that fill the links if no own rows are stored: more take longer. More than settlersMost settlers
+// for each sender take nothing off, and SMs from the model. Measured as the constants above
 // (bench/results/2026-11-30-2xH200-adcea3da).
-const settlers, zeroCopySenders = 1. / 8, 7.7
+const settlers, settlersMost, zeroCopySenders = 1. / 8, 0.6, 7.7
 
 // shared returns the blocks of a kernel, and how many of them send.
 func (e *cudaEngine) shared(wanted int, packets bool, factor float64) (blocks, senders int) {
@@ -165,6 +166,7 @@ func (e *cudaEngine) dispatch(seq uint64, a *DispatchArgs) error {
 	blocks, senders := e.shared(a.Blocks, a.Tokens <= int(row.packets), dispatchSenders)
 	if a.Layout == ZeroCopy && a.Tokens > int(row.packets) {
 		fills := zeroCopySenders * float64(e.b.size) / float64(max(1, e.b.size-1))
+		blocks = min(blocks, int(math.Round(fills*(1+settlersMost))))
 		senders = min(blocks-max(1, int(math.Round(settlers*float64(blocks)))), int(math.Round(fills)))
 	}
 	k := dispatchArgs{headArgs: e.head(&a.Handle, kindDispatch), row: row, x: uint64(a.X),
