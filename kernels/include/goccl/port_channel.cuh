@@ -20,9 +20,10 @@ constexpr uint64_t directMaxSize = 4096, directMaxBytes = 256;
 //      peer: the proxy takes them in order of position, and a connection keeps the order of its operations. Racing
 //      flushes may store an older value over a newer one: every value is a true lower bound.
 //   2. A thread operates directly only if it reads asked <= flushed. A push that happens before is in the asked that it
-//      reads, by coherence, so that request is complete. It is also visible to the thread and to whoever acquires its
-//      signal: proxy's mark, flushDone and flushed are a chain of releases and acquires. Which word is read first does
-//      not matter, because asked only rises. A push that is not ordered with the thread has no order to break.
+//      reads, by coherence, so that request is complete. Its data are visible to the thread, and to a receiver that
+//      acquires the thread's signal: the proxy's stores, flushDone and flushed are a chain of releases and acquires.
+//      The order of the two loads does not matter, because asked only rises. A push that is not ordered with the
+//      thread has no order to break.
 //   3. A push after direct operations releases them at system scope with its slot of the FIFO: their stores and signals
 //      are at the peer before the proxy sees the request.
 //

@@ -44,12 +44,7 @@ void tickets() {
 }
 
 int main(int argc, char** argv) {
-  for (int i = 2; i < argc; ++i) {
-    hostWeakAcquire |= std::strcmp(argv[i], "acquire") == 0;
-    hostWeakRelease |= std::strcmp(argv[i], "release") == 0;
-    mutation = argv[i];
-    bug = true;
-  }
+  breakBy(argc, argv, 2);
   const std::string name = argc > 1 ? argv[1] : "";
   if (name == "reduce")
     reduceAll();

@@ -148,12 +148,7 @@ void silence(Network& net) {
 }
 
 int main(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    hostWeakAcquire |= std::strcmp(argv[i], "acquire") == 0;
-    hostWeakRelease |= std::strcmp(argv[i], "release") == 0;
-    mutation = argv[i];
-    bug = true;
-  }
+  breakBy(argc, argv);
   Network net(size, lanes, slots, slotBytes);
   std::vector<Thread> ranks;
   for (uint32_t n = 0; n < size; ++n)

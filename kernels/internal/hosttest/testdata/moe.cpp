@@ -343,12 +343,7 @@ struct Rank {
 
 int main(int argc, char** argv) {
   const uint32_t first = 0, drawn = argc > 1 ? 11 : 7;  // seven have a case of every kind
-  for (int i = 1; i < argc; ++i) {
-    hostWeakAcquire |= std::strcmp(argv[i], "acquire") == 0;
-    hostWeakRelease |= std::strcmp(argv[i], "release") == 0;
-    mutation = argv[i];
-    bug = true;
-  }
+  breakBy(argc, argv);
   World w;
   std::vector<Case> cases;
   for (uint32_t i = 0; i < drawn; ++i) cases.emplace_back(first + i, 0);

@@ -92,12 +92,7 @@ void unsignalled() {
 }
 
 int main(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    hostWeakAcquire |= std::strcmp(argv[i], "acquire") == 0;
-    hostWeakRelease |= std::strcmp(argv[i], "release") == 0;
-    mutation = argv[i];
-    bug = true;
-  }
+  breakBy(argc, argv);
   unsignalled();
   run(true);
   run(false);

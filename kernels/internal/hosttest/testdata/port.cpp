@@ -188,12 +188,7 @@ void limits() {
 }
 
 int main(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    hostWeakAcquire |= std::strcmp(argv[i], "acquire") == 0;
-    hostWeakRelease |= std::strcmp(argv[i], "release") == 0;
-    mutation = argv[i];
-    bug = true;
-  }
+  breakBy(argc, argv);
   limits();
   for (uint32_t seed = 1; seed <= 3; ++seed) {
     inTurn(seed);

@@ -13,6 +13,16 @@ using namespace goccl;
 // bug breaks the program's own logic.
 inline bool bug = false;
 
+// breakBy takes the names that a program is called with, from argument `first` on: it is broken there.
+inline void breakBy(int argc, char** argv, int first = 1) {
+  for (int i = first; i < argc; ++i) {
+    hostWeakAcquire |= std::strcmp(argv[i], "acquire") == 0;
+    hostWeakRelease |= std::strcmp(argv[i], "release") == 0;
+    mutation = argv[i];
+    bug = true;
+  }
+}
+
 // abortBlock ends every wait of a broken protocol. On a busy machine some take half a second where nothing is broken,
 // and beside a program of thousands of threads one took 20 s.
 inline AbortBlock* abortBlock() {
