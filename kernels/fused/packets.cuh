@@ -48,20 +48,15 @@ GOCCL_DEVICE void clearAll(uint8_t* slot, const uint32_t (&places)[N]) {
     if (places[k] != noPacket) send(slot, places[k], make_uint4(0, 0, 0, 0));
 }
 
-// await is the wait for the packets of the ranks in from, a bit set, when it has become long.
-template <uint32_t N>
-GOCCL_DEVICE Status await(const Args& a, const uint8_t* slots, uint32_t from, const uint32_t (&places)[N]) {
-  Status s = statusOk;
-#pragma unroll
-  for (uint32_t k = 0; k < N; ++k)
-    if (s == statusOk && places[k] != noPacket)
-      s = collective::awaitPackets(a.abort, reinterpret_cast<const uint4*>(slots) + places[k], a.slotBytes / 16, from,
-                                   inOrder, 32);
-  return s;
+// batchRanks returns the ranks of count peers from the first-th on, a bit set. Peers are the ranks without this one, in
+// their order.
+GOCCL_DEVICE uint32_t batchRanks(const Args& a, uint32_t first, uint32_t count) {
+  const uint32_t peers = ((1u << count) - 1) << first;
+  return (peers + (peers & (0u - (1u << a.rank)))) & ((1u << a.nranks) - 1);
 }
 
-// receive waits for the packets at places of the peers [first, first + batch(N)), which are the ranks without this one
-// in their order, and calls use(peer, packets) for each.
+// receive waits for the packets at places of the peers [first, first + batch(N)) and calls use(peer, packets) for each.
+// The memory of earlier peers' packets is zero by then.
 template <uint32_t N, class Use>
 GOCCL_DEVICE Status receive(const Args& a, uint32_t area, uint32_t first, const uint32_t (&places)[N], Use use) {
   uint4 v[batch(N)][N];
@@ -77,9 +72,16 @@ GOCCL_DEVICE Status receive(const Args& a, uint32_t area, uint32_t first, const 
     if (all) break;
     pause();
     if (__builtin_expect(polls != spinsPerCheck, 1)) continue;
-    const uint32_t others = ((1u << a.nranks) - 1) & ~(1u << a.rank);
-    const Status s = await(a, sourceSlot(a, area, 0, 0), others, places);
+    uint32_t late = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < batch(N); ++i)
+#pragma unroll
+      for (uint32_t k = 0; k < N; ++k)
+        if (first + i + 1 < a.nranks && places[k] != noPacket && !arrived(v[i][k])) late = places[k];
+    const Status s = collective::awaitPackets(a.abort, reinterpret_cast<uint4*>(sourceSlot(a, area, 0, 0)) + late,
+                                              a.slotBytes / 16, batchRanks(a, first, batch(N)), inOrder, 32);
     if (s != statusOk) return s;
+    polls = 0;  // another one may be late, too
   }
 #pragma unroll
   for (uint32_t i = 0; i < batch(N); ++i)

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "fused",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "7879ef97367b8dd62e4acc3234369e7bbce054f5b1a021d8a148ee46ba03d571",
+	Source:   "28fed61afc84e12fea726a87534fdf42437d60156772c95f6a55e06a1cf2c3e0",
 	Kernels: []string{
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g1",
 		"ncclDevKernel_goccl_fused_finish_bfloat16_g2",

@@ -11,7 +11,7 @@ import (
 
 // fusedEdits break kernels/fused when the program is called with their names. Each of its programs must notice. Edits
 // without a name let other threads run. The first fusedAlways always run, the others with GOCCL_FULL=1.
-const fusedAlways = 7
+const fusedAlways = 8
 
 var fusedEdits = []mutation{
 	{"", "", edit{"fused/packets.cuh", "    if (all) break;\n", "    if (polled(all)) break;\n"}},
@@ -24,6 +24,8 @@ var fusedEdits = []mutation{
   storePacket(halves + 1, make_uint2(packet.z, packet.w));`}},
 	{"one area", "drifting", edit{"fused/packets.cuh", "area(number % areas)",
 		`area(mutated("one area") ? 0 : number % areas)`}},
+	{"cleared ones too", "late", edit{"fused/packets.cuh", "((1u << count) - 1) << first;",
+		`((1u << count) - 1) << first | (mutated("cleared ones too") ? (1u << first) - 1 : 0);`}},
 	{"not cleared", "drifting", edit{"fused/packets.cuh", "clearAll(slot(first + i), places);",
 		`if (!mutated("not cleared")) clearAll(slot(first + i), places);`}},
 	{"results not cleared", "drifting", edit{"fused/packets.cuh", "if (s == statusOk) clearAll(",
@@ -53,7 +55,7 @@ func TestFused(t *testing.T) {
 	}
 	paths = append(paths, "collective/lamport.cuh")
 	program := buildSanitized(t, "fused", "-I"+brokenHeaders(t, paths, mutationEdits(fusedEdits)))
-	for _, name := range []string{"mixed", "drifting", "aborted"} {
+	for _, name := range []string{"mixed", "drifting", "late", "aborted"} {
 		t.Run(name, func(t *testing.T) {
 			if out, ok := run(t, program, name); !ok {
 				t.Fatalf("as it is:\n%s", out)

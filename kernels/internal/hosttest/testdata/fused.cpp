@@ -303,6 +303,26 @@ void drifting() {
   for (auto& h : hosts) h.join();
 }
 
+// late: the last of six ranks comes when the others have long taken, and cleared, what four of them sent.
+void late() {
+  constexpr uint32_t n = 6;
+  World w(n);
+  std::mt19937 random(3);
+  Case c = draw(random);
+  c.hidden = 8, c.tokens = 2, c.blocks = 1;  // few threads wait, and so often
+  for (uint32_t l = 0; l < 4; ++l) {
+    c.twoShot = l % 2;
+    const Twin<Type::bfloat16> twin(c, n, random);
+    std::vector<Thread> hosts;
+    for (uint32_t r = 0; r < n; ++r)
+      hosts.emplace_back([&, r] {
+        if (r == n - 1) sleepNs(100000000);
+        runRank<Type::bfloat16>(w, r, c, twin, l);
+      });
+    for (auto& h : hosts) h.join();
+  }
+}
+
 // aborted: a rank does not come, and the others' kernels end, with that rank's number.
 void aborted() {
   abortBlock()->spinLimitNs = 200000000;
@@ -343,6 +363,8 @@ int main(int argc, char** argv) {
     mixed(10);
   else if (name == "drifting")
     drifting();
+  else if (name == "late")
+    late();
   else if (name == "aborted")
     aborted();
   else
