@@ -19,9 +19,8 @@ func (e *Engine) allToAllVDevice(r *collective.Request, s *cuda.Stream) error {
 	a.displs = [2]uint64{uint64(c.RecvDispls), uint64(c.SendDispls)}
 	a.elements = [2]uint64{lengthOf(r.Recv, c.RecvElements), lengthOf(r.Send, c.SendElements)}
 	a.elementBytes = uint32(r.Type.Size())
-	lanes := 2*e.size - 1
-	a.channels = uint32(e.countedChannels(lanes))
-	return e.submit(s, e.kernels.counted, lanes*int(a.channels), p2pThreads, launcher.Raw(a))
+	a.channels = uint32(e.p2pChannels)
+	return e.submit(s, e.kernels.counted, (2*e.size-1)*e.p2pChannels, p2pThreads, launcher.Raw(a))
 }
 
 // lengthOf is the bound that the kernel checks counts and displacements against. If the length of a buffer is unknown,
@@ -34,14 +33,4 @@ func lengthOf(buffer device.Ptr, elements int64) uint64 {
 		return 1 << 46
 	}
 	return uint64(elements)
-}
-
-// countedChannels is the number of blocks per lane. If ranks share a GPU, their blocks wait for each other and must all
-// be resident at once; a block then serves several channels.
-func (e *Engine) countedChannels(lanes int) int {
-	most := e.p2pChannels
-	if e.whole {
-		return most
-	}
-	return max(1, min(most, int(e.maxBlocks[0])/lanes))
 }

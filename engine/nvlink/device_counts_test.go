@@ -42,20 +42,6 @@ func TestDeviceCountsLaunch(t *testing.T) {
 	}
 }
 
-// Ranks that share a GPU have fewer blocks; all of them fit on it, and the number is the same on every rank.
-func TestDeviceCountsOnSharedGPUs(t *testing.T) {
-	for _, n := range []int{5, 8, 12} {
-		sharing := (n + 3) / 4
-		for _, e := range mockEngines(t, n) {
-			lanes := 2*n - 1
-			c := e.countedChannels(lanes)
-			if c < 1 || c > channelsOf(p2pChannels, n) || c > 1 && c*lanes*sharing > maxBlocks {
-				t.Errorf("%d ranks, %d on a GPU: %d lanes of %d blocks", n, sharing, lanes, c)
-			}
-		}
-	}
-}
-
 // A kernel's report of mismatched counts becomes an error with the peer and its number.
 func TestDeviceCountsMismatch(t *testing.T) {
 	for op, want := range []string{"rank 1 sends 4000 bytes here, and this rank's receive count",

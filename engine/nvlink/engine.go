@@ -38,7 +38,6 @@ type Engine struct {
 	timeout       time.Duration       // of an operation's waits; 0: only a death or an abort ends them
 	maxBlocks     [2]int64            // of a packet kernel for any number of ranks, and of one made for this number
 	lamportBlocks int64               // of a Lamport kernel
-	whole         bool                // whether a launch may use all SMs: no rank shares its GPU or has a limit of blocks
 	overlaps      bool                // whether a launch may start before the previous kernel has ended
 	slotUnits     int64               // 16-byte units of a slot: the most threads of a block
 	boot          bootstrap.Bootstrap // of the ranks of this host
@@ -128,7 +127,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		names: cfg.Names, failed: cfg.OnFailure, explain: cfg.Explain, tuning: env.Tuning, exact: env.Exact,
 		maxBlocks:     [2]int64{terms.packetBlocks(1, maxBlocks), terms.packetBlocks(2, maxBlocks)},
 		lamportBlocks: terms.packetBlocks(2, lamportBlocks), ringBlocks: terms.ringBlocks(),
-		own: terms.limits(), p2pChannels: terms.p2pChannels(n), whole: terms.sharing == 1 && terms.blocks == 0,
+		own: terms.limits(), p2pChannels: terms.p2pChannels(n),
 		overlaps: terms.sharing == 1 && dev.Properties().Major >= 9 && env.Overlap,
 		args:     new(collectiveArgs), ring: new(collectiveArgs), directArgs: new(directArgs), p2p: new(p2pArgs),
 		few:    new(p2pFewArgs),

@@ -202,11 +202,7 @@ func (t terms) packetBlocks(resident, most int) int64 {
 // p2pChannels is the largest number of channels of one lane of messages: an SM holds three blocks of those kernels, and
 // a launch has up to 2n-1 lanes.
 func (t terms) p2pChannels(n int) int {
-	most := min(channelsOf(p2pChannels, n), 3*(t.sms-spareSMs)/(2*n-1))
-	if t.blocks > 0 {
-		most = min(most, int(t.blocks)/(2*n-1))
-	}
-	return max(1, most)
+	return max(1, min(channelsOf(p2pChannels, n), int(t.share(3*(t.sms-spareSMs)))/(2*n-1)))
 }
 
 // ringBlocks is the largest grid of a ring kernel, of which an SM holds one block.

@@ -110,6 +110,13 @@ func TestGridsLeaveRoom(t *testing.T) {
 			}
 		}
 	}
+	for sharing := 2; sharing <= 8; sharing++ { // all ranks of a GPU together
+		t1 := terms{sharing: sharing, sms: 132}
+		n := max(sharing, 3)
+		if got := sharing * (2*n - 1) * t1.p2pChannels(n); got > 3*(132-spareSMs) {
+			t.Errorf("%d ranks share a GPU: %d blocks for messages", sharing, got)
+		}
+	}
 	if h := (terms{sharing: 1, sms: 132}); h.packetBlocks(2, maxBlocks) != maxBlocks || h.ringBlocks() != 132-spareSMs ||
 		h.p2pChannels(4) != p2pChannels {
 		t.Errorf("an H200: %d, %d and %d blocks", h.packetBlocks(2, maxBlocks), h.ringBlocks(), h.p2pChannels(4))
