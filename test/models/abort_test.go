@@ -40,10 +40,7 @@ type abortFaults struct {
 func aborting(f abortFaults) *system[abortState] {
 	const leaver = 0
 	return &system[abortState]{
-		next: func(s abortState) (out []step[abortState]) {
-			add := func(to abortState, format string, args ...any) {
-				out = append(out, step[abortState]{fmt.Sprintf(format, args...), to})
-			}
+		next: func(s abortState, add adder[abortState]) {
 			for r := range ranks {
 				if s.status[r] != working {
 					continue
@@ -92,7 +89,6 @@ func aborting(f abortFaults) *system[abortState] {
 				to.cut = s.over[leaver] < s.called[leaver]
 				add(to, "rank %d aborts", leaver)
 			}
-			return out
 		},
 		safe: func(s abortState) string {
 			if s.wrong > 0 {

@@ -1,17 +1,12 @@
 package models
 
-import (
-	"fmt"
-	"testing"
-)
+import "testing"
 
 // Work in place (kernels/collective/direct.cuh): in each launch a rank writes a line at every peer, with the number of
 // the launch and whether all ranks have mapped its buffers, and reads the peers' lines. If all lines say yes, it uses
 // the peers' buffers, and parts: it writes the number again and waits for the peers' numbers. Else the ring does the
 // work, which brings something of every rank to every rank. Property: all ranks of a launch take one way, a rank uses
 // buffers only of peers that are in the same launch, and no rank waits for ever.
-
-const directLaunches = 3
 
 // directLine is what a peer has written: numbers of launches, and mapped as in the latest one.
 type directLine struct {
@@ -20,7 +15,7 @@ type directLine struct {
 }
 
 type directState struct {
-	launch [ranks]uint8             // that the rank is in, from 1; directLaunches+1: done
+	launch [ranks]uint8             // that the rank is in, from 1; epochs+1: done
 	mapped [ranks]uint8             // 1: its buffers are mapped in this launch, 2: not, 0: it has not begun
 	wrote  [ranks]uint8             // a bit for each peer
 	read   [ranks]uint8             // a bit for each peer
@@ -38,19 +33,11 @@ type directFaults struct {
 }
 
 func directs(f directFaults) *system[directState] {
-	start := directState{}
-	for r := range ranks {
-		start.launch[r] = 1
-	}
-	all := func(r int) uint8 { return 1<<ranks - 1 - 1<<r }
-	return &system[directState]{start: start,
-		next: func(s directState) (out []step[directState]) {
-			add := func(to directState, format string, args ...any) {
-				out = append(out, step[directState]{fmt.Sprintf(format, args...), to})
-			}
+	return &system[directState]{start: directState{launch: each[uint8](1)},
+		next: func(s directState, add adder[directState]) {
 			for r := range ranks {
 				e := s.launch[r]
-				if e > directLaunches {
+				if e > epochs {
 					continue
 				}
 				if s.mapped[r] == 0 {
@@ -64,7 +51,7 @@ func directs(f directFaults) *system[directState] {
 				for p := range ranks {
 					bit := uint8(1) << p
 					at := s.line[r][p]
-					met := s.read[r] == all(r) && s.wrote[r] == all(r)
+					met := s.read[r] == peersOf(r) && s.wrote[r] == peersOf(r)
 					switch {
 					case p == r:
 					case s.wrote[r]&bit == 0:
@@ -82,18 +69,18 @@ func directs(f directFaults) *system[directState] {
 						to.used[r] |= bit
 						to.wrong = s.wrong || s.launch[p] != e || s.mapped[p] != 1
 						add(to, "rank %d uses rank %d's buffers", r, p)
-					case met && s.used[r]&bit == 0 && s.launch[p] >= e && (s.launch[p] > e || s.wrote[p] == all(p) &&
-						s.read[p] == all(p) && s.refuse[p]):
+					case met && s.used[r]&bit == 0 && s.launch[p] >= e && (s.launch[p] > e || s.wrote[p] == peersOf(p) &&
+						s.read[p] == peersOf(p) && s.refuse[p]):
 						to := s
 						to.used[r] |= bit
 						add(to, "what rank %d sends around the ring comes to rank %d", p, r)
-					case s.used[r] == all(r) && s.told[r]&bit == 0 && !s.refuse[r]:
+					case s.used[r] == peersOf(r) && s.told[r]&bit == 0 && !s.refuse[r]:
 						to := s
 						to.line[p][r].parted, to.told[r] = e, s.told[r]|bit
 						add(to, "rank %d parts from rank %d", r, p)
 					}
 				}
-				leaves := s.used[r] == all(r)
+				leaves := s.used[r] == peersOf(r)
 				for p := range ranks {
 					if p != r && !s.refuse[r] && !f.noParting {
 						leaves = leaves && s.told[r]&(1<<p) != 0 && s.line[r][p].parted == e
@@ -106,7 +93,6 @@ func directs(f directFaults) *system[directState] {
 					add(to, "rank %d leaves launch %d", r, e)
 				}
 			}
-			return out
 		},
 		safe: func(s directState) string {
 			if s.wrong {
@@ -114,14 +100,7 @@ func directs(f directFaults) *system[directState] {
 			}
 			return ""
 		},
-		done: func(s directState) bool {
-			for _, e := range s.launch {
-				if e <= directLaunches {
-					return false
-				}
-			}
-			return true
-		}}
+		done: func(s directState) bool { return past(epochs, s.launch) }}
 }
 
 func TestDirect(t *testing.T) {

@@ -1,9 +1,6 @@
 package models
 
-import (
-	"fmt"
-	"testing"
-)
+import "testing"
 
 // Lamport packets: memory without a packet is zero, a receiver makes it zero when it has read a packet, and launches
 // use two sets of slots in turn. In launches 1 and 3 every rank sends to every other (one-shot). In launch 2 the ranks
@@ -39,14 +36,10 @@ func lamports(f lamportFaults) *system[lamportState] {
 		if launch == 2 && r != 0 {
 			return 1
 		}
-		return 1<<ranks - 1 - 1<<r
+		return peersOf(r)
 	}
-	start := lamportState{}
-	for r := range ranks {
-		start.launch[r] = 1
-	}
-	return &system[lamportState]{start: start,
-		next: func(s lamportState) (out []step[lamportState]) {
+	return &system[lamportState]{start: lamportState{launch: each[uint8](1)},
+		next: func(s lamportState, step adder[lamportState]) {
 			add := func(to lamportState, format string, args ...any) {
 				for r := range ranks { // a rank that has all begins the next launch
 					l := to.launch[r]
@@ -56,7 +49,7 @@ func lamports(f lamportFaults) *system[lamportState] {
 					}
 					to.launch[r], to.sent[r], to.got[r] = l+1, 0, 0
 				}
-				out = append(out, step[lamportState]{fmt.Sprintf(format, args...), to})
+				step(to, format, args...)
 			}
 			for r := range ranks {
 				for set := range s.dirty[r] {
@@ -96,22 +89,9 @@ func lamports(f lamportFaults) *system[lamportState] {
 					}
 				}
 			}
-			return out
 		},
-		safe: func(s lamportState) string {
-			if s.wrong > 0 {
-				return fmt.Sprintf("rank %d takes data of another launch", s.wrong-1)
-			}
-			return ""
-		},
-		done: func(s lamportState) bool {
-			for _, l := range s.launch {
-				if l <= epochs {
-					return false
-				}
-			}
-			return true
-		}}
+		safe: func(s lamportState) string { return blame(s.wrong, "rank %d takes data of another launch") },
+		done: func(s lamportState) bool { return past(epochs, s.launch) }}
 }
 
 func TestLamport(t *testing.T) {

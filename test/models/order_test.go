@@ -1,9 +1,6 @@
 package models
 
-import (
-	"fmt"
-	"testing"
-)
+import "testing"
 
 // Order: every rank enqueues the operations of a communicator on streams that it chooses, each rank others. A stream
 // runs its work in order, streams run beside each other. When the stream changes, the host records an event behind
@@ -45,10 +42,7 @@ func ordered(f orderFaults) *system[orderState] {
 		s.tail[r][q]++
 	}
 	return &system[orderState]{
-		next: func(s orderState) (out []step[orderState]) {
-			add := func(to orderState, format string, args ...any) {
-				out = append(out, step[orderState]{fmt.Sprintf(format, args...), to})
-			}
+		next: func(s orderState, add adder[orderState]) {
 			for r := range ranks {
 				k := s.called[r] + 1
 				for q := range streams {
@@ -110,13 +104,9 @@ func ordered(f orderFaults) *system[orderState] {
 					}
 				}
 			}
-			return out
 		},
 		safe: func(s orderState) string {
-			if s.wrong > 0 {
-				return fmt.Sprintf("rank %d begins an operation before an earlier one has ended", s.wrong-1)
-			}
-			return ""
+			return blame(s.wrong, "rank %d begins an operation before an earlier one has ended")
 		},
 		done: func(s orderState) bool {
 			for r := range ranks {

@@ -1,19 +1,10 @@
 package models
 
-import (
-	"fmt"
-	"strings"
-	"testing"
-)
+import "testing"
 
 // Packets: in each epoch every rank sends a packet to every peer, into the area of the epoch's parity, and begins the
 // next epoch once it has got the packets of all. A packet carries its epoch as a flag. Property: a rank gets exactly
 // the data of the current epoch, and no rank waits for ever.
-
-const (
-	ranks  = 3
-	epochs = 3
-)
 
 // packet is what lies in a place: parts of LL are written in one store; a line of LL128 arrives as a whole.
 type packet struct{ data, flag uint8 }
@@ -42,24 +33,19 @@ func packets(f packetFaults) *system[packetState] {
 		}
 		return e & 1
 	}
-	start := packetState{}
-	for r := range ranks {
-		start.epoch[r] = 1
-	}
-	all := func(r int) uint8 { return 1<<ranks - 1 - 1<<r }
-	return &system[packetState]{start: start,
-		next: func(s packetState) (out []step[packetState]) {
+	return &system[packetState]{start: packetState{epoch: each[uint8](1)},
+		next: func(s packetState, step adder[packetState]) {
 			add := func(to packetState, format string, args ...any) {
 				for r := range ranks { // a rank that has all begins the next epoch
-					waits := all(r)
+					waits := peersOf(r)
 					if f.oneWay && r == 0 {
 						waits = 0
 					}
-					if to.epoch[r] <= epochs && to.sent[r] == all(r) && to.half[r] == 0 && to.got[r]&waits == waits {
+					if to.epoch[r] <= epochs && to.sent[r] == peersOf(r) && to.half[r] == 0 && to.got[r]&waits == waits {
 						to.epoch[r], to.sent[r], to.got[r] = to.epoch[r]+1, 0, 0
 					}
 				}
-				out = append(out, step[packetState]{fmt.Sprintf(format, args...), to})
+				step(to, format, args...)
 			}
 			for r := range ranks {
 				e := s.epoch[r]
@@ -96,39 +82,9 @@ func packets(f packetFaults) *system[packetState] {
 					}
 				}
 			}
-			return out
 		},
-		safe: func(s packetState) string {
-			if s.wrong > 0 {
-				return fmt.Sprintf("rank %d takes data of another epoch", s.wrong-1)
-			}
-			return ""
-		},
-		done: func(s packetState) bool {
-			for _, e := range s.epoch {
-				if e <= epochs {
-					return false
-				}
-			}
-			return true
-		}}
-}
-
-// holds checks a model, and that the checker finds each fault by its words.
-func holds[S comparable](t *testing.T, m *system[S], faults map[string]*system[S]) {
-	t.Helper()
-	n, err := m.check()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%d states", n)
-	for words, f := range faults {
-		_, what, _ := strings.Cut(words, ": ")
-		n, err := f.check()
-		if err == nil || !strings.Contains(err.Error(), what) {
-			t.Errorf("%s: in %d states the checker finds: %v", words, n, err)
-		}
-	}
+		safe: func(s packetState) string { return blame(s.wrong, "rank %d takes data of another epoch") },
+		done: func(s packetState) bool { return past(epochs, s.epoch) }}
 }
 
 func TestPackets(t *testing.T) {

@@ -1,9 +1,6 @@
 package models
 
-import (
-	"fmt"
-	"testing"
-)
+import "testing"
 
 // The pipeline of a block that adds chunks (kernels/collective/direct_reduce.cuh): a loader, warps of workers and a
 // storer, which wait for phases of barriers by their parity. Loads and stores are copies that are made later, a load in
@@ -75,12 +72,9 @@ func pipeline(f pipelineFaults) *system[pipelineState] {
 		start.summed[i].pending, start.stored[i].pending = pipelineWarps, 1
 	}
 	return &system[pipelineState]{start: start,
-		next: func(s pipelineState) (out []step[pipelineState]) {
-			add := func(to pipelineState, format string, args ...any) {
-				out = append(out, step[pipelineState]{fmt.Sprintf(format, args...), to})
-			}
+		next: func(s pipelineState, add adder[pipelineState]) {
 			if s.wrong != "" || s.told {
-				return nil
+				return
 			}
 			if k := s.loaded; k < pipelineChunks {
 				i, lap := k%pipelineStages, k/pipelineStages
@@ -199,7 +193,6 @@ func pipeline(f pipelineFaults) *system[pipelineState] {
 				}
 				add(to, "the block ends")
 			}
-			return out
 		},
 		safe: func(s pipelineState) string { return s.wrong },
 		done: func(s pipelineState) bool { return s.told }}

@@ -1,9 +1,6 @@
 package models
 
-import (
-	"fmt"
-	"testing"
-)
+import "testing"
 
 // A ring: every rank sends one piece to the next rank, and then forwards each piece that it receives, through two slots
 // at each receiver. A flag at the receiver says how many slots have arrived; a limit at the sender says how many may be
@@ -31,15 +28,8 @@ type ringFaults struct {
 }
 
 func ring(f ringFaults) *system[ringState] {
-	start := ringState{}
-	for r := range ranks {
-		start.limit[r] = slots
-	}
-	return &system[ringState]{start: start,
-		next: func(s ringState) (out []step[ringState]) {
-			add := func(to ringState, format string, args ...any) {
-				out = append(out, step[ringState]{fmt.Sprintf(format, args...), to})
-			}
+	return &system[ringState]{start: ringState{limit: each[uint8](slots)},
+		next: func(s ringState, add adder[ringState]) {
 			for r := range ranks {
 				after, before := (r+1)%ranks, (r+ranks-1)%ranks
 				// Piece n can be sent when piece n-1 of the predecessor was read: it is passed on.
@@ -74,14 +64,8 @@ func ring(f ringFaults) *system[ringState] {
 					add(to, "rank %d gives room to rank %d", r, before)
 				}
 			}
-			return out
 		},
-		safe: func(s ringState) string {
-			if s.wrong > 0 {
-				return fmt.Sprintf("rank %d reads another piece", s.wrong-1)
-			}
-			return ""
-		},
+		safe: func(s ringState) string { return blame(s.wrong, "rank %d reads another piece") },
 		done: func(s ringState) bool {
 			for r := range ranks {
 				if s.read[r] < pieces {

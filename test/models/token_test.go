@@ -93,26 +93,25 @@ func tokened(f tokenFaults, deaths bool) *system[tokenState] {
 		return s, true
 	}
 	return &system[tokenState]{
-		next: func(s tokenState) (out []step[tokenState]) {
+		next: func(s tokenState, add adder[tokenState]) {
 			if deaths && !s.dead {
 				to := s
 				to.dead = true
-				out = append(out, step[tokenState]{"rank 0 dies", to})
+				add(to, "rank 0 dies")
 			}
 			for r := range ranks {
 				if s.dead && r > 0 && !s.told[r] {
 					to := s
 					to.told[r], to.raised[r] = true, true
-					out = append(out, step[tokenState]{fmt.Sprintf("rank %d raises its tokens", r), to})
+					add(to, "rank %d raises its tokens", r)
 				}
 				if s.op[r] == epochs || s.dead && r == 0 {
 					continue
 				}
 				if to, ok := advance(s, r); ok {
-					out = append(out, step[tokenState]{fmt.Sprintf("rank %d does step %d of operation %d", r, s.at[r], s.op[r]), to})
+					add(to, "rank %d does step %d of operation %d", r, s.at[r], s.op[r])
 				}
 			}
-			return out
 		},
 		safe: func(s tokenState) string { return s.wrong },
 		done: func(s tokenState) bool {
