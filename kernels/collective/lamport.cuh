@@ -22,8 +22,9 @@
 //
 // A rank sends packets of launch e+2 when its launch e+1 has ended. By then every peer has begun e+1, as this rank has
 // got packets of it, or has got what others could send only then. So every peer has ended e, and the zeros that it
-// wrote in e are in its memory: launches of a rank follow each other. Checked in every state of three ranks and three
-// launches (test/models, lamport).
+// wrote in e are in its memory: launches of a rank follow each other. In a two-shot some ranks may own nothing, but the
+// first one owns some data: it needs the inputs of all, and all need its results. Checked in every state of three ranks
+// and three launches of any kinds (test/models, lamport).
 #pragma once
 
 #include <collective/kernels.cuh>

@@ -123,8 +123,8 @@ func each[T any](v T) (of [ranks]T) {
 // peersOf returns the ranks without one, a bit set.
 func peersOf(r int) uint8 { return 1<<ranks - 1 - 1<<r }
 
-// past reports whether all ranks have done with a number.
-func past(n uint8, of [ranks]uint8) bool { return slices.Min(of[:]) > n }
+// reached reports whether all ranks have reached a number.
+func reached(n uint8, of [ranks]uint8) bool { return slices.Min(of[:]) >= n }
 
 // blame describes the violation of a rank, whose number plus one is culprit; 0: there is none.
 func blame(culprit uint8, format string) string {

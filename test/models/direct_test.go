@@ -69,8 +69,8 @@ func directs(f directFaults) *system[directState] {
 						to.used[r] |= bit
 						to.wrong = s.wrong || s.launch[p] != e || s.mapped[p] != 1
 						add(to, "rank %d uses rank %d's buffers", r, p)
-					case met && s.used[r]&bit == 0 && s.launch[p] >= e && (s.launch[p] > e || s.wrote[p] == peersOf(p) &&
-						s.read[p] == peersOf(p) && s.refuse[p]):
+					case met && s.used[r]&bit == 0 && s.launch[p] >= e && (s.launch[p] > e ||
+						s.wrote[p] == peersOf(p) && s.read[p] == peersOf(p) && s.refuse[p]):
 						to := s
 						to.used[r] |= bit
 						add(to, "what rank %d sends around the ring comes to rank %d", p, r)
@@ -100,7 +100,7 @@ func directs(f directFaults) *system[directState] {
 			}
 			return ""
 		},
-		done: func(s directState) bool { return past(epochs, s.launch) }}
+		done: func(s directState) bool { return reached(epochs+1, s.launch) }}
 }
 
 func TestDirect(t *testing.T) {

@@ -41,7 +41,8 @@ func packets(f packetFaults) *system[packetState] {
 					if f.oneWay && r == 0 {
 						waits = 0
 					}
-					if to.epoch[r] <= epochs && to.sent[r] == peersOf(r) && to.half[r] == 0 && to.got[r]&waits == waits {
+					if to.epoch[r] <= epochs && to.sent[r] == peersOf(r) && to.half[r] == 0 &&
+						to.got[r]&waits == waits {
 						to.epoch[r], to.sent[r], to.got[r] = to.epoch[r]+1, 0, 0
 					}
 				}
@@ -84,7 +85,7 @@ func packets(f packetFaults) *system[packetState] {
 			}
 		},
 		safe: func(s packetState) string { return blame(s.wrong, "rank %d takes data of another epoch") },
-		done: func(s packetState) bool { return past(epochs, s.epoch) }}
+		done: func(s packetState) bool { return reached(epochs+1, s.epoch) }}
 }
 
 func TestPackets(t *testing.T) {
