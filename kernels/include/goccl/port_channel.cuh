@@ -27,7 +27,8 @@ constexpr uint64_t directMaxSize = 4096, directMaxBytes = 256;
 //   3. A push after direct operations releases them at system scope with its slot of the FIFO: their stores and signals
 //      are at the peer before the proxy sees the request.
 //
-// Signals of both kinds add up: see SemaphoreHandle. After a hole in the FIFO asked stays above flushed.
+// Signals of both kinds add up: see SemaphoreHandle. After a hole in the FIFO asked stays above flushed. Checked in
+// every state of two threads and four calls: no signal overtakes a put or is lost (test/models, port).
 struct PortOrder {
   uint64_t asked;
   uint64_t flushed;
