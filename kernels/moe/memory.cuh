@@ -15,7 +15,8 @@
 // In the layout ZeroCopy the rows that a dispatch brings stay where they are, in the arena, and the caller's work reads
 // them there. So that launch owes its `ended` word until the next one of the kind starts, behind that work in the
 // order of the stream. What a combine takes is in the arena as well: a launch says when it starts, in the word behind
-// `ended`, that the rows are there, and it is over only when all peers have read them.
+// `ended`, that the rows are there, and it is over only when all peers have read them. Checked in every state of three
+// ranks and four operations: rows and results are read before others take their places (test/models, experts).
 //
 // # Masks
 //
