@@ -20,11 +20,10 @@
 //
 // # Why two sets are enough
 //
-// A rank sends packets of launch e+2 when its launch e+1 has ended. By then every peer has begun e+1, as this rank has
-// got packets of it, or has got what others could send only then. So every peer has ended e, and the zeros that it
-// wrote in e are in its memory: launches of a rank follow each other. In a two-shot some ranks may own nothing, but the
-// first one owns some data: it needs the inputs of all, and all need its results. Checked in every state of three ranks
-// and three launches of any kinds (test/models, lamport).
+// A rank sends packets of launch e+2 when its launch e+1 has ended. By then it has got packets of e+1 from all peers,
+// or results of the first rank, which owns data in every two-shot and needs the inputs of all ranks. So every peer has
+// begun e+1 and ended e, and the zeros that it wrote in e are in its memory: launches of a rank follow each other.
+// Checked in every state of three ranks and three launches of any kinds (test/models, lamport).
 #pragma once
 
 #include <collective/kernels.cuh>

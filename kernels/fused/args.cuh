@@ -6,10 +6,9 @@
 //   slot(b, area, half, source) = (((b·2 + area)·2 + half)·nranks + source) · slotBytes
 //
 // Data travel as Lamport packets (collective/lamport.cuh). A launch is one pass: block b uses its areas in turn. The
-// number of its passes is in device memory, so any launch can be replayed from a graph. All ranks run the same passes
-// with the same blocks, so the areas agree without being sent. Two are enough for the reason that lamport.cuh gives: in
-// a two-shot every block has a row of the first rank. Checked in every state of three ranks and three passes of any
-// kinds, with packets of one peer or of all received at once (test/models, lamport).
+// number of its passes is in device memory, so graphs can replay launches. All ranks run the same passes with the same
+// blocks, so the areas agree without being sent. Two are enough as lamport.cuh says: every block of a two-shot has a
+// row of the first rank. Checked in every state of three ranks and three passes of any kinds (test/models, lamport).
 #pragma once
 
 #include <collective/args.cuh>

@@ -15,8 +15,7 @@ GOCCL_DEVICE void send(uint8_t* slot, uint32_t vector, uint4 packet) {
   storePacket(reinterpret_cast<uint4*>(slot) + vector, packet);
 }
 
-// batch is how many peers' packets a thread has in flight at once, when it waits for n of each. Other GPUs have no
-// registers for three.
+// batch is how many peers' packets a thread has in flight, n of each. Other GPUs have no registers for three.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 GOCCL_DEVICE constexpr uint32_t batch(uint32_t n) { return n == 1 ? 4 : n == 2 ? 2 : 1; }
 #else

@@ -12,11 +12,10 @@
 // lane; acquire by one lane, the warp's barrier, loads. Packets carry the count. A rank's arena may be written again
 // once its `ended` word says that its earlier launch of the kind is over: the last block releases it to all peers.
 //
-// In the layout ZeroCopy the rows that a dispatch brings stay where they are, in the arena, and the caller's work reads
-// them there. So that launch owes its `ended` word until the next one of the kind starts, behind that work in the
-// order of the stream. What a combine takes is in the arena as well: a launch says when it starts, in the word behind
-// `ended`, that the rows are there, and it is over only when all peers have read them. Checked in every state of three
-// ranks and four operations: rows and results are read before others take their places (test/models, experts).
+// In the layout ZeroCopy the rows of a dispatch stay in the arena, where the caller's work reads them. So that launch
+// owes its `ended` word until the next one of the kind starts, behind that work in the stream. The rows of a combine
+// are in the arena as well: a launch says when it starts, in the word behind `ended`, that they are there, and is over
+// when all peers have read them. Checked in every state of three ranks and four operations (test/models, experts).
 //
 // # Masks
 //

@@ -22,8 +22,7 @@ constexpr uint64_t directMaxSize = 4096, directMaxBytes = 256;
 //   2. A thread operates directly only if it reads asked <= flushed. A push that happens before is in the asked that it
 //      reads, by coherence, so that request is complete. Its data are visible to the thread, and to a receiver that
 //      acquires the thread's signal: the proxy's stores, flushDone and flushed are a chain of releases and acquires.
-//      The order of the two loads does not matter, because asked only rises. A push that is not ordered with the
-//      thread has no order to break.
+//      The loads may have either order, as asked only rises. A push in no order with the thread has none to break.
 //   3. A push after direct operations releases them at system scope with its slot of the FIFO: their stores and signals
 //      are at the peer before the proxy sees the request.
 //
