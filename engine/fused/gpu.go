@@ -22,6 +22,7 @@ type gpu struct {
 	engine Engine                         // nil: the communicator has another engine, and nothing runs in its order
 	rows   [numWhats][3][3]*cuda.Function // by type and by groups a thread: 1, 2, 4
 	blocks int64                          // of kernels that wait for peers
+	slot   int64                          // the size of a slot: whole rows of cfg.RowBytes
 	arena  *share.Arena                   // nil: ranks do not reach each other's memory
 	passes device.Allocation
 	args   *kernelArgs // of the next launch; the constant fields are filled once
@@ -65,11 +66,11 @@ func newGPU(ctx context.Context, dev *cuda.Device, comm *Comm, cfg Config) (g *g
 		return g, err
 	}
 	n := boot.WorldSize()
-	g.blocks = max(1, min(g.blocks, int64(engine.ForeignBlocks()), arenaBytes/blockBytes(n, cfg.RowBytes)))
+	g.blocks, g.slot = arena(n, engine.ForeignBlocks(), cfg.RowBytes)
 	if g.passes, err = dev.Alloc(g.blocks * passBytes); err != nil {
 		return g, err
 	}
-	size := g.blocks * blockBytes(n, cfg.RowBytes)
+	size := g.blocks * blockBytes(n, g.slot)
 	if g.arena, err = share.NewArena(ctx, boot, dev, size); err != nil {
 		return g, err
 	}
@@ -78,7 +79,7 @@ func newGPU(ctx context.Context, dev *cuda.Device, comm *Comm, cfg Config) (g *g
 		a.window[r] = uint64(g.arena.Ptr[r])
 	}
 	a.abort, a.passes = uint64(engine.AbortBlock()), uint64(g.passes.Ptr())
-	a.slotBytes, a.rank, a.nranks = uint32(cfg.RowBytes), uint32(boot.Rank()), uint32(n)
+	a.slotBytes, a.rank, a.nranks = uint32(g.slot), uint32(boot.Rank()), uint32(n)
 	return g, nil
 }
 
@@ -139,7 +140,7 @@ func (g *gpu) fill(r *Request) {
 }
 
 // packets runs a one-shot or two-shot request, split into launches whose rows fit the slots.
-func (g *gpu) packets(seq uint64, r *Request, w what, rowBytes int64, ranks int) error {
+func (g *gpu) packets(seq uint64, r *Request, w what, ranks int) error {
 	g.fill(r)
 	rows := r.Tokens
 	if w == twoShot {
@@ -149,7 +150,7 @@ func (g *gpu) packets(seq uint64, r *Request, w what, rowBytes int64, ranks int)
 			g.args.divided = 1
 		}
 	}
-	most := g.blocks * (rowBytes / r.RowBytes())
+	most := g.blocks * (g.slot / r.RowBytes())
 	for first := int64(0); first < rows; first += most {
 		if err := g.launchRows(seq, r, w, first, min(rows, first+most)); err != nil {
 			return err

@@ -91,9 +91,9 @@ func (w *Workspace) Enqueue(seq uint64, r *Request) error {
 	}
 	switch w.choose(r) {
 	case OneShot:
-		return w.gpu.packets(seq, r, oneShot, w.cfg.RowBytes, w.comm.Bootstrap.WorldSize())
+		return w.gpu.packets(seq, r, oneShot, w.comm.Bootstrap.WorldSize())
 	case TwoShot:
-		return w.gpu.packets(seq, r, twoShot, w.cfg.RowBytes, w.comm.Bootstrap.WorldSize())
+		return w.gpu.packets(seq, r, twoShot, w.comm.Bootstrap.WorldSize())
 	}
 	return w.apart(seq, r)
 }

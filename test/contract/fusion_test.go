@@ -26,6 +26,7 @@ type fusedCase struct {
 	residual, weight, sum, divide bool
 	inPlace                       bool
 	seed                          uint64
+	algorithm                     string
 }
 
 func drawFused(r *rand.Rand) fusedCase {
@@ -33,7 +34,8 @@ func drawFused(r *rand.Rand) fusedCase {
 		typ:          []datatype.Type{datatype.Float16, datatype.Bfloat16, datatype.Float32}[r.IntN(3)],
 		quantType:    []datatype.Type{datatype.Int8, datatype.Float8E4M3}[r.IntN(2)],
 		quantisation: uint8(r.IntN(3)), residual: r.IntN(4) > 0, weight: r.IntN(4) > 0, sum: r.IntN(2) == 0,
-		divide: r.IntN(3) == 0, inPlace: r.IntN(2) == 0}
+		divide: r.IntN(3) == 0, inPlace: r.IntN(2) == 0,
+		algorithm: []string{"", "one_shot", "two_shot", "apart"}[r.IntN(4)]}
 	if r.IntN(12) == 0 {
 		c.tokens, c.hidden = 2, 8*(500+r.Int64N(1549))
 	}
@@ -84,7 +86,7 @@ func (c *fusedCase) allocate(dev device.Device, rank int) (*fusedBuffers, error)
 	_, residual := c.rows(1000)
 	_, weight := values(c.typ, c.hidden, c.seed+2000)
 	r := goccl.FusedRequest{Tokens: c.tokens, Hidden: c.hidden, Type: c.typ, Input: at(0), Norm: at(1), Epsilon: 1e-6,
-		DividedResidual: c.divide}
+		DividedResidual: c.divide, Algorithm: c.algorithm}
 	err = dev.CopyIn(at(0), input)
 	if c.residual {
 		r.Residual, r.ResidualOut = at(2), at(3)
@@ -245,6 +247,9 @@ func randomFused(t *testing.T, n int, open func(r int) (device.Device, error)) {
 	for round := range 6 {
 		seed := rand.Uint64()
 		c := drawFused(rand.New(rand.NewPCG(seed, 1)))
+		if round == 0 { // this one needs packets
+			c.algorithm, c.tokens = "one_shot", 2
+		}
 		// Nothing is allocated or freed while a rank's kernel may wait for another rank: the driver may wait for kernels.
 		results, buffers := make([]string, n), make([]*fusedBuffers, n)
 		if err := commtest.Each(n, func(r int) (err error) {
