@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 	"unsafe"
@@ -135,78 +138,167 @@ func TestCUDAConnection(t *testing.T) {
 	}
 }
 
-// A kernel on each GPU puts and waits: the mesh kernel of tutorial 04 with two ranks. Large puts go through the proxy;
-// over IPC small ones do not.
-func TestCUDAPortChannel(t *testing.T) {
-	for _, tr := range []Transport{IPC, Ethernet} {
-		x, y := gpuPair(t, tr)
-		const most = 1 << 20
-		var status [2]device.Ptr
-		var mems [2]*RegisteredMemory
-		var launch [2]func(size int64) error
-		sides := []*side{x, y}
-		for i, s := range sides {
-			mems[i] = s.gpuMemory(t, make([]byte, 2*most), false)
+// portMesh are two ranks that exchange slices by the mesh kernel of tutorial 04, in two memories by turns.
+type portMesh struct {
+	sides  []*side
+	mems   [2][2]*RegisteredMemory // by turn and rank
+	stream [2]*cuda.Stream
+	status [2]device.Ptr
+	launch [2]func(turn int, size int64) error
+}
+
+func newPortMesh(t *testing.T, tr Transport, most int64) *portMesh {
+	t.Helper()
+	x, y := gpuPair(t, tr)
+	m := &portMesh{sides: []*side{x, y}}
+	for i, s := range m.sides {
+		for turn := range m.mems {
+			m.mems[turn][i] = s.gpuMemory(t, make([]byte, 2*most), false)
 		}
-		for i, s := range sides {
-			service := must[*ProxyService](t)(NewProxyService(s.ctx, s.dev, ProxyOptions{}))
-			id := must[SemaphoreID](t)(service.AddSemaphore(s.sema))
-			to := must[MemoryID](t)(service.AddMemory(s.receive(t, mems[1-i])))
-			from := must[MemoryID](t)(service.AddMemory(mems[i]))
+	}
+	for i, s := range m.sides {
+		service := must[*ProxyService](t)(NewProxyService(s.ctx, s.dev, ProxyOptions{}))
+		id := must[SemaphoreID](t)(service.AddSemaphore(s.sema))
+		d := s.dev.(*cuda.Device)
+		area := must[device.Allocation](t)(d.Alloc(4096))
+		for turn := range m.mems {
+			to := must[MemoryID](t)(service.AddMemory(s.receive(t, m.mems[turn][1-i])))
+			from := must[MemoryID](t)(service.AddMemory(m.mems[turn][i]))
 			handles := [2]PortChannelHandle{}
 			handles[1-i] = must[*PortChannel](t)(service.PortChannel(id, to, from)).DeviceHandle()
-			if err := service.Start(); err != nil {
+			if err := d.CopyIn(area.Ptr().Add(int64(turn)*1024),
+				unsafe.Slice((*byte)(unsafe.Pointer(&handles)), unsafe.Sizeof(handles))); err != nil {
 				t.Fatal(err)
-			}
-			d := s.dev.(*cuda.Device)
-			area := must[device.Allocation](t)(d.Alloc(4096))
-			if err := d.CopyIn(area.Ptr(), unsafe.Slice((*byte)(unsafe.Pointer(&handles)), unsafe.Sizeof(handles))); err != nil {
-				t.Fatal(err)
-			}
-			status[i] = area.Ptr().Add(2048)
-			p := d.Properties()
-			m := must[*cuda.Module](t)(d.LoadModule(must[[]byte](t)(examples.Group.Image(p.Major, p.Minor))))
-			f := must[*cuda.Function](t)(m.Function("tutorial_port_mesh"))
-			stream := must[device.Stream](t)(d.NewStream()).(*cuda.Stream)
-			launch[i] = func(size int64) error {
-				var a cuda.Args
-				a.Ptr(area.Ptr()).Uint32(uint32(i)).Uint32(2).Uint64(uint64(size)).Ptr(status[i])
-				if err := stream.Launch(f, cuda.Launch1D(1, 2, 0), &a); err != nil {
-					return err
-				}
-				return stream.Synchronize(t.Context())
 			}
 		}
+		if err := service.Start(); err != nil {
+			t.Fatal(err)
+		}
+		m.status[i] = area.Ptr().Add(2048)
+		p := d.Properties()
+		module := must[*cuda.Module](t)(d.LoadModule(must[[]byte](t)(examples.Group.Image(p.Major, p.Minor))))
+		f := must[*cuda.Function](t)(module.Function("tutorial_port_mesh"))
+		m.stream[i] = must[device.Stream](t)(d.NewStream()).(*cuda.Stream)
+		m.launch[i] = func(turn int, size int64) error {
+			var a cuda.Args
+			a.Ptr(area.Ptr().Add(int64(turn) * 1024)).Uint32(uint32(i)).Uint32(2).Uint64(uint64(size)).Ptr(m.status[i])
+			return m.stream[i].Launch(f, cuda.Launch1D(1, 2, 0), &a)
+		}
+	}
+	return m
+}
+
+// each runs f for both ranks at once.
+func (m *portMesh) each(t *testing.T, f func(i int, s *side) error) {
+	t.Helper()
+	done := make(chan error, 2)
+	for i, s := range m.sides {
+		go func() { done <- f(i, s) }()
+	}
+	if err := errors.Join(<-done, <-done); err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range m.sides {
+		if st := Status(binary.LittleEndian.Uint32(s.read(t, m.status[i], 4))); st != StatusOK {
+			t.Fatalf("rank %d: %v: %v", i, st, s.ctx.Err())
+		}
+	}
+}
+
+// A kernel on each GPU puts and waits. Large puts go through the proxy; over IPC small ones do not.
+func TestCUDAPortChannel(t *testing.T) {
+	for _, tr := range []Transport{IPC, Ethernet} {
+		const most = 1 << 20
+		m := newPortMesh(t, tr, most)
 		for round, size := range []int64{most, 8, 1000, 4096, 4112, 24, 1, 70001, 16, 3000} {
 			mine := func(i int) []byte {
 				b := make([]byte, size)
 				fill(b, 7*round+i)
 				return b
 			}
-			for i, s := range sides {
-				if err := s.dev.(*cuda.Device).CopyIn(mems[i].Data().Add(int64(i)*size), mine(i)); err != nil {
+			for i, s := range m.sides {
+				if err := s.dev.(*cuda.Device).CopyIn(m.mems[0][i].Data().Add(int64(i)*size), mine(i)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			done := make(chan error, 2)
-			for i := range launch {
-				go func() { done <- launch[i](size) }()
-			}
-			for range launch {
-				if err := <-done; err != nil {
-					t.Fatal(tr, size, err)
-				}
-			}
-			for i, s := range sides {
-				if st := Status(binary.LittleEndian.Uint32(s.read(t, status[i], 4))); st != StatusOK {
-					t.Fatalf("%v, rank %d, %d bytes: %v: %v", tr, i, size, st, s.ctx.Err())
-				}
-				if got := s.read(t, mems[i].Data().Add(int64(1-i)*size), size); !bytes.Equal(got, mine(1-i)) {
+			m.each(t, func(i int, _ *side) error {
+				return errors.Join(m.launch[i](0, size), m.stream[i].Synchronize(t.Context()))
+			})
+			for i, s := range m.sides {
+				if got := s.read(t, m.mems[0][i].Data().Add(int64(1-i)*size), size); !bytes.Equal(got, mine(1-i)) {
 					t.Fatalf("%v, rank %d, %d bytes: wrong slice", tr, i, size)
 				}
 			}
 		}
 	}
+}
+
+var portSteps = flag.Int("port.steps", 400, "captured steps of TestCUDAPortChannelCaptured")
+
+// Graphs of exchanges of random sizes, most of them small, bring what was put, in any mixture of direct puts and puts
+// through the proxy. A memory is used again when the peer's next kernel runs, behind its copy from there.
+func TestCUDAPortChannelCaptured(t *testing.T) {
+	const most, steps = 8 << 10, 20 // of a graph: an even number
+	m := newPortMesh(t, IPC, most)
+	var in, out [2]device.Allocation
+	for i, s := range m.sides {
+		in[i] = must[device.Allocation](t)(s.dev.Alloc(steps * most))
+		out[i] = must[device.Allocation](t)(s.dev.Alloc(steps * most))
+	}
+	data := make([]byte, steps*most)
+	for done := 0; done < *portSteps; {
+		var sizes [steps]int64
+		for k := range sizes {
+			if sizes[k] = 1 + rand.Int64N(300); rand.IntN(3) == 0 {
+				sizes[k] = 1 + rand.Int64N(most)
+			}
+			if rand.IntN(2) == 0 {
+				sizes[k] = (sizes[k] + 15) &^ 15
+			}
+		}
+		var graph [2]*cuda.Exec
+		m.each(t, func(i int, _ *side) (err error) {
+			x := m.stream[i]
+			graph[i], err = x.Capture(func() (err error) {
+				for k, size := range sizes {
+					mem, at := m.mems[k%2][i].Data(), int64(k)*most
+					err = errors.Join(err, x.Memset(out[i].Ptr().Add(at), 0xa5, most),
+						x.Copy(mem.Add(int64(i)*size), in[i].Ptr().Add(at), size), m.launch[i](k%2, size),
+						x.Copy(out[i].Ptr().Add(at), mem.Add(int64(1-i)*size), size))
+				}
+				return err
+			})
+			return err
+		})
+		for range 50 {
+			seed := rand.Int()
+			for i, s := range m.sides {
+				fill(data, seed+i)
+				if err := s.dev.(*cuda.Device).CopyIn(in[i].Ptr(), data); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m.each(t, func(i int, _ *side) error {
+				return errors.Join(graph[i].Launch(m.stream[i]), m.stream[i].Synchronize(t.Context()))
+			})
+			for i, s := range m.sides {
+				fill(data, seed+1-i)
+				got := s.read(t, out[i].Ptr(), steps*most)
+				for k, size := range sizes {
+					if !bytes.Equal(got[k*most:][:size], data[k*most:][:size]) {
+						t.Fatalf("rank %d, step %d of %v: wrong bytes", i, k, sizes)
+					}
+				}
+			}
+			if done += steps; done >= *portSteps {
+				break
+			}
+		}
+		if err := errors.Join(graph[0].Close(), graph[1].Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fmt.Printf("port channels: %d captured steps, 0 wrong\n", *portSteps)
 }
 
 // A kernel that waits for a signal that is never sent ends by the abort, and the GPU stays usable.
