@@ -173,7 +173,8 @@ func (e *gpuEncoder) data(in *instr, port bool) error {
 
 // split encodes one move as several ops. A long reduction accumulates in its first destination, part by part: every
 // thread reads back only bytes that it wrote itself. A later part must not read any of these bytes as a source. A copy,
-// or a completed reduction, writes the destinations part by part.
+// or a completed reduction, writes the destinations part by part. The kernel divides copies among threads in another
+// way than reductions, so threads meet before a result is copied.
 func (e *gpuEncoder) split(in *instr, src, dst []plan.Place, flags uint8) error {
 	if len(src) > gpuOperands {
 		acc := e.prog.plan.Memory(dst[0])
@@ -203,7 +204,7 @@ func (e *gpuEncoder) split(in *instr, src, dst []plan.Place, flags uint8) error 
 		if err := e.move(in, src, dst[:1], flags); err != nil {
 			return err
 		}
-		src, dst, flags = dst[:1], dst[1:], 0
+		src, dst, flags = dst[:1], dst[1:], gpuMeet
 	}
 	for len(dst) > 0 {
 		n := min(len(dst), gpuOperands)
