@@ -98,7 +98,7 @@ func (x *ExecutionPlan) keeps(r *collective.Request) error {
 		why = "across hosts, where the engine adds the ranks of a host first (placement is kept)"
 	case !x.inRankOrder && (x.e.size > 2 || !x.once):
 		why = "in another order than the ranks'"
-	case narrow && !x.once:
+	case narrow && (!x.once || x.encoded != nil && x.e.size > gpuOperands):
 		why = fmt.Sprintf("and rounds partial sums to %v", r.Type)
 	case narrow && r.Op == datatype.Avg:
 		why = fmt.Sprintf("and rounds to %v before it divides", r.Type)
