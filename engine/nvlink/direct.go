@@ -154,7 +154,7 @@ func (e *Engine) direct(r *collective.Request, s *cuda.Stream, v variant) error 
 	if err := e.place(r, s, in, out); err != nil {
 		return err
 	}
-	blocks := e.call.channels(slice, int64(v.threads), e.ringBlocks)
+	blocks := e.call.channels(slice, int64(v.threads), min(e.ringBlocks, directBlocks))
 	cfg := cuda.Launch1D(int(blocks), ringWorkers+directHelpers, 0)
 	if e.bulk() {
 		cfg.Shared = directShared

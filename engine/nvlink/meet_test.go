@@ -80,6 +80,7 @@ func TestMinCTAs(t *testing.T) {
 		{"ring/8", 4 << 20, 64, 0, 64, 64},
 		{"ring/64", 4 << 20, 0, 7, 7, 7},
 		{"ring/64", 1024, 0, 0, 1, 1},
+		{"direct/8", 4 << 20, 64, 0, directBlocks, directBlocks}, // there are lines for no more
 	} {
 		r := allReduce(mem, c.count, s)
 		r.Algorithm, r.MinCTAs, r.MaxCTAs = c.algorithm, c.least, c.most
