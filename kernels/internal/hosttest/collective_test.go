@@ -71,7 +71,7 @@ func TestCollectives(t *testing.T) {
 	t.Parallel()
 	program := buildSanitized(t, "collective", "-I"+collectiveHeaders(t))
 	names := []string{"reduce", "move", "messages", "no-counts", "device-counts", "wrong-counts", "outside-counts",
-		"streams", "ring", "ring-aborted", "fold", "fold-aborted", "direct", "direct-aborted", "tickets", "lamport"}
+		"streams", "ring", "ring-aborted", "fold", "fold-aborted", "direct", "direct-aborted", "tickets", "lamport", "many"}
 	ordered := []string{"streams", "ring", "fold", "direct", "tickets"} // need their acquires and releases
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {

@@ -68,6 +68,8 @@ var mutations = []mutation{
 		`epochStride] = epoch - (mutated("epoch not kept") ? 1 : 0);`}},
 	{"epoch zero", "reduce", edit{"goccl/packet.cuh", "return e == 0xffffffffu ?",
 		`return e == 0xffffffffu && !mutated("epoch zero") ?`}},
+	{"ranks left out", "many", edit{"collective/protocol.cuh", "first += batchOf<N>) {",
+		`first += batchOf<N> << mutated("ranks left out")) {`}},
 	{"no token", "move", edit{"collective/rooted.cuh", "if (!token) return statusOk;",
 		`if (!token || mutated("no token")) return statusOk;`}},
 
@@ -86,6 +88,9 @@ var mutations = []mutation{
 		`return packet.x != 0 && (mutated("half a packet") || packet.z != 0);`}},
 	{"no slice of its owner", "lamport", edit{"collective/lamport.cuh", "push.store(a.recv + a.rank * slice, u,",
 		`if (!mutated("no slice of its owner")) push.store(a.recv + a.rank * slice, u,`}},
+
+	{"four slots", "many", edit{"collective/lamport.cuh", "return (source - own - 1) & (n - 1);",
+		`return (source - own - 1) & (mutated("four slots") ? 3 : n - 1);`}},
 
 	// Messages between pairs.
 	{"no credit", "messages", edit{"collective/p2p.cuh", "static_cast<int32_t>(k - taken) <",

@@ -43,6 +43,25 @@ void tickets() {
   CHECK(*word == before[launches] && cell[0] == launches + 1, "a launch without a ticket");
 }
 
+// many: more ranks than a thread has packets of in flight, some of them late.
+void many() {
+  stragglers = true;
+  constexpr uint32_t n = 8;
+  lamportRuns<Type::bfloat16, n>(0xfffffffd, 2, 4);
+  auto all = [](const auto& cases, uint32_t threads) {
+    for (const Case& c : cases)
+      if ((std::strstr(c.name, "ll128") != nullptr) == (threads == 32)) runCase(c, n, threads, 0xfffffffe, 2);
+  };
+  all(reductions, 4), all(moves, 4), all(eightRanks, 4), all(eightRanks, 32);
+  RingWorld(rings, n, 3, 0xfffffff0).run(1);
+  RingWorld(folds, n, 3, 0xfffffff0).run(1);
+  RingWorld(directs, 5, 5, 0xfffffff0).run(1);
+  Streams(5, 5).run(1, 1, stream);
+  const uint32_t counted = 5 * p2pChannels;
+  Exchange(5, 8, 1, ringOffset(5, 0) + counted * 128, counted * 2 * 32, 0xfffffff0)
+      .run(1, 8, pointToPoint<PacketBytes, P2PArgs>);
+}
+
 int main(int argc, char** argv) {
   breakBy(argc, argv, 2);
   const std::string name = argc > 1 ? argv[1] : "";
@@ -78,6 +97,8 @@ int main(int argc, char** argv) {
     lamport();
   else if (name == "tickets")
     tickets();
+  else if (name == "many")
+    many();
   else
     return 2;
   return 0;

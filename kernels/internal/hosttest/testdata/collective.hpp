@@ -26,6 +26,13 @@ inline void jitter() {
   if (dice % 64 == 0) sleepNs(dice % 200000);
 }
 
+// straggle makes a rank's host late now and then, if stragglers is set: by more than the polls between two looks.
+inline bool stragglers = false;
+inline void straggle() {
+  jitter();
+  if (stragglers && dice % 4 == 0) sleepNs(dice % 4000000);
+}
+
 // The packets of the kernels, where a failed poll lets others run.
 template <Access A>
 struct HostLL : LL<A> {
@@ -75,6 +82,7 @@ struct World {
   }
 
   Args args(uint32_t rank) {
+    straggle();
     Args a{};
     for (uint32_t r = 0; r < n; ++r) a.window[r] = windows[r]->data;
     a.abort = abortBlock();

@@ -96,6 +96,7 @@ void lamportRuns(uint32_t first, uint32_t launches, uint32_t seed) {
         std::memcpy(from, c.inputs[rank].data(), c.bytes);
         std::memset(from + c.bytes, 0xee, 16);
         if (!c.inPlace) std::memset(to, 0xee, c.bytes + 16);
+        straggle();
         Args a{};
         for (uint32_t r = 0; r < N; ++r) a.window[r] = w.windows[r]->data;
         a.abort = abortBlock();

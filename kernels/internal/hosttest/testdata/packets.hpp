@@ -29,6 +29,10 @@ const Case fixedRanks[] = {
     {"one-shot ll128 n2", What::allReduce, reduceSlices<LineWords, Sum4, 2, true>, 4, 8},
     {"two-shot ll n2", What::twoShot, twoShot<PacketWords, Sum4, 2>, 4, 8},
 };
+const Case eightRanks[] = {
+    {"one-shot ll128 n8", What::allReduce, reduceSlices<LineWords, Sum4, 8, true>, 4, 8},
+    {"two-shot ll n8", What::twoShot, twoShot<PacketWords, Sum4, 8>, 4, 8},
+};
 
 // Epochs start fresh, just before the last odd one, and at the last. Packets of 16 bytes need no warps.
 inline void runAll(const Case* cases, size_t count) {
