@@ -11,7 +11,7 @@ import (
 
 // fusedEdits break kernels/fused when the program is called with their names. Each of its programs must notice. Edits
 // without a name let other threads run. The first fusedAlways always run, the others with GOCCL_FULL=1.
-const fusedAlways = 8
+const fusedAlways = 9
 
 var fusedEdits = []mutation{
 	{"", "", edit{"fused/packets.cuh", "    if (all) break;\n", "    if (polled(all)) break;\n"}},
@@ -26,6 +26,8 @@ var fusedEdits = []mutation{
 		`area(mutated("one area") ? 0 : number % areas)`}},
 	{"cleared ones too", "late", edit{"fused/packets.cuh", "((1u << count) - 1) << first;",
 		`((1u << count) - 1) << first | (mutated("cleared ones too") ? (1u << first) - 1 : 0);`}},
+	{"one part of a row", "late", edit{"fused/all_reduce.cuh", "const Places<T, G> places(a, index, first);",
+		`const Places<T, G> places(a, index, mutated("one part of a row") ? 0 : first);`}},
 	{"not cleared", "drifting", edit{"fused/packets.cuh", "clearAll(slot(first + i), places);",
 		`if (!mutated("not cleared")) clearAll(slot(first + i), places);`}},
 	{"results not cleared", "drifting", edit{"fused/packets.cuh", "if (s == statusOk) clearAll(",
