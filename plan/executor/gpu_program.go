@@ -173,8 +173,7 @@ func (e *gpuEncoder) data(in *instr, port bool) error {
 
 // split encodes one move as several ops. A long reduction accumulates in its first destination, part by part: every
 // thread reads back only bytes that it wrote itself. A later part must not read any of these bytes as a source. A copy,
-// or a completed reduction, writes the destinations part by part. The kernel divides copies among threads in another
-// way than reductions, so threads meet before a result is copied.
+// or a completed reduction, writes the destinations part by part; threads meet before, as copies are divided otherwise.
 func (e *gpuEncoder) split(in *instr, src, dst []plan.Place, flags uint8) error {
 	if len(src) > gpuOperands {
 		acc := e.prog.plan.Memory(dst[0])
