@@ -137,6 +137,10 @@ GOCCL_DEVICE bool present(const Head& a, const int32_t* places) {
   return here;
 }
 
+// settled is what counts and words say when launch n is over. The last number before the wrap counts as 1, so that no
+// launch has number 0, which fresh memory holds, and the parity of numbers goes on alternating.
+GOCCL_DEVICE uint32_t settled(uint32_t n) { return n == 0xffffffff ? 1 : n; }
+
 // number returns the number of this launch, counted from 1.
 GOCCL_DEVICE uint32_t number(const Head& a) { return loadRelaxed<Scope::gpu>(a.state) + 1; }
 
@@ -163,7 +167,7 @@ GOCCL_DEVICE bool begin(const Head& a, uint32_t n) { return awaitPeers(a, 0, n -
 // tellPeers releases a word to all peers.
 GOCCL_DEVICE void tellPeers(const Head& a, uint32_t which, uint32_t n) {
   if (threadIdx.x < a.nranks && !masked(maskOf(a), threadIdx.x))
-    storeRelease<Scope::sys>(endedWord(a, threadIdx.x, a.rank) + which, n);
+    storeRelease<Scope::sys>(endedWord(a, threadIdx.x, a.rank) + which, settled(n));
 }
 
 // last tells all threads of a block whether all other blocks of the launch have ended. If so, the writes of those
@@ -178,7 +182,7 @@ GOCCL_DEVICE void finished(const Head& a, uint32_t n, bool owes = false) {
   if (threadIdx.x != 0) return;
   storeRelaxed<Scope::gpu>(a.state + 4, static_cast<uint32_t>(owes));
   storeRelaxed<Scope::gpu>(a.state + 1, uint32_t{0});
-  storeRelaxed<Scope::gpu>(a.state, n);
+  storeRelaxed<Scope::gpu>(a.state, settled(n));
 }
 
 // end is the end of a block of a kernel that moves rows.

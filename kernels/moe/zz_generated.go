@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "320a63750ea89e5fee9edb147df36dc7722fb03054aff068357403a7604fc12c",
+	Source:   "2bd8af2c4d6889f1dd4e40865ae5e4cae5fc9049c5e757e989a2cce0fcf8559a",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",

@@ -120,6 +120,7 @@ struct Case {
   }
 };
 
+constexpr uint32_t before = 0xfffffffc;      // launches of each kind: their numbers wrap
 constexpr uint32_t stagedThreads = 5 * 32;  // two pipelines that add, and a warp for lists
 
 struct World {
@@ -132,6 +133,12 @@ struct World {
       devices.push_back(std::make_unique<bulk::Device>(2, stagedThreads, r, size * 2));
       arenas.push_back(std::make_unique<Memory>(arenaBytes));
       state.emplace_back(24);
+      for (uint32_t kind = 0; kind < 3; ++kind) {
+        state[r][8 * kind] = before;
+        for (uint32_t p = 0; p < size; ++p)
+          for (uint32_t which = 0; which < 2; ++which)
+            reinterpret_cast<uint32_t*>(arenas[r]->data + endedAt[kind] + p * 64)[which] = before;
+      }
     }
   }
 };
