@@ -67,8 +67,9 @@ func (c *Comm) newSignals() (onesided.Signals, error) {
 func (c *Comm) PutSignal(w *FlatWindow, offset int64, src device.Ptr, size int64, peer int, id SignalID,
 	s device.Stream) error {
 	const op = "put signal"
-	if w == nil || w.c != c || offset < 0 || size < 0 || offset > w.inner.Parts().Size-size || size > 0 && src == 0 {
-		return c.errorf(op, ErrInvalidArgument, "%d bytes from %#x to offset %d of the window", size, src, offset)
+	if w == nil || w.c != c || peer < 0 || peer >= c.size || offset < 0 || size < 0 || size > 0 && src == 0 ||
+		offset > w.inner.Parts().Sizes[peer]-size {
+		return c.errorf(op, ErrInvalidArgument, "%d bytes from %#x to offset %d of rank %d's part", size, src, offset, peer)
 	}
 	return c.oneSided(op, s, []SignalWait{{peer, id, 1}}, func(x onesided.Signals, s device.Stream) error {
 		return x.Put(s, w.Base().Add(int64(peer)*w.Stride()+offset), src, size, onesided.Target{Peer: peer, Slot: id.slot()})
