@@ -36,7 +36,7 @@ func (e *Engine) allToAllV(s device.Stream, op wire.Op, r *collective.Request) e
 		return e.chain(s, op, c)
 	}
 	if d := r.DeviceCounts; e.dev.ID().Kind != device.Host {
-		p.Counted = &wire.Counted{Peers: remote, Send: r.Send, Recv: r.Recv, SendCounts: d.SendCounts,
+		p.Counted = &wire.Counted{To: remote, From: remote, Send: r.Send, Recv: r.Recv, SendCounts: d.SendCounts,
 			SendDispls: d.SendDispls, RecvCounts: d.RecvCounts, RecvDispls: d.RecvDispls, SendElements: d.SendElements,
 			RecvElements: d.RecvElements, Size: r.Type.Size()}
 	} else {

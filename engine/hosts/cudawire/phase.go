@@ -6,6 +6,7 @@ import (
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/hosts/wire"
 )
 
@@ -140,10 +141,11 @@ func (b *builder) counted(c *wire.Counted) {
 	b.counts = [2]uint64{uint64(c.SendCounts), uint64(c.RecvCounts)}
 	b.displs = [2]uint64{uint64(c.SendDispls), uint64(c.RecvDispls)}
 	b.elements = [2]uint64{uint64(c.SendElements), uint64(c.RecvElements)}
-	for kind, at := range []uint64{uint64(c.Send), uint64(c.Recv)} {
-		for _, q := range c.Peers {
+	for kind, peers := range [2][]int{c.To, c.From} {
+		at := [2]device.Ptr{c.Send, c.Recv}[kind]
+		for _, q := range peers {
 			b.task[b.tasks] = task{uint16(b.items), 1}
-			b.item[b.items] = item{at: at, bytes: uint64(c.Size), peer: uint32(q), kind: uint16(kindSendCounted + kind)}
+			b.item[b.items] = item{at: uint64(at), bytes: uint64(c.Size), peer: uint32(q), kind: uint16(kindSendCounted + kind)}
 			b.tasks++
 			b.items++
 		}
@@ -155,7 +157,7 @@ func (b *builder) counted(c *wire.Counted) {
 func itemsOf(p *wire.Phase) int {
 	n := len(p.Recvs) + len(p.Reduces) + len(p.Sends)
 	if p.Counted != nil {
-		n += 2 * len(p.Counted.Peers)
+		n += len(p.Counted.To) + len(p.Counted.From)
 	}
 	return n
 }

@@ -17,7 +17,7 @@ func (w *Wire) usable(p *wire.Phase) error {
 		}
 	}
 	if p.Counted != nil {
-		err = cmp.Or(err, w.checkAll(p.Counted.Peers))
+		err = cmp.Or(err, w.checkAll(p.Counted.To), w.checkAll(p.Counted.From))
 	}
 	for i := range p.Reduces {
 		r := &p.Reduces[i]
