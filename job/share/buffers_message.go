@@ -73,10 +73,10 @@ func (b *Buffers) offer(a *buffer) {
 	}
 }
 
-// affordable reports whether to export an allocation: it was not freed, and is registered or there is enough memory.
+// affordable reports whether to export an allocation: it was not freed, and there is enough memory.
 func (b *Buffers) affordable(a *buffer) bool {
 	b.mu.Lock()
-	measure := a.users == 0 && !b.short
+	measure := !b.short
 	b.mu.Unlock()
 	short := false
 	if m, ok := b.dev.(interface {
@@ -88,7 +88,7 @@ func (b *Buffers) affordable(a *buffer) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.short = b.short || short
-	if a.full = b.short && a.users == 0; a.full {
+	if a.full = b.short; a.full {
 		a.decide()
 	}
 	return !a.gone && !a.full
