@@ -177,12 +177,7 @@ func (b *Buffers) Sweep(idle func() bool) {
 	}
 	b.mu.Lock()
 	retired := b.retired
-	b.mu.Unlock()
-	if len(retired) == 0 || !idle() {
-		return
-	}
-	b.mu.Lock()
-	b.retired = slices.Clone(b.retired[len(retired):])
+	b.retired = nil
 	b.mu.Unlock()
 	for len(retired) > 0 && idle() {
 		if err := retired[0].Close(); err != nil {
