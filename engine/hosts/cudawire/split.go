@@ -27,27 +27,24 @@ func (w *Wire) parts(p *wire.Phase, run func(*wire.Phase) error) error {
 		}
 		return run(&wire.Phase{Recvs: p.Recvs, Reduces: p.Reduces})
 	}
-	n, sides := len(w.by), [2][]wire.Part{p.Sends, p.Recvs}
-	if c := p.Counted; c != nil {
-		for side, peers := range [2][]int{c.To, c.From} {
-			for _, q := range peers {
-				sides[side] = append(sides[side], wire.Part{Peer: q})
-			}
-		}
-	}
+	n := len(w.by)
 	type message struct {
-		distance, number, side int
-		part                   wire.Part
+		distance, number int
+		recv             bool
+		part             wire.Part
 	}
 	var list []message
-	for side, parts := range sides {
-		number := map[int]int{}
+	for _, recv := range []bool{false, true} {
+		number, parts := map[int]int{}, p.Sends
+		if recv {
+			parts = p.Recvs
+		}
 		for _, m := range parts {
 			d := m.Peer - w.rank
-			if side == 1 {
+			if recv {
 				d = -d
 			}
-			list = append(list, message{(d + n) % n, number[m.Peer], side, m})
+			list = append(list, message{(d + n) % n, number[m.Peer], recv, m})
 			number[m.Peer]++
 		}
 	}
@@ -55,21 +52,12 @@ func (w *Wire) parts(p *wire.Phase, run func(*wire.Phase) error) error {
 		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.number, b.number))
 	})
 	for some := range slices.Chunk(list, most) {
-		part, c := &wire.Phase{}, p.Counted
-		if c != nil {
-			c = new(*c)
-			c.To, c.From, part.Counted = nil, nil, c
-		}
+		part := &wire.Phase{Counted: p.Counted}
 		for _, m := range some {
-			switch {
-			case c != nil && m.side == 0:
-				c.To = append(c.To, m.part.Peer)
-			case c != nil:
-				c.From = append(c.From, m.part.Peer)
-			case m.side == 0:
-				part.Sends = append(part.Sends, m.part)
-			default:
+			if m.recv {
 				part.Recvs = append(part.Recvs, m.part)
+			} else {
+				part.Sends = append(part.Sends, m.part)
 			}
 		}
 		if err := run(part); err != nil {

@@ -96,15 +96,16 @@ func testCounted(t *testing.T, blocks int) {
 			*list = w.memory(t, 8*n)
 			w.fill(t, *list, b)
 		}
+		p := &wire.Phase{Counted: c}
 		for q := range n {
 			b := make([]byte, 4*room)
 			hostreduce.Fill(b, datatype.Int32, uint64(q), r)
 			w.fill(t, in.Add(int64(4*q*room)), b)
 			if q != r {
-				c.To, c.From = append(c.To, q), append(c.From, q)
+				p.Sends, p.Recvs = append(p.Sends, wire.Part{Peer: q}), append(p.Recvs, wire.Part{Peer: q})
 			}
 		}
-		must(t, w.Run(w.stream, someOp, &wire.Phase{Counted: c}))
+		must(t, w.Run(w.stream, someOp, p))
 	}
 	for r, w := range all {
 		w.wait(t)
