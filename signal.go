@@ -2,6 +2,7 @@ package goccl
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/goccl/goccl/device"
@@ -101,8 +102,8 @@ func (c *Comm) WaitSignal(waits []SignalWait, s device.Stream) error {
 func (c *Comm) oneSided(op string, s device.Stream, peers []SignalWait,
 	enqueue func(onesided.Signals, device.Stream) error) error {
 	for _, p := range peers {
-		if p.Peer < 0 || p.Peer >= c.size || p.Count < 1 || p.ID.Context < 0 || p.ID.Context >= signalContexts ||
-			p.ID.Index < 0 || p.ID.Index >= signalIndices {
+		if p.Peer < 0 || p.Peer >= c.size || p.Count < 1 || p.Count > math.MaxUint32 || p.ID.Context < 0 ||
+			p.ID.Context >= signalContexts || p.ID.Index < 0 || p.ID.Index >= signalIndices {
 			return c.errorf(op, ErrInvalidArgument, "%+v: %d ranks, %d contexts and %d signals in each", p, c.size,
 				signalContexts, signalIndices)
 		}

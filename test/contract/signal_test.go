@@ -66,6 +66,10 @@ func TestPutSignal(t *testing.T) {
 			if err := c.Signal(n, id, s); !errors.Is(err, goccl.ErrInvalidArgument) {
 				t.Errorf("a rank that does not exist: %v", err)
 			}
+			waits := []goccl.SignalWait{{Peer: from, ID: id, Count: 1<<32 + 1}}
+			if err := c.WaitSignal(waits, s); !errors.Is(err, goccl.ErrInvalidArgument) {
+				t.Errorf("more signals than a kernel counts: %v", err)
+			}
 			// Parts may differ in size: what counts is the receiver's.
 			own, theirs := 64*int64(c.Rank()+1), 64*int64(to+1)
 			if w, err = c.RegisterFlat(mem.Ptr(), own); err == nil {
