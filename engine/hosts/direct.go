@@ -34,10 +34,7 @@ func (b *builder) straight() bool {
 
 // These bound the messages of a phase that combines several chunks or has reductions, and its reductions: not more than
 // fit into a launch of engine/hosts/cudawire.
-const (
-	mostTogether = 64
-	mostReduces  = 8
-)
+const mostTogether, mostReduces = 64, 8
 
 // allToAllDirect, for each chunk of every block: messages between each two ranks, by the local engine or the wire. An
 // all-to-all in place sends copies.
