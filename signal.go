@@ -2,6 +2,7 @@ package goccl
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/goccl/goccl/device"
@@ -67,8 +68,9 @@ func (c *Comm) newSignals() (onesided.Signals, error) {
 func (c *Comm) PutSignal(w *FlatWindow, offset int64, src device.Ptr, size int64, peer int, id SignalID,
 	s device.Stream) error {
 	const op = "put signal"
-	if w == nil || w.c != c || offset < 0 || size < 0 || offset > w.inner.Parts().Size-size || size > 0 && src == 0 {
-		return c.errorf(op, ErrInvalidArgument, "%d bytes from %#x to offset %d of the window", size, src, offset)
+	if w == nil || w.c != c || peer < 0 || peer >= c.size || offset < 0 || size < 0 || size > 0 && src == 0 ||
+		offset > w.inner.Parts().Sizes[peer]-size {
+		return c.errorf(op, ErrInvalidArgument, "%d bytes from %#x to offset %d of rank %d's part", size, src, offset, peer)
 	}
 	return c.oneSided(op, s, []SignalWait{{peer, id, 1}}, func(x onesided.Signals, s device.Stream) error {
 		return x.Put(s, w.Base().Add(int64(peer)*w.Stride()+offset), src, size, onesided.Target{Peer: peer, Slot: id.slot()})
@@ -100,8 +102,8 @@ func (c *Comm) WaitSignal(waits []SignalWait, s device.Stream) error {
 func (c *Comm) oneSided(op string, s device.Stream, peers []SignalWait,
 	enqueue func(onesided.Signals, device.Stream) error) error {
 	for _, p := range peers {
-		if p.Peer < 0 || p.Peer >= c.size || p.Count < 1 || p.ID.Context < 0 || p.ID.Context >= signalContexts ||
-			p.ID.Index < 0 || p.ID.Index >= signalIndices {
+		if p.Peer < 0 || p.Peer >= c.size || p.Count < 1 || p.Count > math.MaxUint32 || p.ID.Context < 0 ||
+			p.ID.Context >= signalContexts || p.ID.Index < 0 || p.ID.Index >= signalIndices {
 			return c.errorf(op, ErrInvalidArgument, "%+v: %d ranks, %d contexts and %d signals in each", p, c.size,
 				signalContexts, signalIndices)
 		}

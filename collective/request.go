@@ -101,7 +101,7 @@ func squash(s string) string {
 //
 // In place is as in NCCL: Send == Recv; all_gather: Send == Recv + rank·Count; reduce_scatter: Recv == Send +
 // rank·Count; gather: Send == Recv + Root·Count at Root; scatter: Recv == Send + Root·Count at Root. Other overlaps are
-// refused; all_to_all_v leaves them undefined.
+// refused; all_to_all_v leaves them undefined. An all_to_all is in place on all ranks, or on none.
 type Request struct {
 	Collective Collective
 	Send, Recv device.Ptr

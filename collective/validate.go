@@ -52,8 +52,11 @@ func (r *Request) Validate(rank, n int) error {
 			return err
 		}
 	}
-	if size := r.Type.Size(); int64(r.Send|r.Recv)&(size-1) != 0 { // sizes are powers of two
-		return bad("buffers %#x and %#x are not both aligned to the element size %d", r.Send, r.Recv, size)
+	if mask := r.Type.Size() - 1; int64(r.Send|r.Recv)&mask != 0 { // sizes are powers of two
+		send, recv := r.Extents(rank, n) // an unused address may be odd
+		if r.Collective == AllToAllVDevice || send > 0 && int64(r.Send)&mask != 0 || recv > 0 && int64(r.Recv)&mask != 0 {
+			return bad("buffers %#x and %#x are not both aligned to the element size %d", r.Send, r.Recv, mask+1)
+		}
 	}
 	if r.Send == 0 || r.Recv == 0 {
 		return r.validateNull(rank, n)
@@ -96,14 +99,12 @@ func (r *Request) validateOverlap(rank, n int) error {
 func (c *DeviceCounts) validate() error {
 	for i, p := range []device.Ptr{c.SendCounts, c.SendDispls, c.RecvCounts, c.RecvDispls} {
 		if p == 0 || p&7 != 0 {
-			return fmt.Errorf("%w: DeviceCounts.%s is at %#x: want an array of int64 in the device's memory, at a multiple of 8",
-				ErrInvalidArgument,
+			return bad("DeviceCounts.%s is at %#x: want an array of int64 in the device's memory, at a multiple of 8",
 				[]string{"SendCounts", "SendDispls", "RecvCounts", "RecvDispls"}[i], p)
 		}
 	}
 	if c.SendElements < 0 || c.RecvElements < 0 {
-		return fmt.Errorf("%w: DeviceCounts.SendElements and RecvElements are %d and %d: want lengths, or 0 where they "+
-			"are not known", ErrInvalidArgument,
+		return bad("DeviceCounts.SendElements and RecvElements are %d and %d: want lengths, or 0 where they are not known",
 			c.SendElements, c.RecvElements)
 	}
 	return nil
@@ -116,11 +117,11 @@ func (r *Request) validateV(rank, n int) error {
 	}{{"SendCounts", r.SendCounts}, {"SendDispls", r.SendDispls}, {"RecvCounts", r.RecvCounts},
 		{"RecvDispls", r.RecvDispls}} {
 		if len(s.v) != n {
-			return fmt.Errorf("%w: %s has %d entries, the communicator %d ranks", ErrInvalidArgument, s.name, len(s.v), n)
+			return bad("%s has %d entries, the communicator %d ranks", s.name, len(s.v), n)
 		}
 		for p, x := range s.v {
 			if x < 0 || x > math.MaxInt64/r.Type.Size()/2 {
-				return fmt.Errorf("%w: %s[%d] is %d", ErrInvalidArgument, s.name, p, x)
+				return bad("%s[%d] is %d", s.name, p, x)
 			}
 		}
 	}

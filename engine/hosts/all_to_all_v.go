@@ -36,7 +36,10 @@ func (e *Engine) allToAllV(s device.Stream, op wire.Op, r *collective.Request) e
 		return e.chain(s, op, c)
 	}
 	if d := r.DeviceCounts; e.dev.ID().Kind != device.Host {
-		p.Counted = &wire.Counted{Peers: remote, Send: r.Send, Recv: r.Recv, SendCounts: d.SendCounts,
+		for _, q := range remote {
+			p.Sends, p.Recvs = append(p.Sends, wire.Part{Peer: q}), append(p.Recvs, wire.Part{Peer: q})
+		}
+		p.Counted = &wire.Counted{Send: r.Send, Recv: r.Recv, SendCounts: d.SendCounts,
 			SendDispls: d.SendDispls, RecvCounts: d.RecvCounts, RecvDispls: d.RecvDispls, SendElements: d.SendElements,
 			RecvElements: d.RecvElements, Size: r.Type.Size()}
 	} else {

@@ -3,6 +3,7 @@ package hosts
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/goccl/goccl/collective"
@@ -10,6 +11,7 @@ import (
 	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/device/host"
 	"github.com/goccl/goccl/engine/hosts/wire"
+	"github.com/goccl/goccl/internal/abort"
 )
 
 // noted is a local engine and a wire that note on which streams they got work.
@@ -30,10 +32,15 @@ type notedWire struct {
 	noted
 }
 
-func (n notedWire) Run(s device.Stream, _ wire.Op, _ *wire.Phase) error {
+func (n notedWire) Run(s device.Stream, _ wire.Op, p *wire.Phase) error {
 	*n.streams = append(*n.streams, s)
+	if len(p.Sends) > 0 && p.Sends[0].Bytes == refused {
+		return collective.ErrUnsupported
+	}
 	return nil
 }
+
+const refused = 24 // bytes of messages that the wire does not take
 
 func (n notedWire) Connect(context.Context, []int) error { return nil }
 func (n notedWire) Abort(error)                          {}
@@ -95,6 +102,12 @@ func TestCrowded(t *testing.T) {
 			if err := e.run(s, 3, []collective.Request{one}); err != nil {
 				t.Errorf("crowded %v: a message: %v", crowded, err)
 			}
+		}
+		e.failed, e.once = abort.Cause{}, sync.Once{}
+		one := message(collective.Send, 2)
+		one.Count = refused
+		if err := e.run(s, 4, []collective.Request{one}); err == nil || !errors.Is(e.Ended(), err) {
+			t.Errorf("crowded %v: a message that the wire refuses: %v, the engine has %v", crowded, err, e.Ended())
 		}
 	}
 }

@@ -32,8 +32,9 @@ func (b *builder) straight() bool {
 	return b.r.Collective == collective.AllToAll && b.choose(b.r.Count*b.elem*int64(b.size())) == namePairs
 }
 
-// mostTogether bounds the messages of a phase that combines several chunks. It is less than what fits into a launch.
-const mostTogether = 64
+// These bound the messages of a phase that combines several chunks or has reductions, and its reductions: not more than
+// fit into a launch of engine/hosts/cudawire.
+const mostTogether, mostReduces = 64, 8
 
 // allToAllDirect, for each chunk of every block: messages between each two ranks, by the local engine or the wire. An
 // all-to-all in place sends copies.

@@ -57,6 +57,10 @@ func (b *builder) inRankOrder() {
 	}
 }
 
+// aheadBytes is the most that goes to a rank at a time among many ranks: there messages go ahead of a reduction if the
+// rings have room for them.
+const aheadBytes = 128 << 10
+
 // perSlot is the number of elements of a rank's share of a chunk: the scratch holds one of each rank of a host, and the
 // products for each rank. It is the same on all ranks.
 func (b *builder) perSlot(count int64) int64 {
@@ -64,7 +68,11 @@ func (b *builder) perSlot(count int64) int64 {
 	if b.r.Op == datatype.PreMulSum {
 		slots += int64(b.size())
 	}
-	return max(1, min(b.perChunk(count, slots), (b.room/slots&^15)/b.elem, max(1, count)))
+	most := b.room / slots &^ 15
+	if b.size() > mostTogether {
+		most = min(most, aheadBytes)
+	}
+	return max(1, min(b.perChunk(count, slots), most/b.elem, max(1, count)))
 }
 
 // fold adds a chunk in which each rank reduces to dst, in rank order, what all ranks have for it: in says where this

@@ -88,6 +88,11 @@ func (b *builder) railReduce(off, n int64) {
 			continue
 		}
 		peers, from, to := b.railMembers(k), shard(k), out.Add(int64(k)*bytes)
+		// A rank of a small host is on many rails. Ranks divide them differently, and all go from rail to rail.
+		if had := len(reduce.Reduces); had == mostReduces || had > 0 && (had+1)*len(peers) > mostTogether {
+			c.phase(reduce)
+			reduce = &wire.Phase{}
+		}
 		if len(peers) == 2 {
 			reduce.Reduces = append(reduce.Reduces, b.total(peers, from, to, n))
 			b.others(func(h int) { reduce.Sends = append(reduce.Sends, send(peers[h], from, bytes)) })

@@ -163,6 +163,7 @@ func (e *Engine) fork(s device.Stream) (err error) {
 func (e *Engine) exchange(s device.Stream, op wire.Op, phases []*wire.Phase) error {
 	for _, p := range phases {
 		if err := e.wire.Run(s, op, p); err != nil {
+			e.fail(err) // the peers would wait
 			return err
 		}
 	}

@@ -33,12 +33,12 @@ func TestSchedulesMatch(t *testing.T) {
 	}
 }
 
-// randomHosts gives each of up to 32 ranks on 2 to 4 hosts its host, in any order.
+// randomHosts gives each of up to 64 ranks on 2 to 4 hosts its host, in any order.
 func randomHosts(rng *rand.Rand) []int {
 	var layout []int
 	hosts := 2 + rng.IntN(3)
 	for h := range hosts {
-		for range 1 + rng.IntN(8) {
+		for range 1 + rng.IntN(1+rng.IntN(16)) {
 			layout = append(layout, h)
 		}
 	}
@@ -195,6 +195,9 @@ func inBounds(chunks []*chunk, wireInPlace bool) error {
 	}
 	for _, c := range chunks {
 		for _, p := range c.phases {
+			if n := len(p.Reduces); n > mostReduces || n > 0 && n+len(p.Sends) > mostTogether {
+				return fmt.Errorf("a phase of %d reductions and %d messages: more than fit into a launch", n, len(p.Sends))
+			}
 			for _, s := range p.Sends {
 				if err := scratch(s.Ptr, s.Bytes); err != nil {
 					return err

@@ -27,13 +27,15 @@ func parsed[T any](field *T, want string, parse func(string) (T, bool)) rule {
 	}}
 }
 
-// ParseDuration parses a Go duration such as 30s, or seconds. It must not be negative.
+// ParseDuration parses a Go duration such as 30s, or seconds. It must not be negative, nor so long that a multiple of
+// it, or the time after it, overflows.
 func ParseDuration(s string) (time.Duration, bool) {
-	if sec, err := strconv.ParseFloat(s, 64); err == nil && sec >= 0 && sec < 1e9 {
+	const most = 1e9 // seconds
+	if sec, err := strconv.ParseFloat(s, 64); err == nil && sec >= 0 && sec < most {
 		return time.Duration(sec * float64(time.Second)), true
 	}
 	d, err := time.ParseDuration(s)
-	return d, err == nil && d >= 0
+	return d, err == nil && d >= 0 && d < most*time.Second
 }
 
 func text(field *string) rule {

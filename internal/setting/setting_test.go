@@ -32,7 +32,7 @@ func TestDurations(t *testing.T) {
 			t.Errorf("positive %q: %v, %v", s, c.Timeout, err)
 		}
 	}
-	for _, s := range []string{"x", "-1", "-5s", "NaN", "1e99", "30 s"} {
+	for _, s := range []string{"x", "-1", "-5s", "NaN", "1e99", "2000000h", "30 s"} {
 		if c, err := Parse(from("GOCCL_SPIN_LIMIT", s)); err == nil || c.SpinLimit != 10*time.Minute {
 			t.Errorf("%q: %v, %v", s, c.SpinLimit, err)
 		}
@@ -185,6 +185,15 @@ func TestUnread(t *testing.T) {
 	for _, name := range unread {
 		if !strings.Contains(ignored, "`"+name+"`") {
 			t.Errorf("docs/environment.md does not say why %s is not read", name)
+		}
+	}
+}
+
+// -1 is NCCL's way to write that the address is chosen.
+func TestGIDIndex(t *testing.T) {
+	for s, want := range map[string]int{"-1": -1, "0": 0, "3": 3} {
+		if c, err := Parse(from("NCCL_IB_GID_INDEX", s)); err != nil || c.IB.GIDIndex != want {
+			t.Errorf("%q: %d, %v", s, c.IB.GIDIndex, err)
 		}
 	}
 }

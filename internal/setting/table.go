@@ -48,7 +48,7 @@ func table(c *Config) []Variable {
 				"host": LinkHost, "net": LinkNet})},
 		{"GOCCL_IB_DISABLE", "NCCL_IB_DISABLE", "no RDMA adapters", flag(&c.IB.Disabled)},
 		{"GOCCL_IB_HCA", "NCCL_IB_HCA", "RDMA adapters", text(&c.IB.Adapters)},
-		{"GOCCL_IB_GID_INDEX", "NCCL_IB_GID_INDEX", "address of an RDMA port", number(&c.IB.GIDIndex, 0, 255)},
+		{"GOCCL_IB_GID_INDEX", "NCCL_IB_GID_INDEX", "address of an RDMA port", number(&c.IB.GIDIndex, -1, 255)},
 		{"GOCCL_IB_SL", "NCCL_IB_SL", "service level of RDMA packets", number(&c.IB.ServiceLevel, 0, 15)},
 		{"GOCCL_IB_TC", "NCCL_IB_TC", "traffic class of RDMA packets", number(&c.IB.TrafficClass, 0, 255)},
 		{"GOCCL_IB_TIMEOUT", "NCCL_IB_TIMEOUT", "time until an RDMA packet is sent again", number(&c.IB.Timeout, 1, 31)},

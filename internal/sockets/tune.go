@@ -1,6 +1,7 @@
 package sockets
 
 import (
+	"math"
 	"net"
 	"time"
 
@@ -22,8 +23,9 @@ func Tune(c net.Conn, partition time.Duration) {
 		return
 	}
 	if raw, err := t.SyscallConn(); err == nil {
+		ms := min(partition.Milliseconds(), math.MaxInt32) // the option has 32 bits
 		_ = raw.Control(func(fd uintptr) {
-			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(partition.Milliseconds()))
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(ms))
 		})
 	}
 }

@@ -29,8 +29,8 @@ type regions interface {
 //  1. At numbers the allocation that holds a buffer. One goroutine exports it and sends the offer to all peers.
 //  2. A peer maps the allocation in the goroutine that receives from this rank, and answers with the address, or with 0
 //     if it cannot. Memory that one peer cannot map is not used.
-//  3. When the memory was freed (Sweep), or its last registration is released, this rank says so. A peer then unmaps
-//     it, which waits for all kernels of the peer's device, and so happens only while none runs (Sweep) and in Close.
+//  3. When the memory was freed (Sweep), this rank says so. A peer then unmaps it, which waits for all kernels of the
+//     peer's device, and so happens only while none runs (Sweep) and in Close.
 //
 // A kernel that uses peers' mappings of a buffer must not end before the peers have done with them: whoever frees the
 // buffer waits for this rank's kernels only.
@@ -45,7 +45,6 @@ type Buffers struct {
 	own      map[uint64]*buffer    // by unique
 	byNumber map[uint32]*buffer    // offered to the peers
 	last     uint32                // number
-	released []*buffer             // registrations that ended; peers may still use them
 	maps     []map[uint32]*Mapping // peers' buffers, by rank and number
 	retired  []*Mapping            // freed by their owners
 	tasks    []func()              // for the goroutine that exports and sends, in order
@@ -60,7 +59,6 @@ type buffer struct {
 	number  uint32        // 0: not offered
 	at      []uint64      // base in the processes of the ranks; 0: not mapped
 	missing int           // ranks that have not mapped it
-	users   int           // registrations
 	useless bool          // it cannot be shared
 	full    bool          // it was not shared for lack of free memory; the next Sweep forgets it
 	gone    bool          // it is not in own any more
@@ -92,7 +90,7 @@ func (b *Buffers) At(p device.Ptr, n int64, at []uint64) bool {
 	if b == nil {
 		return false
 	}
-	a := b.find(p, n, 0)
+	a := b.find(p, n)
 	if a == nil {
 		return false
 	}
@@ -112,7 +110,7 @@ func (b *Buffers) Await(p device.Ptr, n int64, at []uint64, limit time.Duration)
 	if b == nil {
 		return false
 	}
-	if a := b.find(p, n, 0); a != nil {
+	if a := b.find(p, n); a != nil {
 		select {
 		case <-a.decided:
 		case <-time.After(limit):
@@ -122,27 +120,8 @@ func (b *Buffers) Await(p device.Ptr, n int64, at []uint64, limit time.Duration)
 	return b.At(p, n, at)
 }
 
-// Register shares the allocation that holds n bytes at p, however little memory is free. release ends that: no kernel
-// that is enqueued later uses it, unless it is registered or used again.
-func (b *Buffers) Register(p device.Ptr, n int64) (release func()) {
-	if b == nil {
-		return func() {}
-	}
-	a := b.find(p, n, 1)
-	return sync.OnceFunc(func() {
-		if a == nil {
-			return
-		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if a.users--; a.users == 0 && b.forget(a) {
-			b.released = append(b.released, a)
-		}
-	})
-}
-
-// find returns the allocation that holds n bytes at p, for some more users, or nil if it cannot be shared.
-func (b *Buffers) find(p device.Ptr, n int64, users int) *buffer {
+// find returns the allocation that holds n bytes at p, or nil if it cannot be shared.
+func (b *Buffers) find(p device.Ptr, n int64) *buffer {
 	if b.regions == nil {
 		return nil
 	}
@@ -153,10 +132,6 @@ func (b *Buffers) find(p device.Ptr, n int64, users int) *buffer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := b.own[unique]
-	if a != nil && a.full && users > 0 {
-		b.forget(a)
-		a = nil
-	}
 	if a == nil {
 		if len(b.own) >= maxBuffers || b.ctx.Err() != nil {
 			return nil
@@ -166,7 +141,6 @@ func (b *Buffers) find(p device.Ptr, n int64, users int) *buffer {
 		b.own[unique] = a
 		b.later(func() { b.offer(a) })
 	}
-	a.users += users
 	return a
 }
 
@@ -202,17 +176,8 @@ func (b *Buffers) Sweep(idle func() bool) {
 		b.mu.Unlock()
 	}
 	b.mu.Lock()
-	released, retired := b.released, b.retired
-	b.mu.Unlock()
-	if len(released)+len(retired) == 0 || !idle() {
-		return
-	}
-	b.mu.Lock()
-	for _, a := range released {
-		b.later(func() { b.withdraw(a) })
-	}
-	b.released = slices.Delete(b.released, 0, len(released))
-	b.retired = slices.Clone(b.retired[len(retired):])
+	retired := b.retired
+	b.retired = nil
 	b.mu.Unlock()
 	for len(retired) > 0 && idle() {
 		if err := retired[0].Close(); err != nil {
@@ -257,6 +222,6 @@ func (b *Buffers) Close() error {
 		b.retired = slices.AppendSeq(b.retired, maps.Values(peer))
 	}
 	err := device.CloseAll(b.retired...)
-	b.own, b.byNumber, b.maps, b.released, b.retired = nil, nil, nil, nil, nil
+	b.own, b.byNumber, b.maps, b.retired = nil, nil, nil, nil
 	return err
 }

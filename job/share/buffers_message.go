@@ -73,25 +73,23 @@ func (b *Buffers) offer(a *buffer) {
 	}
 }
 
-// affordable reports whether to export an allocation: it was not freed, and is registered or there is enough memory.
+// affordable reports whether to export an allocation: it was not freed, and there is enough memory.
 func (b *Buffers) affordable(a *buffer) bool {
 	b.mu.Lock()
-	measure := a.users == 0 && !b.short
+	short := b.short
 	b.mu.Unlock()
-	short := false
 	if m, ok := b.dev.(interface {
 		MemoryInfo() (free, total int64, err error)
-	}); ok && measure {
+	}); ok && !short {
 		free, total, err := m.MemoryInfo()
 		short = err != nil || free < total/memoryKept
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.short = b.short || short
-	if a.full = b.short && a.users == 0; a.full {
+	if b.short, a.full = short, short; short {
 		a.decide()
 	}
-	return !a.gone && !a.full
+	return !a.gone && !short
 }
 
 // mapped notes where a rank has mapped an allocation. The caller holds mu.

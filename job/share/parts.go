@@ -18,8 +18,9 @@ import (
 type Parts struct {
 	// Ptr is the address of each rank's part; this rank's own is the memory itself, unless the parts are flat.
 	Ptr []device.Ptr
-	// Size is the size of this rank's part.
-	Size int64
+	// Sizes are the sizes of the parts by rank, 0 of a rank that had left, and Size is this rank's.
+	Size  int64
+	Sizes []int64
 	// SameProcess[r] is true if rank r is in this process.
 	SameProcess []bool
 
@@ -33,9 +34,10 @@ type Parts struct {
 
 // newParts returns parts that are not mapped yet.
 func newParts(parts []part, own int) *Parts {
-	all := &Parts{Ptr: make([]device.Ptr, len(parts)), SameProcess: make([]bool, len(parts)), Size: parts[own].size}
+	n := len(parts)
+	all := &Parts{Ptr: make([]device.Ptr, n), SameProcess: make([]bool, n), Size: parts[own].size, Sizes: make([]int64, n)}
 	for r := range parts {
-		all.SameProcess[r] = parts[r].desc.Process == ipc.ProcessID
+		all.SameProcess[r], all.Sizes[r] = parts[r].desc.Process == ipc.ProcessID, parts[r].size
 	}
 	all.Ptr[own] = parts[own].ptr
 	return all

@@ -66,7 +66,23 @@ func TestPutSignal(t *testing.T) {
 			if err := c.Signal(n, id, s); !errors.Is(err, goccl.ErrInvalidArgument) {
 				t.Errorf("a rank that does not exist: %v", err)
 			}
-			return nil
+			waits := []goccl.SignalWait{{Peer: from, ID: id, Count: 1<<32 + 1}}
+			if err := c.WaitSignal(waits, s); !errors.Is(err, goccl.ErrInvalidArgument) {
+				t.Errorf("more signals than a kernel counts: %v", err)
+			}
+			// Parts may differ in size: what counts is the receiver's.
+			own, theirs := 64*int64(c.Rank()+1), 64*int64(to+1)
+			if w, err = c.RegisterFlat(mem.Ptr(), own); err == nil {
+				err = w.Await()
+			}
+			if err != nil {
+				return err
+			}
+			if err := c.PutSignal(w, theirs-4, src, 8, to, id, s); !errors.Is(err, goccl.ErrInvalidArgument) {
+				t.Errorf("beyond the part of rank %d: %v", to, err)
+			}
+			return errors.Join(c.PutSignal(w, theirs-8, src, 8, to, id, s),
+				c.WaitSignal([]goccl.SignalWait{{Peer: from, ID: id, Count: 1}}, s), c.Synchronize(context.Background(), s))
 		})
 		// A wait without a signal ends with an abort.
 		done := make(chan error)

@@ -22,6 +22,10 @@ func TestCallConfigOfCTAs(t *testing.T) {
 		r.CTAPolicy != collective.CTAPolicyZero || r.Exact != collective.ExactBatch {
 		t.Errorf("%+v, %v", r, err)
 	}
+	cfg.MaxCTAs = 0 // a lower limit alone
+	if err := c.configure(&Request{Config: &cfg}, &r); err != nil || r.MinCTAs != 2 || r.MaxCTAs != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
 	cfg.Exact = uint32(collective.ExactReference) + 1
 	if err := c.configure(&Request{Config: &cfg}, &r); !errors.Is(err, ErrInvalidArgument) {
 		t.Errorf("exact %d: %v", cfg.Exact, err)

@@ -130,7 +130,7 @@ func (c *comm) configure(q *Request, out *collective.Request) error {
 		}
 		out.Exact = collective.Exact(cfg.Exact)
 	}
-	out.MinCTAs, out.MaxCTAs, out.CTAPolicy = min(cfg.MinCTAs, most), most, collective.CTAPolicy(cfg.CTAPolicy)
+	out.MinCTAs, out.MaxCTAs, out.CTAPolicy = cfg.MinCTAs, most, collective.CTAPolicy(cfg.CTAPolicy)
 	list := unix.BytePtrToString(cfg.Algorithms)
 	if list == "" {
 		return nil

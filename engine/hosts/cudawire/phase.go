@@ -6,6 +6,7 @@ import (
 
 	"github.com/goccl/goccl/collective"
 	"github.com/goccl/goccl/datatype"
+	"github.com/goccl/goccl/device"
 	"github.com/goccl/goccl/engine/hosts/wire"
 )
 
@@ -43,6 +44,11 @@ func (b *builder) build(p *wire.Phase) error {
 	if itemsOf(p) > mostItems || len(p.Reduces) > mostReductions {
 		return errTooMany
 	}
+	b.counts, b.displs, b.elements = [2]uint64{}, [2]uint64{}, [2]uint64{}
+	if p.Counted != nil {
+		b.counted(p.Counted, p.Sends, p.Recvs)
+		return nil
+	}
 	moves := b.ownOf(p)
 	if moves != ownSent {
 		b.messages(p.Sends, kindSend, false)
@@ -56,7 +62,6 @@ func (b *builder) build(p *wire.Phase) error {
 		}
 	}
 	b.messages(p.Recvs, kindRecv, false)
-	b.counted(p.Counted)
 	first := b.items
 	b.messages(p.Recvs, kindRecv, true)
 	var err error
@@ -131,34 +136,25 @@ func (b *builder) messages(parts []wire.Part, kind uint16, folded bool) {
 	}
 }
 
-// counted adds a message to and from each peer, whose sizes the kernel reads.
-func (b *builder) counted(c *wire.Counted) {
-	b.counts, b.displs, b.elements = [2]uint64{}, [2]uint64{}, [2]uint64{}
-	if c == nil {
-		return
-	}
+// counted adds messages whose sizes the kernel reads.
+func (b *builder) counted(c *wire.Counted, sends, recvs []wire.Part) {
 	b.counts = [2]uint64{uint64(c.SendCounts), uint64(c.RecvCounts)}
 	b.displs = [2]uint64{uint64(c.SendDispls), uint64(c.RecvDispls)}
 	b.elements = [2]uint64{uint64(c.SendElements), uint64(c.RecvElements)}
-	for kind, at := range []uint64{uint64(c.Send), uint64(c.Recv)} {
-		for _, q := range c.Peers {
+	for k, parts := range [2][]wire.Part{sends, recvs} {
+		at, kind := uint64([2]device.Ptr{c.Send, c.Recv}[k]), uint16(kindSendCounted+k)
+		for _, m := range parts {
 			b.task[b.tasks] = task{uint16(b.items), 1}
-			b.item[b.items] = item{at: at, bytes: uint64(c.Size), peer: uint32(q), kind: uint16(kindSendCounted + kind)}
+			b.item[b.items] = item{at: at, bytes: uint64(c.Size), peer: uint32(m.Peer), kind: kind}
 			b.tasks++
 			b.items++
 		}
 	}
-	b.chunks, b.bytes = b.lanes, max(b.bytes, b.lanes*b.slotBytes)
+	b.width, b.bytes = uint32(b.lanes), b.lanes*b.slotBytes
 }
 
 // itemsOf is the number of items of a phase.
-func itemsOf(p *wire.Phase) int {
-	n := len(p.Recvs) + len(p.Reduces) + len(p.Sends)
-	if p.Counted != nil {
-		n += 2 * len(p.Counted.Peers)
-	}
-	return n
-}
+func itemsOf(p *wire.Phase) int { return len(p.Recvs) + len(p.Reduces) + len(p.Sends) }
 
 func (b *builder) measure(bytes int64) {
 	_, n := b.geometry.chunks(bytes)

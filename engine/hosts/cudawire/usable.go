@@ -16,9 +16,6 @@ func (w *Wire) usable(p *wire.Phase) error {
 			err = cmp.Or(err, w.check(parts[i].Peer))
 		}
 	}
-	if p.Counted != nil {
-		err = cmp.Or(err, w.checkAll(p.Counted.Peers))
-	}
 	for i := range p.Reduces {
 		r := &p.Reduces[i]
 		for _, q := range r.Peers {

@@ -2,7 +2,6 @@ package cudawire
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"sync/atomic"
@@ -162,82 +161,6 @@ func TestReceivesBeforeReductions(t *testing.T) {
 		hostreduce.Fill(want, datatype.Int32, 1, 1-r)
 		if !bytes.Equal(w.read(t, out[r][0], 4*count), want) || !bytes.Equal(w.read(t, out[r][1], 4*count), sum) {
 			t.Fatalf("rank %d has wrong data", r)
-		}
-	}
-}
-
-// Messages whose sizes are in device memory when the phase runs.
-func TestCounted(t *testing.T) {
-	const n, room = 3, 3000
-	all := ranks(t, n, newMemNet(9), small)
-	count := func(from, to int) int64 { return int64((from*7+to*5)%11) * 60 }
-	var out [n]device.Ptr
-	for r, w := range all {
-		in := w.memory(t, 4*n*room)
-		out[r] = w.memory(t, 4*n*room)
-		c := &wire.Counted{Send: in, Recv: out[r], Size: 4, SendElements: n * room, RecvElements: n * room}
-		for i, list := range []*device.Ptr{&c.SendCounts, &c.SendDispls, &c.RecvCounts, &c.RecvDispls} {
-			var b []byte
-			for q := range int64(n) {
-				v := []int64{count(r, int(q)), q * room, count(int(q), r), q * room}[i]
-				b = binary.LittleEndian.AppendUint64(b, uint64(v))
-			}
-			*list = w.memory(t, 8*n)
-			w.fill(t, *list, b)
-		}
-		for q := range n {
-			b := make([]byte, 4*room)
-			hostreduce.Fill(b, datatype.Int32, uint64(q), r)
-			w.fill(t, in.Add(int64(4*q*room)), b)
-			if q != r {
-				c.Peers = append(c.Peers, q)
-			}
-		}
-		must(t, w.Run(w.stream, someOp, &wire.Phase{Counted: c}))
-	}
-	for r, w := range all {
-		w.wait(t)
-		for q := range n {
-			want := make([]byte, 4*count(q, r))
-			hostreduce.Fill(want, datatype.Int32, uint64(r), q)
-			if got := w.read(t, out[r].Add(int64(4*q*room)), int64(len(want))); q != r && !bytes.Equal(got, want) {
-				t.Fatalf("rank %d has wrong data of rank %d", r, q)
-			}
-		}
-	}
-}
-
-// A phase of more messages than one launch has runs in several.
-func TestManyMessages(t *testing.T) {
-	const n, messages = 3, 200
-	all := ranks(t, n, newMemNet(10), nil)
-	var out [n]device.Ptr
-	for r, w := range all {
-		in := w.memory(t, n*messages)
-		out[r] = w.memory(t, n*messages)
-		b := make([]byte, n*messages)
-		for i := range b {
-			b[i] = byte(i*3 + r)
-		}
-		w.fill(t, in, b)
-		p := &wire.Phase{}
-		for q := range n {
-			for i := 0; q != r && i < messages; i++ {
-				p.Sends = append(p.Sends, wire.Part{Peer: q, Ptr: in.Add(int64(q*messages + i)), Bytes: 1})
-				p.Recvs = append(p.Recvs, wire.Part{Peer: q, Ptr: out[r].Add(int64(q*messages + i)), Bytes: 1})
-			}
-		}
-		must(t, w.Run(w.stream, someOp, p))
-	}
-	for r, w := range all {
-		w.wait(t)
-		got := w.read(t, out[r], n*messages)
-		for q := range n {
-			for i := 0; q != r && i < messages; i++ {
-				if got[q*messages+i] != byte((r*messages+i)*3+q) {
-					t.Fatalf("rank %d: message %d of rank %d is wrong", r, i, q)
-				}
-			}
 		}
 	}
 }

@@ -58,7 +58,8 @@ type Phase struct {
 	Sends   []Part
 	Recvs   []Part
 	Reduces []Reduction
-	// Counted, if it is not nil, are further messages, after Sends and Recvs. Only GPUs have it.
+	// Counted, if it is not nil, has the sizes and places of Sends and Recvs, which name peers only, each once. Then there
+	// are no reductions. Only GPUs have it.
 	Counted *Counted
 	// Fill, if it is not nil, is called on the stream when the phase begins. It reads memory that earlier work on the
 	// stream writes, and may change Sends and Recvs. Only the host device has it.
@@ -67,14 +68,12 @@ type Phase struct {
 
 // IsEmpty reports whether the phase moves nothing.
 func (p *Phase) IsEmpty() bool {
-	return len(p.Sends)+len(p.Recvs)+len(p.Reduces) == 0 && p.Counted == nil
+	return len(p.Sends)+len(p.Recvs)+len(p.Reduces) == 0
 }
 
-// Counted is a message to and from each of Peers, whose sizes and displacements are in device memory when the phase
-// runs: arrays by rank, in elements of Size bytes. SendElements and RecvElements are the lengths of Send and Recv; 0 is
-// unknown.
+// Counted says where the sizes and displacements of messages are when the phase runs: in arrays by rank in device
+// memory, in elements of Size bytes. SendElements and RecvElements are the lengths of Send and Recv; 0 is unknown.
 type Counted struct {
-	Peers                                          []int
 	Send, Recv                                     device.Ptr
 	SendCounts, SendDispls, RecvCounts, RecvDispls device.Ptr
 	SendElements, RecvElements, Size               int64
