@@ -83,20 +83,8 @@ struct Head {
 static_assert(sizeof(Head) == 280, "Head is filled by the host");
 
 GOCCL_DEVICE uint32_t minOf(uint32_t x, uint32_t y) { return x < y ? x : y; }
-GOCCL_DEVICE uint32_t lowest(uint32_t bits) {
-#if GOCCL_CUDA
-  return static_cast<uint32_t>(__ffs(static_cast<int>(bits))) - 1;
-#else
-  return static_cast<uint32_t>(__builtin_ctz(bits));
-#endif
-}
-GOCCL_DEVICE uint32_t bits(uint32_t v) {
-#if GOCCL_CUDA
-  return static_cast<uint32_t>(__popc(v));
-#else
-  return static_cast<uint32_t>(__builtin_popcount(v));
-#endif
-}
+GOCCL_DEVICE uint32_t lowest(uint32_t bits) { return static_cast<uint32_t>(__ffs(static_cast<int>(bits))) - 1; }
+GOCCL_DEVICE uint32_t bits(uint32_t v) { return static_cast<uint32_t>(__popc(v)); }
 
 GOCCL_DEVICE uint32_t* endedWord(const Head& a, uint32_t at, uint32_t by) {
   return reinterpret_cast<uint32_t*>(a.arena[at] + a.ended + by * 64);

@@ -24,7 +24,7 @@ var (
 var Group = artifact.Group{
 	Name:     "moe",
 	Compiler: "V12.8.93 CL-35583870",
-	Source:   "2bd8af2c4d6889f1dd4e40865ae5e4cae5fc9049c5e757e989a2cce0fcf8559a",
+	Source:   "13c5d5608a71a9ca5a40f8ce8f46d17941b440215e85c2165e0364d04c93b7dc",
 	Kernels: []string{
 		"ncclDevKernel_goccl_moe_combine_experts",
 		"ncclDevKernel_goccl_moe_combine_rows",

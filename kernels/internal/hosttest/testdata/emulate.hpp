@@ -179,6 +179,8 @@ inline uint32_t bitsOf(const std::vector<uint32_t>& v) {
   for (size_t i = 0; i < v.size(); ++i) r |= (v[i] != 0 ? 1u : 0u) << i;
   return r;
 }
+inline int __ffs(int v) { return __builtin_ffs(v); }
+inline int __popc(uint32_t v) { return __builtin_popcount(v); }
 inline uint32_t __ballot_sync(uint32_t, int p) {
   return currentWarp->vote(p != 0, bitsOf);
 }
