@@ -54,6 +54,7 @@ type mapping struct {
 	owner  int
 	mask   uint64 // devices with access
 	serial uint64
+	freed  bool // or about to be: nothing is done with it any more
 }
 
 // acquire returns the gpu of an ordinal and takes a reference.
@@ -125,7 +126,7 @@ func (g *gpu) meetPeers() error {
 // reach gives g access to a mapping of this process, if the hardware supports it. The caller holds process.mu.
 func (g *gpu) reach(m *mapping) error {
 	bit := uint64(1) << g.ordinal
-	if m.mask&bit != 0 {
+	if m.freed || m.mask&bit != 0 {
 		return nil
 	}
 	ok, err := driver.CanAccessPeer(g.ordinal, m.owner)

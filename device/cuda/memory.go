@@ -69,8 +69,9 @@ func (d *Device) Alloc(size int64) (device.Allocation, error) {
 		// The driver may refuse the RDMA capability if the peer-memory kernel module is missing.
 		v, err = g.ctx.VMMAlloc(g.ordinal, size, mask, g.setup, false)
 	}
+	m := &mapping{vmm: v, owner: g.ordinal, mask: mask, serial: process.serial.Add(1)}
 	if err == nil {
-		process.mappings[v.Ptr] = &mapping{vmm: v, owner: g.ordinal, mask: mask, serial: process.serial.Add(1)}
+		process.mappings[v.Ptr] = m
 	}
 	process.mu.Unlock()
 	if err != nil {
@@ -79,9 +80,15 @@ func (d *Device) Alloc(size int64) (device.Allocation, error) {
 	a := &Allocation{d: d, ptr: device.Ptr(v.Ptr), size: v.Size}
 	a.free = func() error {
 		process.mu.Lock()
-		delete(process.mappings, v.Ptr)
+		m.freed = true
 		process.mu.Unlock()
-		return failAt(g.ordinal, "free", v.Ptr, g.ctx.VMMFree(v))
+		err := g.ctx.VMMFree(v) // may wait for the GPU
+		process.mu.Lock()
+		if process.mappings[v.Ptr] == m { // else the address is in use again
+			delete(process.mappings, v.Ptr)
+		}
+		process.mu.Unlock()
+		return failAt(g.ordinal, "free", v.Ptr, err)
 	}
 	return a.keep()
 }

@@ -31,8 +31,14 @@ type identity struct {
 	own    bool // Alloc made it
 }
 
-// identify fails with ErrNotShareable if p is not GPU memory of this process.
+// identify fails with ErrNotShareable if p is not GPU memory of this process, or is being freed.
 func (d *Device) identify(op string, p device.Ptr) (identity, error) {
+	process.mu.Lock()
+	defer process.mu.Unlock()
+	return d.identifyLocked(op, p)
+}
+
+func (d *Device) identifyLocked(op string, p device.Ptr) (identity, error) {
 	var id identity
 	var err error
 	o, ctx := d.gpu.ordinal, d.gpu.ctx
@@ -49,10 +55,9 @@ func (d *Device) identify(op string, p device.Ptr) (identity, error) {
 	if id.base, id.size, err = ctx.AddressRange(driver.Ptr(p)); err != nil {
 		return id, failAt(o, op, p, err)
 	}
-	process.mu.Lock()
-	m := process.mappings[id.base]
-	process.mu.Unlock()
-	switch {
+	switch m := process.mappings[id.base]; {
+	case m != nil && m.freed:
+		return id, failKind(o, op, device.ErrNotShareable, "%#x is being freed", p)
 	case m != nil:
 		id.unique, id.own = unique(m.serial<<1|1), true
 	case id.info.BufferID != 0:
@@ -82,7 +87,9 @@ func (d *Device) Export(p device.Ptr) (device.Handle, error) {
 	if err := d.open(); err != nil {
 		return device.Handle{}, err
 	}
-	id, err := d.identify(op, p)
+	process.mu.Lock() // the driver crashes where memory is unmapped meanwhile
+	defer process.mu.Unlock()
+	id, err := d.identifyLocked(op, p)
 	if err != nil {
 		return device.Handle{}, err
 	}

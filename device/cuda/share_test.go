@@ -201,6 +201,37 @@ func TestKernelReachesPeer(t *testing.T) {
 	}
 }
 
+// Memory may be freed while another goroutine exports it.
+func TestExportOfFreedMemory(t *testing.T) {
+	d := open(t, 0)
+	for range 200 {
+		a, err := d.Alloc(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exported, ended := make(chan bool, 1), make(chan bool)
+		go func() {
+			defer close(ended)
+			for {
+				h, err := d.Export(a.Ptr())
+				select {
+				case exported <- true:
+				default:
+				}
+				if err != nil {
+					return
+				}
+				closeFD(h)
+			}
+		}()
+		<-exported
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		<-ended
+	}
+}
+
 func TestExportRefusals(t *testing.T) {
 	d := open(t, 0)
 	mem, err := syscall.Mmap(-1, 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)

@@ -301,7 +301,11 @@ CUresult cuMemGetHandleForAddressRange(void *out, CUdeviceptr p, size_t n, int t
 CUresult cuMemRetainAllocationHandle(CUmemHandle *h, void *p) {
 	LOCKED;
 	struct region *r = find((uintptr_t)p);
-	if (!r || r->type != VMM) return INVALID;
+	if (!r) {
+		fprintf(stderr, "cuMemRetainAllocationHandle of memory that is not mapped: the driver crashes there\n");
+		abort();
+	}
+	if (r->type != VMM) return INVALID;
 	r->h->refs++;
 	*h = (uintptr_t)r->h;
 	return OK;
