@@ -7,6 +7,7 @@ import (
 	"github.com/goccl/goccl/datatype"
 	"github.com/goccl/goccl/internal/setting"
 	"github.com/goccl/goccl/plan"
+	"github.com/goccl/goccl/plan/executor"
 	"github.com/goccl/goccl/plan/executor/planrun"
 	"github.com/goccl/goccl/plan/programs"
 )
@@ -72,6 +73,39 @@ func TestHostOperatorOfThePlan(t *testing.T) {
 		}
 		if err := xs[0].Takes(4800, datatype.Int32, other); err == nil {
 			t.Errorf("a plan that reduces by %v takes %v", op, other)
+		}
+	}
+}
+
+// TestHostOperatorOfTheResult: in a named collective, a sum that makes no output has no say; where outputs have several
+// operators, none may be an average.
+func TestHostOperatorOfTheResult(t *testing.T) {
+	p, err := programs.Build("allreduce_direct", programs.Options{Ranks: 2, ReduceOp: plan.Max})
+	if err != nil {
+		t.Fatal(err)
+	}
+	idle := plan.Op{Name: plan.ReduceLocal, ReduceOp: plan.Sum, Dst: []plan.Chunk{plan.Local(plan.Scratch, 0, 1)},
+		Src: []plan.Chunk{plan.Local(plan.Input, 0, 1), plan.Local(plan.Input, 1, 1)}}
+	p.GPUs[0].ScratchChunks = 1
+	p.GPUs[0].ThreadBlocks = append(p.GPUs[0].ThreadBlocks, plan.ThreadBlock{ID: len(p.GPUs[0].ThreadBlocks),
+		Ops: []plan.Op{idle}})
+	several, err := plan.Decode(p.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	several.Collective, several.Postcondition = "several", nil
+	for r := range several.GPUs {
+		several.Postcondition = append(several.Postcondition, plan.Postcond{Rank: r, Op: plan.Max,
+			Size: p.ChunkCount(r, plan.Output), Of: []plan.Contribution{{Rank: 0}, {Rank: 1}}})
+	}
+	j := newJob(t, 2, openHost)
+	max, both, trusted := j.load(t, p)[0], j.load(t, several)[0], j.load(t, p, executor.Trusted())[0]
+	for op, want := range map[datatype.Op][3]bool{datatype.Max: {true, false, false}, datatype.Sum: {false, true, false},
+		datatype.Avg: {}, datatype.PreMulSum: {}} {
+		for i, x := range []*executor.ExecutionPlan{max, both, trusted} {
+			if err := x.Takes(4800, datatype.Int32, op); (err == nil) != want[i] {
+				t.Errorf("plan %d, %v: %v", i, op, err)
+			}
 		}
 	}
 }

@@ -159,14 +159,17 @@ func (x *ExecutionPlan) prepare(o *options) error {
 	}
 	x.hash = sha256.Sum256(p.Encode())
 	x.evenOnly = p.MovesChunks()
+	x.reduction, x.counted = reductionOf(p), p.Counted()
 	if !o.trusted {
 		report, err := check(p, x.hash)
 		if err != nil {
 			return err
 		}
 		x.evenOnly, x.inRankOrder, x.once = report.EvenOnly, report.InRankOrder, report.Once
+		if x.reduction.named { // the operator of the output: other reductions do not count
+			x.reduction.operator, x.reduction.mixed = report.Operator, false
+		}
 	}
-	x.reduction, x.counted = reductionOf(p), p.Counted()
 	var err error
 	if x.program, err = compile(p, x.e.rank, x.e.hosts); err == nil && x.e.cfg.Device.ID().Kind == device.CUDA {
 		x.encoded, err = encode(x.program, p.Period())

@@ -194,38 +194,29 @@ type reduction struct {
 	some     bool          // some output is the result of a reduction
 	whole    bool          // all output is a reduction over all ranks, so it can be averaged
 	mixed    bool          // reductions specify different operators
+	named    bool          // all output has one operator
 	operator plan.ReduceOp // the operator of all reductions; CallerOp when the caller chooses it
 }
 
 func reductionOf(p *plan.Plan) (d reduction) {
 	switch p.Collective {
 	case plan.AllReduce, plan.ReduceScatter, plan.Reduce:
-		d.some, d.whole = true, true
+		d.some, d.whole, d.named = true, true, true
 	case plan.AllGather, plan.AllToAll, plan.Broadcast, plan.SendRecv:
 	default:
 		d.whole = true
 		for r := range p.GPUs {
 			for _, want := range p.Demands(r) {
 				d.some = d.some || len(want.Of) > 1
-				d.whole = d.whole && overAllRanks(want.Of, len(p.GPUs))
+				d.whole = d.whole && len(want.Of) == len(p.GPUs)
+				for i, term := range want.Of { // sorted by rank
+					d.whole = d.whole && term.Rank == i
+				}
 			}
 		}
 	}
 	d.operator, d.mixed = p.Operator()
 	return d
-}
-
-// overAllRanks reports whether terms, sorted by rank, are one chunk of each rank.
-func overAllRanks(terms []plan.Contribution, ranks int) bool {
-	if len(terms) != ranks {
-		return false
-	}
-	for r := range terms {
-		if terms[r].Rank != r {
-			return false
-		}
-	}
-	return true
 }
 
 // effective returns the operator of a launch. If the plan reduces nothing, any operator is accepted and ignored: NCCL's
@@ -251,13 +242,14 @@ func (d *reduction) takes(op datatype.Op) error {
 	if !d.some {
 		return nil
 	}
-	if op == datatype.Avg || op == datatype.PreMulSum {
+	scaled := op == datatype.Avg || op == datatype.PreMulSum
+	if scaled {
 		if !d.whole {
 			return fmt.Errorf("%w: %v: some output of the plan is not a reduction over all ranks", collective.ErrUnsupported, op)
 		}
 		op = datatype.Sum // input is scaled before, or output after
 	}
-	if d.mixed && op != datatype.Sum || !d.mixed && d.operator.Or(op) != op {
+	if d.mixed && (d.named || scaled || op != datatype.Sum) || !d.mixed && d.operator.Or(op) != op {
 		return invalid("the plan names its operator of reduction, which is not %v", op)
 	}
 	return nil

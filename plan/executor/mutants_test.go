@@ -20,7 +20,7 @@ func TestHostMutants(t *testing.T) {
 	executor.EachMutant(t, func(name string, q *plan.Plan, messages []uint64) {
 		t.Run(name, func(t *testing.T) {
 			j := newPatientJob(t, len(q.GPUs), openHost, 0) // judged by steps: a busy machine is no reason to fail
-			xs := j.load(t, q, executor.Trusted())
+			xs := j.load(t, q)
 			err := j.watched(xs, patience, func(ctx context.Context, r int) error {
 				for i, m := range messages {
 					if _, err := planrun.Rank(ctx, xs[r], r, j.devs[r], mutantCase(q, m, i)); err != nil {
@@ -73,7 +73,7 @@ func TestGPUMutants(t *testing.T) {
 				if over() {
 					return
 				}
-				xs := j.load(t, m.q, executor.Trusted())
+				xs := j.load(t, m.q)
 				for i, size := range m.messages {
 					if err := j.run(bounded(t), xs, mutantCase(m.q, size, i)); err != nil {
 						t.Fatalf("%s, %d bytes: %v\n%s", m.name, size, err, m.q.Encode())

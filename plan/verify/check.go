@@ -26,7 +26,7 @@ type Report struct {
 	// bytes of one chunk at the place of another, which may be shorter. An executor must reject other messages.
 	EvenOnly bool
 
-	// Operator is the operator that every reduction of the plan uses; CallerOp when the caller chooses it or the plan
+	// Operator is the operator of all output of a named collective; CallerOp when the caller chooses it or the plan
 	// reduces nothing.
 	Operator plan.ReduceOp
 
