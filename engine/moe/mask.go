@@ -122,8 +122,11 @@ func (b *Buffer) setMask(ctx context.Context, gone word, replicas []int32) error
 		}
 	}
 	live, err := b.cfg.Bootstrap.Sub(ctx, members, tags.SpaceOfExperts)
-	if err != nil {
-		return err
+	for first := err; err != nil; live, err = b.cfg.Bootstrap.Sub(ctx, members, tags.SpaceOfExperts) {
+		// A rank may have called before without this one, in vain. It has given up that Sub, and is in a later one.
+		if !errors.Is(err, bootstrap.ErrGaveUp) || !errors.Is(err, bootstrap.ErrTimeout) {
+			return first
+		}
 	}
 	bootstrap.NameAsAbove(live, true)
 	if err := b.agree(ctx, live, members, gone, replicas); err != nil {
