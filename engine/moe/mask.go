@@ -115,12 +115,7 @@ func (b *Buffer) setMask(ctx context.Context, gone word, replicas []int32) error
 	if err := b.unwatch(); err != nil {
 		return err
 	}
-	var members []int
-	for r := range b.size {
-		if !gone.has(r) {
-			members = append(members, r)
-		}
-	}
+	members := slices.DeleteFunc(bootstrap.Everyone(b.size), gone.has)
 	live, err := b.cfg.Bootstrap.Sub(ctx, members, tags.SpaceOfExperts)
 	for first := err; err != nil; live, err = b.cfg.Bootstrap.Sub(ctx, members, tags.SpaceOfExperts) {
 		// A rank may have called before without this one, in vain. It has given up that Sub, and is in a later one.
