@@ -1,26 +1,21 @@
 package primitive
 
-import (
-	"context"
-	"sync"
-)
+import "context"
 
 // Future is the result of a call that runs in the background. Futures complete in any order. Every future completes:
 // with its value, or with an error when its deadline passes, its peer dies or its Context is aborted.
 type Future[T any] struct {
 	done chan struct{}
-	once sync.Once
 	v    T
 	err  error
 }
 
 func newFuture[T any]() *Future[T] { return &Future[T]{done: make(chan struct{})} }
 
+// complete is called once.
 func (f *Future[T]) complete(v T, err error) {
-	f.once.Do(func() {
-		f.v, f.err = v, err
-		close(f.done)
-	})
+	f.v, f.err = v, err
+	close(f.done)
 }
 
 // Done returns a channel that is closed when the future is complete.
@@ -30,16 +25,14 @@ func (f *Future[T]) Done() <-chan struct{} { return f.done }
 func (f *Future[T]) Get(ctx context.Context) (T, error) {
 	select {
 	case <-f.done:
-		return f.v, f.err
-	default:
-	}
-	select {
-	case <-f.done:
-		return f.v, f.err
 	case <-ctx.Done():
-		var zero T
-		return zero, failure("future", NoRank, NoRank, asCause(ctx.Err()))
+		select {
+		case <-f.done:
+		default:
+			return *new(T), failure("future", NoRank, NoRank, asCause(ctx.Err()))
+		}
 	}
+	return f.v, f.err
 }
 
 func (f *Future[T]) wait(ctx context.Context) error {

@@ -196,19 +196,14 @@ func (s *ProxyService) Semaphore(ctx context.Context, id SemaphoreID) (*Semaphor
 	if e == nil {
 		return nil, invalid("semaphore", "the service has no semaphore %d", id)
 	}
-	return e.get(ctx)
-}
-
-func (e *proxySemaphore) get(ctx context.Context) (*Semaphore, error) {
 	if sema := e.sema.Load(); sema != nil {
 		return sema, nil
 	}
 	sema, err := e.future.Get(ctx)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		e.sema.Store(sema)
 	}
-	e.sema.Store(sema)
-	return sema, nil
+	return sema, err
 }
 
 // handle executes one trigger: data, then flag, then sync, each on the semaphore's connection, which keeps the order of

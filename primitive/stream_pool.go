@@ -1,7 +1,6 @@
 package primitive
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 
@@ -51,12 +50,8 @@ func (c *Context) stream(dev device.Device) (ipc.WordStream, ipc.Adder, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		w, ok := s.(ipc.WordStream)
-		if !ok {
-			return nil, nil, errors.Join(fmt.Errorf("%w: a %T cannot store words in order", ErrUnsupported, s), s.Close())
-		}
-		p.streams = append(p.streams, w)
-		return w, p.adder, nil
+		p.streams = append(p.streams, s.(ipc.WordStream))
+		return s.(ipc.WordStream), p.adder, nil
 	}
 	p.next = (p.next + 1) % maxStreams
 	return p.streams[p.next], p.adder, nil
@@ -72,13 +67,9 @@ type signalKernel struct {
 
 // Add launches one thread that adds delta to the word at addr with release semantics at system scope.
 func (k *signalKernel) Add(s device.Stream, addr device.Ptr, delta uint64) error {
-	st, ok := s.(*cuda.Stream)
-	if !ok {
-		return fmt.Errorf("%w: a %T runs no CUDA kernels", ErrUnsupported, s)
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return st.Launch(k.fn, cuda.Launch1D(1, 1, 0), k.args.Reset().Ptr(addr).Uint64(delta))
+	return s.(*cuda.Stream).Launch(k.fn, cuda.Launch1D(1, 1, 0), k.args.Reset().Ptr(addr).Uint64(delta))
 }
 
 // checkPeerAccess rejects GPUs without peer access. It takes another process's device ordinals for this process's: both

@@ -88,12 +88,8 @@ func launch(d *Device, name string, blocks int, k func(*Block) error) error {
 		}()
 		err = guardKernel(k, &b)
 	}
-	wg.Add(blocks - 1)
 	for i := 1; i < blocks; i++ {
-		go func() {
-			defer wg.Done()
-			body(i)
-		}()
+		wg.Go(func() { body(i) })
 	}
 	body(0)
 	wg.Wait()

@@ -76,8 +76,8 @@ func (q *queue) submit(o op) error {
 		q.mu.Unlock()
 		return fmt.Errorf("host: %s: the stream has failed: %w", o.name, err)
 	}
-	if q.head > 0 && q.head == len(q.ops) {
-		q.ops, q.head = q.ops[:0], 0
+	if q.head > len(q.ops)/2 { // as much is free as remains, so a move costs no more than the operations before it
+		q.ops, q.head = slices.Delete(q.ops, 0, q.head), 0
 	}
 	q.ops = append(q.ops, o)
 	q.enqueued++

@@ -100,10 +100,10 @@ type engine interface {
 	count(a *CountArgs) error
 	// idle waits until this rank's work has ended, well or not.
 	idle(ctx context.Context) error
-	// latest is the highest number of an operation. Like restart it is called while no work runs.
-	latest() (uint32, error)
-	// restart makes all operations go on behind number n, with a mask. No peer writes to this rank's arena.
-	restart(n uint32, w word, replicas []int32) error
+	// latest are the numbers so far. Like restart it is called while no work runs.
+	latest() (numbers, error)
+	// restart makes all operations go on behind numbers n, with a mask. No peer writes to this rank's arena.
+	restart(n numbers, w word, replicas []int32) error
 	// err is a failure that the device has reported, or nil.
 	err() error
 	// leave ends all waits of this rank and tells the peers why. Only the first cause counts.

@@ -28,23 +28,24 @@ func (e *cudaEngine) replicas() uint64 { return uint64(e.launcher.State.Ptr()) +
 // idle waits for all work of the communicator.
 func (e *cudaEngine) idle(ctx context.Context) error { return e.launcher.Order.Wait(ctx) }
 
-func (e *cudaEngine) latest() (n uint32, err error) {
+func (e *cudaEngine) latest() (n numbers, err error) {
 	var states [kinds + 1]kindState
 	err = e.dev.CopyOut(launcher.Raw(&states), device.Ptr(e.state(0)))
-	for _, s := range states {
-		n = max(n, s.number)
+	for k, s := range states {
+		n[k] = s.number
 	}
 	return n, err
 }
 
-func (e *cudaEngine) restart(n uint32, w word, replicas []int32) error {
+func (e *cudaEngine) restart(n numbers, w word, replicas []int32) error {
 	var states [kinds + 1]kindState
 	for k := range states {
-		states[k] = kindState{number: n, mask: w, replicas: uint32(len(replicas))}
+		states[k] = kindState{number: n[k], mask: w, replicas: uint32(len(replicas))}
 	}
-	ended := make([]uint32, kinds*MaxRanks*64/4) // of which the first of each line counts
+	const line = MaxRanks * 64 / 4
+	ended := make([]uint32, kinds*line) // of which the first two of each 64 bytes count
 	for i := range ended {
-		ended[i] = n
+		ended[i] = n[i/line]
 	}
 	e.launcher.Abort.Clear()
 	return errors.Join(e.dev.CopyIn(device.Ptr(e.state(0)), launcher.Raw(&states)),

@@ -27,11 +27,10 @@ type hostEngine struct {
 	policy *wait.Policy
 	order  host.Order
 
-	running sync.Mutex    // held while an operation runs; guards the fields below
-	notes   uint32        // operations that have exchanged notes
-	moved   [kinds]uint32 // operations of a kind
-	owed    bool          // the latest dispatch, of the layout ZeroCopy, has not told its end: callers use its rows
-	sums    []float32     // of one row
+	running sync.Mutex // held while an operation runs; guards the fields below
+	numbers numbers
+	owed    bool      // the latest dispatch, of the layout ZeroCopy, has not told its end: callers use its rows
+	sums    []float32 // of one row
 	mask    word
 	experts []int32 // replicas of the mask
 }
@@ -108,8 +107,7 @@ func (t *task) begin(kind int, h *Handle) (uint32, error) {
 	if at[word](h.Memory, offMask, 1)[0] != t.mask {
 		return 0, t.error(-1, errOtherMask)
 	}
-	t.moved[kind]++
-	n := t.moved[kind]
+	n := t.next(kind)
 	if kind == kindDispatch && t.owed {
 		t.tell(t.b.arena.ended(kind, t.b.rank), n-1)
 		t.owed = false
@@ -131,9 +129,16 @@ func (t *task) awaitPeers(first int64, n uint32, what string) error {
 // tell publishes a word of this rank to all ranks.
 func (t *task) tell(at int64, n uint32) {
 	for p := range t.peers() {
-		t.word(p, at).Store(n)
+		t.word(p, at).Store(settled(n))
 		t.door(p).Wake()
 	}
+}
+
+// next is the number of an operation that starts.
+func (e *hostEngine) next(kind int) uint32 {
+	n := e.numbers[kind] + 1
+	e.numbers[kind] = settled(n)
+	return n
 }
 
 // end publishes to all ranks that this one has ended an operation.
@@ -185,17 +190,15 @@ func (e *hostEngine) idle(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-func (e *hostEngine) latest() (uint32, error) {
-	return max(e.notes, e.moved[kindDispatch], e.moved[kindCombine]), nil
-}
+func (e *hostEngine) latest() (numbers, error) { return e.numbers, nil }
 
-func (e *hostEngine) restart(n uint32, w word, replicas []int32) error {
+func (e *hostEngine) restart(n numbers, w word, replicas []int32) error {
 	e.running.Lock()
 	defer e.running.Unlock()
-	e.notes, e.moved, e.owed, e.mask, e.experts = n, [kinds]uint32{n, n}, false, w, replicas
+	e.numbers, e.owed, e.mask, e.experts = n, false, w, replicas
 	for p := range e.b.size {
 		for kind := range kinds {
-			e.word(e.b.rank, e.b.arena.ended(kind, p)).Store(n)
+			e.word(e.b.rank, e.b.arena.ended(kind, p)).Store(n[kind])
 		}
 	}
 	e.word(e.b.rank, offLeft).Store(0)

@@ -43,8 +43,7 @@ func (e *hostEngine) notify(seq uint64, args *NotifyArgs) error {
 //  3. learn  from each rank's note: the place of each row
 func (t *task) notify(a *NotifyArgs) error {
 	b, h := t.b, handle{a.Shape, t.b.size, t.b.places(&a.Shape)}
-	t.notes++
-	n := t.notes
+	n := t.next(kindNotify)
 	entry := t.entryOf(a)
 	routes := at[route](a.Memory, h.routes(), a.Tokens)
 	var counts [MaxRanks]uint32

@@ -1,6 +1,7 @@
 package moe
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/goccl/goccl/device"
@@ -13,6 +14,17 @@ const (
 	kinds
 	kindNotify = kinds
 )
+
+// numbers are the numbers of the latest operation of each kind.
+type numbers [kinds + 1]uint32
+
+// settled is what counts and words say when operation n is over: as kernels/moe/memory.cuh, so none has number 0.
+func settled(n uint32) uint32 {
+	if n == math.MaxUint32 {
+		return 1
+	}
+	return n
+}
 
 // arena is the layout of a rank's arena, which peers write:
 //

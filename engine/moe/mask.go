@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/goccl/goccl/collective"
+	"github.com/goccl/goccl/device/launcher"
 	"github.com/goccl/goccl/internal/fault"
 	"github.com/goccl/goccl/internal/tags"
 	"github.com/goccl/goccl/job/bootstrap"
@@ -68,8 +69,8 @@ func (m *Mask) check(rank, ranks int) (gone word, err error) {
 // Mask; they go on with the same operation, whatever they did before. It ends an abort.
 //
 //  1. Wait until this rank's work has ended: by itself, or by an abort.
-//  2. Meet the other ranks, compare the masks, and agree on a number above all that have been used, so that nothing
-//     that is left in the arenas is taken for new.
+//  2. Meet the other ranks, compare the masks, and agree for each kind of operation on a number behind all that have
+//     been used, so that nothing that is left in the arenas is taken for new.
 //  3. Set numbers and mask, in memory that the operations read: graphs remain valid.
 //  4. Wait until all ranks have done so, then watch them. From here on the death of one of them aborts the Buffer.
 //
@@ -114,15 +115,13 @@ func (b *Buffer) setMask(ctx context.Context, gone word, replicas []int32) error
 	if err := b.unwatch(); err != nil {
 		return err
 	}
-	var members []int
-	for r := range b.size {
-		if !gone.has(r) {
-			members = append(members, r)
-		}
-	}
+	members := slices.DeleteFunc(bootstrap.Everyone(b.size), gone.has)
 	live, err := b.cfg.Bootstrap.Sub(ctx, members, tags.SpaceOfExperts)
-	if err != nil {
-		return err
+	for first := err; err != nil; live, err = b.cfg.Bootstrap.Sub(ctx, members, tags.SpaceOfExperts) {
+		// A rank may have called before without this one, in vain. It has given up that Sub, and is in a later one.
+		if !errors.Is(err, bootstrap.ErrGaveUp) || !errors.Is(err, bootstrap.ErrTimeout) {
+			return first
+		}
 	}
 	bootstrap.NameAsAbove(live, true)
 	if err := b.agree(ctx, live, members, gone, replicas); err != nil {
@@ -155,7 +154,7 @@ func (b *Buffer) agree(ctx context.Context, live bootstrap.Bootstrap, members []
 	}
 	sum := fnv.New64a()
 	_ = binary.Write(sum, binary.LittleEndian, replicas)
-	mine := binary.LittleEndian.AppendUint32(sum.Sum(nil), latest)
+	mine := append(sum.Sum(nil), launcher.Raw(&latest)...)
 	all, err := live.AllGather(ctx, binary.LittleEndian.AppendUint32(mine, b.masks))
 	if err != nil {
 		return err
@@ -165,11 +164,18 @@ func (b *Buffer) agree(ctx context.Context, live bootstrap.Bootstrap, members []
 			return b.error("moe_mask", 0, members[r], fmt.Errorf("%w: rank %d has other replicas", collective.ErrMismatch,
 				members[r]))
 		}
-		latest = max(latest, binary.LittleEndian.Uint32(x[8:]))
-		b.masks = max(b.masks, binary.LittleEndian.Uint32(x[12:]))
+		for k := range latest { // which wrap at different times
+			if n := binary.LittleEndian.Uint32(x[8+4*k:]); int32(n-latest[k]) > 0 {
+				latest[k] = n
+			}
+		}
+		b.masks = max(b.masks, binary.LittleEndian.Uint32(x[len(mine):]))
 	}
 	b.masks++
-	if err := b.engine.restart(latest+1, gone|word(b.masks)<<MaxRanks, replicas); err != nil {
+	for k := range latest {
+		latest[k] = settled(latest[k] + 1)
+	}
+	if err := b.engine.restart(latest, gone|word(b.masks)<<MaxRanks, replicas); err != nil {
 		return err
 	}
 	return live.Barrier(ctx)

@@ -3,8 +3,8 @@ package bootstrap
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"sync"
@@ -151,7 +151,7 @@ func GatherJSON[T any](ctx context.Context, all func(context.Context, []byte) ([
 
 // Serve calls handle with the messages of every other rank of b that carry the tag. Each rank has a goroutine of tasks,
 // and ended, if not nil, is called when it is over: with the error of handle, or of Recv when the bootstrap is closed,
-// the rank is gone, or ctx ends. A rank may be silent for any time.
+// the rank is gone or gives up, or ctx ends. A rank may be silent for any time.
 func Serve(ctx context.Context, tasks *sync.WaitGroup, b Bootstrap, tag int,
 	handle func(peer int, message []byte) error, ended func(peer int, err error)) {
 	for p := range b.WorldSize() {
@@ -159,13 +159,13 @@ func Serve(ctx context.Context, tasks *sync.WaitGroup, b Bootstrap, tag int,
 			continue
 		}
 		tasks.Go(func() {
+			ctx, stop := context.WithTimeout(ctx, math.MaxInt64) // a deadline in place of the step timeout
+			defer stop()
 			var err error
 			for err == nil {
 				var message []byte
 				if message, err = b.Recv(ctx, p, tag); err == nil {
 					err = handle(p, message)
-				} else if errors.Is(err, ErrTimeout) && ctx.Err() == nil {
-					err = nil
 				}
 			}
 			if ended != nil {

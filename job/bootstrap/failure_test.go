@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -130,8 +131,7 @@ func TestDeathEndsWaits(t *testing.T) {
 	})
 }
 
-// A connection could not be made again before its deadline: the peer is dead, and Serve, which goes on after timeouts,
-// ends.
+// A connection could not be made again before its deadline: the peer is dead, and Serve ends.
 func TestDeathAfterDeadline(t *testing.T) {
 	b := farGroup(t, 2)[0]
 	late, stop := context.WithDeadline(context.Background(), time.Now())
@@ -146,6 +146,41 @@ func TestDeathAfterDeadline(t *testing.T) {
 	if err := <-ended; !errors.Is(err, ErrPeerDead) || errors.Is(err, ErrTimeout) {
 		t.Errorf("Serve ended with %v, want ErrPeerDead and no timeout", err)
 	}
+}
+
+// receives counts the calls of Recv, and refuses the tenth.
+type receives struct {
+	Bootstrap
+	calls int
+}
+
+func (r *receives) Recv(ctx context.Context, peer, tag int) ([]byte, error) {
+	if r.calls++; r.calls == 10 {
+		return nil, ErrClosed
+	}
+	return r.Bootstrap.Recv(ctx, peer, tag)
+}
+
+// Serve waits for a silent rank without a pause that the step timeout sets, and ends when the rank gives up, also for a
+// timeout.
+func TestServeSilentRank(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bs := NewLocal(2, quiet(), WithTimeout(time.Second)).Ranks
+		defer closeAll(bs)
+		ctx, end := context.WithCancel(t.Context())
+		b, ended := &receives{Bootstrap: bs[0]}, error(nil)
+		var tasks sync.WaitGroup
+		Serve(ctx, &tasks, b, 5, nil, func(_ int, err error) { ended = err })
+		time.Sleep(time.Hour)
+		if synctest.Wait(); b.calls != 1 {
+			t.Errorf("%d receives in an hour of silence, want 1", b.calls)
+		}
+		time.AfterFunc(time.Hour, end)
+		GiveUp(bs[1], -1, fmt.Errorf("%w: too late", ErrTimeout))
+		if tasks.Wait(); !errors.Is(ended, ErrGaveUp) {
+			t.Errorf("Serve ended with %v, want ErrGaveUp", ended)
+		}
+	})
 }
 
 func TestCloseIsNoFailure(t *testing.T) {

@@ -208,6 +208,13 @@ func TestMaskArguments(t *testing.T) {
 func TestMaskMismatch(t *testing.T) {
 	ranks := onHost(t, 2, 20*time.Second)
 	none := make([]bool, 2)
+	late, stop := context.WithTimeout(t.Context(), time.Millisecond)
+	defer stop()
+	for range 2 {
+		if err := ranks[0].M.SetMask(late, moe.Mask{}); !errors.Is(err, goccl.ErrTimeout) {
+			t.Errorf("one rank alone: %v", err)
+		}
+	}
 	_ = commtest.Each(2, func(r int) error {
 		err := ranks[r].M.SetMask(t.Context(), moe.Mask{Gone: none, Replicas: slices.Repeat([]int32{int32(r)}, 2)})
 		if !errors.Is(err, goccl.ErrMismatch) && !errors.Is(err, goccl.ErrAborted) {

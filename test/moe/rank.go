@@ -347,7 +347,12 @@ func (r *Rank) combine(c *Case, d *moe.DispatchArgs, index device.Ptr) error {
 		for _, from := range c.got(me) {
 			w = append(w, c.weights(me, from.s, from.t)...)
 		}
-		a.Weights, a.OutWeights = r.memory(d.RecvRows*k*4, put(w)), r.memory(n*k*4, nil)
+		if d.RecvRows > 0 { // an empty tensor has no address
+			a.Weights = r.memory(d.RecvRows*k*4, put(w))
+		}
+		if n > 0 {
+			a.OutWeights = r.memory(n*k*4, nil)
+		}
 	}
 	bias := make([]uint16, n*s.Hidden)
 	for i := range bias {
