@@ -159,9 +159,9 @@ func (b *Buffer) fits(r row, tokens int) error {
 // returned is the format of rows of a combine.
 func (a *CombineArgs) returned() row { return row{data: 2 * a.Hidden, lists: eights(4 * a.lists())} }
 
-// lists is TopK if weights come back, else 0. All ranks must ask for the same.
+// lists is TopK if weights come back, else 0. All ranks must ask for the same; one that has no rows has no Weights.
 func (a *CombineArgs) lists() int {
-	if a.Weights != 0 && a.Layout == Rows {
+	if (a.Weights != 0 || a.OutWeights != 0) && a.Layout == Rows {
 		return a.TopK
 	}
 	return 0
