@@ -1,6 +1,7 @@
 """What the calls of goccl.moe take and refuse, and that torch's tensors give what numpy's arrays give."""
 
 import functools
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -18,10 +19,24 @@ def _buffer():
     return Buffer(nccl.Communicator.init_all(1)[0], num_rdma_bytes=8 << 20, low_latency_mode=True)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rank_that_gets_no_rows_combines_with_weights(kind):
+    def rank(comm):
+        c = Calls(kind, Buffer(comm, num_rdma_bytes=8 << 20))
+        c.index = c.of(np.tile(np.int64([0, 1, -1, -1]), (TOKENS, 1)))  # all to rank 0
+        rows, _, weights, _, handle, _ = c.dispatch()
+        assert len(rows) == (0 if comm.rank else 2 * TOKENS)
+        y, sums, _ = c.buffer.combine(rows, handle, topk_weights=weights)
+        return bool((y == c.x).all() and (sums[:, :2] == c.weights[:, :2]).all() and (sums[:, 2:] == 0).all())
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(rank, nccl.Communicator.init_all(2))) == [True, True]
+
+
 class Calls:
     """Every call with its tensors by name, which a test may replace."""
 
-    def __init__(self, kind):
+    def __init__(self, kind, buffer=None):
         self.torch = pytest.importorskip("torch") if kind == "torch" else None
         r = np.random.default_rng(5)
         x = r.standard_normal((TOKENS, HIDDEN), np.float32)
@@ -31,7 +46,7 @@ class Calls:
         self.eight = self.of(r.integers(0, 120, (TOKENS, HIDDEN), np.uint8), "float8_e4m3fn")
         self.scales = self.of(r.random((TOKENS, HIDDEN // 128), np.float32))
         self.index, self.weights = self.of(index), self.of(r.random((TOKENS, TOP), np.float32))
-        self.buffer = _buffer()
+        self.buffer = buffer or _buffer()
 
     def of(self, a, name=None):
         if self.torch is None:

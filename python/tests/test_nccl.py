@@ -68,6 +68,8 @@ def _collectives(rank, n, uid):
     c.allreduce(a, a, op)
     np.testing.assert_array_equal(a, n / 2)
     op.close()
+    with pytest.raises(goccl.InvalidUsage, match="closed"):
+        c.allreduce(a, a, op)
     c.barrier()
     assert c.register_window(a) is None
     w = c.register_window(a, 1)

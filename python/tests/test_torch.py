@@ -269,6 +269,71 @@ def test_wait_ends_by_its_timeout_and_the_work_goes_on():
     jobs.run(2, _late)
 
 
+def _beside(rank, n, uid):
+    _init(rank, n, uid)
+    store = dist.distributed_c10d._get_default_store()
+    x, y = torch.ones(3), torch.ones(3)
+    if rank == 0:
+        first, second = (dist.all_reduce(t, async_op=True) for t in (x, y))
+        assert first.wait(timedelta(seconds=60)) and first.is_completed() and not second.is_completed()
+        store.set("first", "1")
+        second.wait()
+    else:
+        dist.all_reduce(x)
+        store.get("first")
+        dist.all_reduce(y)
+    assert (x == n).all() and (y == n).all()
+    # What nobody waits for is there when later work is, and when the group is gone.
+    t = torch.ones(2, 3).t()
+    dist.all_reduce(t, async_op=True)
+    dist.barrier()
+    assert (t == n).all()
+    other = dist.new_group()
+    works = [dist.all_reduce(t, group=other, async_op=True) for t in (t, x)]
+    dist.destroy_process_group(other)
+    assert (t == n * n).all() and all(w.wait() and w.is_success() for w in works)
+    dist.destroy_process_group()
+
+
+def test_a_wait_for_one_work_does_not_wait_for_later_ones():
+    jobs.run(2, _beside)
+
+
+def _grad(rank, n, uid):
+    _init(rank, n, uid)
+    p = torch.nn.Parameter(torch.full((2, 3, 4, 4), float(rank)).to(memory_format=torch.channels_last))
+    dist.broadcast(p, 0)
+    assert (p == 0).all()
+    outs, o = [torch.empty(r + 1) for r in range(n)], torch.empty(rank + 1)
+    dist.all_gather(outs, torch.ones(rank + 1, requires_grad=True) * 2)
+    dist.reduce_scatter(o, [torch.ones(r + 1, requires_grad=True) * 2 for r in range(n)])
+    assert all((t == 2).all() for t in outs) and (o == 2 * n).all() and not any(t.requires_grad for t in [*outs, o])
+    dist.destroy_process_group()
+
+
+def test_autograd_does_not_see_what_is_staged():
+    jobs.run(2, _grad)
+
+
+def _scattered(rank, n, uid):
+    _init(rank, n, uid)
+    for dtype in (torch.bool, torch.int16, torch.uint16, torch.complex64):
+        for extra in (0, 1):  # of rank p, p times
+            size = 4 + extra * rank
+            for o in (torch.ones(size, dtype=dtype), torch.ones(2 * size, dtype=dtype)[::2]):
+                dist.reduce_scatter(o, [torch.arange(4 + extra * p).to(dtype) for p in range(n)])
+                assert torch.equal(o, (torch.arange(size) * n).to(dtype)), (dtype, o)
+                assert dtype != torch.bool or o.contiguous().view(torch.uint8).max() == 1
+    o = torch.empty(4) if rank else torch.empty(2, 2)  # one operation on all ranks
+    dist.reduce_scatter(o, [torch.ones(4)] * n)
+    assert (o == n).all()
+    dist.destroy_process_group()
+
+
+def test_reduce_scatter_of_every_type():
+    jobs.run(2, _scattered)
+
+
 def _death(rank, n, uid, victim):
     _init(rank, n, uid)
     t = torch.ones(1000)

@@ -2,6 +2,7 @@
 gives what the long way gives. And the order of streams and events on a GPU, whose runtime is imitated."""
 
 import ctypes
+import operator
 import struct
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -45,6 +46,7 @@ def group(monkeypatch):
 def _read(raw, comm):
     """The fields of a request: tensors by their names, the lists of an all-to-all-v by their entries."""
     fields = dict(zip(FIELDS, struct.unpack("@QIIIiQQQNQQQQQQQQQ", raw)))
+    fields["stream"] = bool(fields["stream"])
     for name in ("send", "recv"):
         fields[name] = comm.names.get(fields[name], "a copy") if fields[name] else None
     if fields["send_counts"]:
@@ -196,6 +198,15 @@ def test_lists_of_an_all_to_all_v_are_kept_by_an_open_group(group):
         fields = _read(raw, group.comm)
         assert [fields[n] for n in LISTS] == [(8, 0), (0, 8), (2, 6), (0, 2)]
         _group.current.requests.clear()
+
+
+def test_what_a_failed_call_takes_along_fails(group):
+    works = group.send([torch.ones(3)], 1), group.recv([torch.ones(3)], N + 1)
+    group.comm.recv = lambda *args, **kwargs: operator.index("none")
+    for w in works:
+        with pytest.raises(TypeError):
+            w.wait()
+    assert not works[0].is_success() and not group._queues[torch.device("cpu")]._pending
 
 
 def test_a_failure_is_told(group):

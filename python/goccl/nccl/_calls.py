@@ -35,6 +35,8 @@ class PreMulSum:
         self._comm, self.number, self._keep = comm, number, keep
 
     def __index__(self) -> int:
+        if not self.number:
+            raise errors.InvalidUsage("the operator is closed")
         return self.number
 
     def close(self) -> None:

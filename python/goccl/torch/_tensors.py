@@ -51,6 +51,20 @@ def reduction(op: Any) -> Any:
                                  "BAND, BOR, BXOR of integers")
 
 
+def reducible(op: Any, *tensors: torch.Tensor) -> tuple[Any, ...]:
+    """An operator, and contiguous tensors of one type, as communicators reduce them. Types of WIDER are copied."""
+    t = tensors[0]
+    if t.is_complex():
+        if op not in (ReduceOp.SUM, ReduceOp.AVG) and not isinstance(op, Scaled):
+            raise errors.InvalidArgument("complex tensors can be summed, averaged and scaled")
+        tensors = tuple(map(torch.view_as_real, tensors))
+    elif t.dtype in WIDER:
+        tensors = tuple(x.to(WIDER[t.dtype]) for x in tensors)
+        if t.dtype == torch.bool and op == ReduceOp.SUM:
+            op = ReduceOp.MAX
+    return op.like(tensors[0]) if isinstance(op, Scaled) else op, *tensors
+
+
 def one(tensors: list[torch.Tensor]) -> torch.Tensor:
     if len(tensors) != 1:
         raise errors.InvalidArgument(f"{len(tensors)} tensors: goccl has one device per rank, so pass one")

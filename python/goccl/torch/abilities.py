@@ -272,13 +272,14 @@ class Abilities(Named):
             if queue.cuda:
                 queue._side.synchronize()
             else:
-                queue.synchronize()
+                queue.settle()
 
     # Estimates.
 
     def _start_time_estimate(self) -> None:
         for queue in self._queues.values():
             queue.flush()
+            queue.settle()
         group_start()
 
     def _end_time_estimate(self) -> float:

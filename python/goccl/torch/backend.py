@@ -15,8 +15,8 @@ from .. import errors
 from .._types import ReduceOp
 from ..nccl import Communicator
 from ._named import BACKEND
-from ._tensors import (WIDER, Scaled, elements, entries, exchange, one, only, option, pairs, parts_of, reduction,
-                       spread, staged)
+from ._tensors import (WIDER, Scaled, elements, entries, exchange, one, only, option, pairs, parts_of, reducible,
+                       reduction, spread, staged)
 from .abilities import Abilities
 from .work import Work
 
@@ -121,18 +121,9 @@ class ProcessGroupGoccl(Abilities):
         if not isinstance(op, (ReduceOp, Scaled)):
             return self._bitwise(t, op, result, opts, write)
         x, finish = staged(t, write)
-        if t.is_complex():
-            if op not in (ReduceOp.SUM, ReduceOp.AVG) and not isinstance(op, Scaled):
-                raise errors.InvalidArgument("complex tensors can be summed, averaged and scaled")
-            x = torch.view_as_real(x)
-        wider = WIDER.get(t.dtype)
-        if wider is not None:
-            x = x.to(wider)
-            if t.dtype == torch.bool and op == ReduceOp.SUM:
-                op = ReduceOp.MAX
-            y = x
-            finish = (lambda: t.copy_(y)) if write else None
-        op = op.like(x) if isinstance(op, Scaled) else op
+        op, x = reducible(op, x)
+        if t.dtype in WIDER:
+            finish = (lambda: t.copy_(x)) if write else None
         return self._reducing(t, lambda c, known, s: call(c, x, known, s), op, (x, t), list(result), opts, finish)
 
     def _reducing(self, t: torch.Tensor, call: Any, op: Any, keep: tuple[torch.Tensor, ...], result: list[Any],
@@ -164,20 +155,19 @@ class ProcessGroupGoccl(Abilities):
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """Rank i's output is the reduction of slice i of all inputs."""
         parts_of(input, output, self._size_, "reduce_scatter")
-        op = self._scattered(opts, input)
-        x = input.contiguous()
-        y, finish = staged(output, True)
-        return self._reducing(output, lambda c, known, s: c.reduce_scatter(x, y, known, stream=s), op,
-                              (x, y, output, input), [output], opts, finish)
+        return self._scattered(output, [input.contiguous()], opts,
+                               lambda c, known, s, y, x: c.reduce_scatter(x, y, known, stream=s))
 
-    @staticmethod
-    def _scattered(opts: Any, t: torch.Tensor) -> Any:
+    def _scattered(self, output: torch.Tensor, inputs: list[torch.Tensor], opts: Any, call: Any) -> Work:
         op = reduction(option(opts, "reduceOp", dist.ReduceOp.SUM))
-        if isinstance(op, Scaled):
-            return op.like(t)
-        if not isinstance(op, ReduceOp):
+        if not isinstance(op, (ReduceOp, Scaled)):
             raise errors.InvalidArgument("reduce-scatter has SUM, PRODUCT, MAX, MIN, AVG and PREMUL_SUM")
-        return op
+        y, finish = staged(output, True)
+        op, y, *x = reducible(op, y, *inputs)
+        if output.dtype in WIDER:
+            finish = lambda: output.copy_(y)  # noqa: E731
+        return self._reducing(output, lambda c, known, s: call(c, known, s, y, *x), op, (y, output, *x, *inputs),
+                              [output], opts, finish)
 
     # torch has had several names for the forms on one tensor
     reduce_scatter_tensor = reduce_scatter_single = _reduce_scatter_base
@@ -187,17 +177,14 @@ class ProcessGroupGoccl(Abilities):
         output = one(outputs)
         parts = entries(only(inputs, "reduce_scatter"), self._size_, output, "reduce_scatter", even=False)
         entries([parts[self._rank_]], 1, output, "reduce_scatter of this rank's part")
-        if all(p.shape == output.shape for p in parts):
-            return self._reduce_scatter_base(output, torch.stack([p.contiguous() for p in parts]), opts)
-        op = self._scattered(opts, output)
-        copies = [p.clone(memory_format=torch.contiguous_format) for p in parts]
+        if all(p.numel() == output.numel() for p in parts):
+            return self._reduce_scatter_base(output, torch.cat([p.reshape(-1) for p in parts]), opts)
 
-        def call(c: Communicator, known: Any, s: Any) -> None:
+        def call(c: Communicator, known: Any, s: Any, y: torch.Tensor, *copies: torch.Tensor) -> None:
             for r, p in enumerate(copies):
-                c.reduce(p, p if r == self._rank_ else None, known, r, stream=s)
+                c.reduce(p, y if r == self._rank_ else None, known, r, stream=s)
 
-        return self._reducing(output, call, op, (*copies, output), [output], opts,
-                              lambda: spread([output], [copies[self._rank_]]))
+        return self._scattered(output, [p.clone(memory_format=torch.contiguous_format) for p in parts], opts, call)
 
     def reduce_scatter_tensor_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor],
                                         opts: Any = None) -> Work:

@@ -3,6 +3,7 @@
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,12 @@ class DeviceQueue:
         self.cuda, self.index = device.type == "cuda", comm.device.id
         self._told: errors.GocclError | None = None
         self.failed: Callable[[], None] = lambda: None  # called once, when the communicator has failed
-        self._side: Any = torch.cuda.Stream(self.index) if self.cuda else Stream(comm.device)
+        self._side: Any = torch.cuda.Stream(self.index) if self.cuda else None
+        # On the host device works have streams, so that a wait for one does not wait for later ones. The engine runs
+        # them in order, whatever their streams. _open are those that are not known to have ended, _spare free streams.
+        self._open: deque[Work] = deque()
+        self._spare: list[Stream] = []
+        self._gone = False
         self._ready: Any = self._side.record_event() if self.cuda else None  # used under the lock
         self._known: tuple[int, Any] = (-1, None)
         self._pending: list[tuple[Callable[[Communicator, Any], Any], Work, Any]] = []
@@ -67,40 +73,51 @@ class DeviceQueue:
         return known[1]
 
     def submit(self, call: Callable[[Communicator, Any], Any], tensors: Any, result: Any, asynchronous: bool = True,
-               finish: Callable[[], Any] | None = None) -> Work:
+               finish: Callable[[], Any] | None = None, one_sided: bool = False) -> Work:
         """Enqueues call(comm, stream) behind what the caller has enqueued, and returns its Work. finish copies staged
-        results: on GPUs it is enqueued, on the host device it runs in Work.wait."""
+        results: on GPUs it is enqueued, on the host device it runs in Work.wait. one_sided calls have only their
+        stream's order."""
         with self._lock:
             self.flush()
             work = Work(self, tensors, result, finish)
             try:
                 if not self.cuda:
-                    call(self.comm, self._side)
+                    call(self.comm, self._opened([work], one_sided))
                 elif not asynchronous:  # the caller will wait at once, on this stream: no event is needed
                     call(self.comm, raw_stream(self.index))
-                    if finish is not None:
-                        finish()
-                    work._finish = work._tensors = None
-                    work._done = True
+                    work.finish()
+                    work._tensors, work._done = None, True
                 else:
                     self._ready.record(self.current())
                     self._ready.wait(self._side)
                     call(self.comm, self._side.cuda_stream)
                     if finish is not None:
                         with torch.cuda.stream(self._side):
-                            finish()
+                            work.finish()
                     self._left(work, self._side.record_event())
-            except (errors.PeerDead, errors.Timeout) as told:  # the communicator may learn of it a moment later
-                self.failure(told)
+            except Exception as e:
+                work._finish = None
+                if isinstance(e, (errors.PeerDead, errors.Timeout)):  # the communicator may learn of it a moment later
+                    self.failure(e)
                 raise
         return work
+
+    def _opened(self, works: list[Work], one_sided: bool = False) -> Stream:
+        """The host stream of works that begin together."""
+        if self._open and (one_sided or self._open[-1].one_sided):
+            stream = self._open[-1].stream
+        else:
+            stream = self._spare.pop() if self._spare else Stream(self.comm.device)
+        for work in works:
+            work.stream, work.one_sided = stream, one_sided
+        self._open.extend(works)
+        return stream
 
     def _left(self, work: Work, event: Any) -> None:
         """Gives work, which is on the queue's stream, its end; the allocator keeps the tensors' memory for it."""
         for t in {id(t): t for t in work._tensors if t is not None and t.is_cuda}.values():
             t.record_stream(self._side)
-        work._finish = work._tensors = None
-        work._event = event
+        work._tensors, work._event = None, event
 
     def stream_of(self, work: Work) -> Any:
         """The stream that work is on."""
@@ -121,12 +138,22 @@ class DeviceQueue:
         if not self._pending:
             return
         with self._lock:
-            pending, self._pending = self._pending, []
-            with group():
-                for call, _, ready in pending:
-                    if ready is not None:
-                        self._side.wait_event(ready)
-                    call(self.comm, self._side)
+            pending = self._pending  # until they are submitted, so that other threads wait here
+            if not pending:
+                return
+            stream = self._side or self._opened([work for _, work, _ in pending])
+            try:
+                with group():
+                    for call, _, ready in pending:
+                        if ready is not None:
+                            self._side.wait_event(ready)
+                        call(self.comm, stream)
+            except Exception as e:
+                for _, work, _ in pending:
+                    work._failure, work._done = e, True
+                raise
+            finally:
+                self._pending = []
             event = self._side.record_event() if self.cuda else None
             for _, work, _ in pending if self.cuda else ():
                 self._left(work, event)
@@ -143,17 +170,17 @@ class DeviceQueue:
         """The communicator's error, the first one that a call has told, or None. The first time that there is one
         failed is called."""
         self._told = self._told or told
-        failure = self.comm.get_async_error() or self._told
+        failure = (None if self._gone else self.comm.get_async_error()) or self._told
         if failure is not None:
             failed, self.failed = self.failed, lambda: None
             failed()
         return failure
 
-    def synchronize(self, end: float | None = None) -> bool:
-        """Waits for the host device's work, until the clock says end. Whether it is done."""
+    def synchronize(self, work: Work, end: float | None = None) -> bool:
+        """Waits for a work of the host device, until the clock says end. Whether it is done."""
         left = None if end is None else max(end - time.monotonic(), 0)
         try:
-            synchronize(self._side.device.handle, self._side.handle, self.raise_failure, left)
+            synchronize(self.comm.device.handle, work.stream.handle, self.raise_failure, left)
         except errors.Timeout:
             self.raise_failure()
             return False
@@ -161,13 +188,34 @@ class DeviceQueue:
             self.comm.abort()
             raise
         self.raise_failure()
-        self._side._keep.clear()
+        over = [work]
+        with self._lock:
+            if work in self._open:
+                self._open.remove(work)
+            while self._open and self._ran(self._open[0]) == 0:  # nobody may ever wait for it
+                over.append(self._open.popleft())
+        for w in over[1:]:
+            with w._lock:
+                w.end()
+        with self._lock:  # nobody waits for the streams now
+            for s in {w.stream for w in over} - {w.stream for w in self._open}:
+                s._keep.clear()
+                self._spare.append(s)
         return True
 
-    def idle(self) -> bool:
-        """Whether the host device has nothing to do."""
-        r = lib.raw("stream_synchronize")(self._side.device.handle, self._side.handle, 1)
-        return bool(r != TIMEOUT)
+    def settle(self) -> None:
+        """Waits for all work of the host device."""
+        for work in list(self._open):
+            with work._lock:
+                self.synchronize(work)
+                work.end()
+
+    def idle(self, work: Work) -> bool:
+        """Whether a work of the host device has run."""
+        return self._ran(work) != TIMEOUT
+
+    def _ran(self, work: Work) -> int:
+        return int(lib.raw("stream_synchronize")(self.comm.device.handle, work.stream.handle, 1))
 
     def complete_later(self, work: Work) -> None:
         """Completes a host work's future on the queue's own thread, which is started by the first one."""
@@ -189,9 +237,14 @@ class DeviceQueue:
         if not abort:
             try:
                 self.flush()
+                self.settle()
+                self._told = self.failure()
             except errors.GocclError:
                 abort = True
-        self.comm.abort() if abort else self.comm.destroy()
+        if abort:
+            return self.comm.abort()
+        self.comm.destroy()
+        self._gone = True
 
 
 def _complete(works: queue.SimpleQueue[Work | None]) -> None:

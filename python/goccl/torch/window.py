@@ -44,7 +44,7 @@ class Window:
         return self._window
 
     def _submit(self, call: Any, tensors: Any, async_op: bool) -> Work:
-        work = self._queue.submit(call, tensors, list(tensors), async_op)
+        work = self._queue.submit(call, tensors, list(tensors), async_op, one_sided=True)
         if not async_op:
             work.wait()
         return work

@@ -35,6 +35,8 @@ class Work(dist._Work):
     """
 
     _event: Any = None  # on GPUs: where the queue's stream is past this work
+    stream: Any = None  # on the host device
+    one_sided = False
     _done = False  # nothing is left to wait for
     _failure: Exception | None = None
     _future: torch.futures.Future[Any] | None = None
@@ -89,18 +91,32 @@ class Work(dist._Work):
         with self._lock:
             if not self._done:
                 try:
-                    if not self._on.synchronize(end):
+                    if not self._on.synchronize(self, end):
                         raise _Late("the work has not ended within the timeout of wait: it goes on")
-                    if self._finish is not None:
-                        self._finish()
                 except _Late:
                     raise
                 except Exception as e:
-                    self._failure = e
-                self._done, self._tensors, self._finish = True, None, None
+                    self._failure, self._finish = e, None
+                self.end()
         if self._failure is not None:
             raise self._failure
         return True
+
+    def finish(self) -> None:
+        """Copies what was staged; autograd does not see it, as it does not see the collective."""
+        if self._finish is not None:
+            with torch.inference_mode():
+                self._finish()
+        self._finish = None
+
+    def end(self) -> None:
+        """On the host device, under the lock: the work has run."""
+        if not self._done:
+            try:
+                self.finish()
+            except Exception as e:
+                self._failure = e
+            self._done, self._tensors = True, None
 
     def synchronize(self) -> None:
         """As wait."""
@@ -113,7 +129,7 @@ class Work(dist._Work):
         self._on.flush()
         if self._on.cuda:
             return self._event is None or self._event.query()
-        if not self._done and self._on.idle():
+        if not self._done and self._on.idle(self):
             try:
                 self.wait()
             except Exception:
@@ -122,11 +138,11 @@ class Work(dist._Work):
 
     def is_success(self) -> bool:
         """Whether the work is done and did not fail."""
-        return self.is_completed() and self._failure is None
+        return self.is_completed() and self.exception() is None
 
     def exception(self) -> Exception | None:
         """The error of the collective, or None."""
-        return self._failure
+        return next((w._failure for w in (*self._others, self) if w._failure is not None), None)
 
     def result(self) -> Any:
         """The tensors that it wrote."""
