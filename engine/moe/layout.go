@@ -18,7 +18,7 @@ const (
 // numbers are the numbers of the latest operation of each kind.
 type numbers [kinds + 1]uint32
 
-// settled is what counts and words say when operation n is over: as kernels/moe/memory.cuh, so none has number 0.
+// settled is the number that is stored when operation n has ended, as in kernels/moe/memory.cuh.
 func settled(n uint32) uint32 {
 	if n == math.MaxUint32 {
 		return 1

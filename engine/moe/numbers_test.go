@@ -10,7 +10,8 @@ import (
 	"github.com/goccl/goccl/job/bootstrap"
 )
 
-// Numbers skip 0, which fresh memory holds, and after a SetMask each kind goes on behind the latest of any rank.
+// No operation has number 0: fresh memory holds zeros. After a SetMask each kind continues behind the highest number of
+// all ranks.
 func TestNumbersWrap(t *testing.T) {
 	const end = math.MaxUint32
 	given := []numbers{{end - 2, end - 1, 5}, {end - 1, end - 2, end - 1}}

@@ -125,8 +125,8 @@ GOCCL_DEVICE bool present(const Head& a, const int32_t* places) {
   return here;
 }
 
-// settled is what counts and words say when launch n is over. The last number before the wrap counts as 1, so that no
-// launch has number 0, which fresh memory holds, and the parity of numbers goes on alternating.
+// settled is the number that is stored when launch n has ended. For the last number before the wrap that is 1: the next
+// launch has number 2. Number 0 is not used, because fresh memory holds zeros. Odd and even numbers still alternate.
 GOCCL_DEVICE uint32_t settled(uint32_t n) { return n == 0xffffffff ? 1 : n; }
 
 // number returns the number of this launch, counted from 1.
