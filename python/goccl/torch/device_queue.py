@@ -198,7 +198,7 @@ class DeviceQueue:
             with w._lock:
                 w.end()
         with self._lock:  # nobody waits for the streams now
-            for s in {w.stream for w in over} - {w.stream for w in self._open}:
+            for s in {w.stream for w in over} - {w.stream for w in self._open} - {*self._spare}:
                 s._keep.clear()
                 self._spare.append(s)
         return True
